@@ -1,0 +1,57 @@
+"""Genotype imputation with semi-parametric neural networks that query the reference panel.
+
+The public names are loaded when they are first used, so that `import spinimpute` takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spinimpute.errors import InputError
+    from spinimpute.evaluation.evaluate import evaluate
+    from spinimpute.genotypes.panel_file import Panel, build_panel
+    from spinimpute.imputation.arrays import encode_panel, impute_haplotypes
+    from spinimpute.imputation.inducing_panel import InducingPanel
+    from spinimpute.imputation.pipeline import OutputSettings, impute
+    from spinimpute.imputation.predictors import load_predictor
+    from spinimpute.imputation.train import train
+
+_MODULES = {
+    "InducingPanel": "imputation.inducing_panel",
+    "InputError": "errors",
+    "OutputSettings": "imputation.pipeline",
+    "Panel": "genotypes.panel_file",
+    "build_panel": "genotypes.panel_file",
+    "encode_panel": "imputation.arrays",
+    "evaluate": "evaluation.evaluate",
+    "impute": "imputation.pipeline",
+    "impute_haplotypes": "imputation.arrays",
+    "load_predictor": "imputation.predictors",
+    "train": "imputation.train",
+}
+
+__all__ = [
+    "InducingPanel",
+    "InputError",
+    "OutputSettings",
+    "Panel",
+    "build_panel",
+    "encode_panel",
+    "evaluate",
+    "impute",
+    "impute_haplotypes",
+    "load_predictor",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'spinimpute' has no attribute {name!r}")
+    return getattr(import_module(f"spinimpute.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,207 @@
+"""`evaluate`: how well an imputed file agrees with the truth, beside a guess by allele frequency."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from spinimpute.errors import InputError
+from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
+from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
+from spinimpute.evaluation.metrics import (
+    DEFAULT_BINS,
+    SITE_STATISTICS,
+    GenotypeCalibration,
+    frequency_rows,
+    site_statistics,
+    turn_probabilities_to_minor,
+    turn_to_minor,
+)
+from spinimpute.evaluation.report import check_out, write_report
+from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
+
+BASELINE = "allele-frequency"
+IMPUTED = "imputed"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of `evaluate`.
+
+    by_frequency: one row per imputer ("allele-frequency", the baseline, and "imputed") and bin of minor
+        allele frequency in the panel: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele
+        concordance), missing_sites, genotypes.
+    calibration: reliability of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted,
+        observed, calibration_error), or None where the imputed file has no GP.
+    """
+
+    by_frequency: pd.DataFrame
+    calibration: pd.DataFrame | None
+    scored_sites: int
+    missing_sites: int  # scored sites that the imputed file left out: they count as the panel's frequency
+    missing_genotypes: int  # missing values within imputed sites: they too count as the panel's frequency
+    unknown_genotypes: int  # missing in the truth at scored sites: not scored
+    samples: list[str]  # compared, in the order of the truth
+    truth_only_samples: list[str]
+    imputed_only_samples: list[str]
+    samples_in_panel: list[str]  # compared samples whose names are in the panel too: their scores mean little
+    left_out: dict[str, int] = field(default_factory=dict)  # reason -> sites that are not scored
+    fields_used: tuple[str, ...] = ()  # of DS, HDS, GP, GT those that dosages were read from
+
+
+def evaluate(
+    truth: str | os.PathLike[str],
+    imputed: str | os.PathLike[str],
+    panel: str | os.PathLike[str],
+    typed: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    bins: Sequence[float] = DEFAULT_BINS,
+    force: bool = False,
+) -> Evaluation:
+    """Score imputed dosages against true genotypes, by minor allele frequency in the panel.
+
+    Scored are the biallelic sites of the truth that are polymorphic in the panel and not typed, matched by
+    (chromosome without "chr", position, REF, ALT), for the samples that both files name, whatever their
+    order. Dosages are turned to the panel's minor allele first. A site or genotype that the imputed file
+    lacks counts as the panel's frequency; a genotype that the truth lacks is not scored.
+
+    Args:
+        truth: VCF or BCF with true genotypes (GT).
+        imputed: VCF or BCF with DS, HDS, GP or GT, taken in that order.
+        panel: the reference panel, `.spin`, VCF or BCF.
+        typed: the target file that was imputed; its sites are not scored.
+        out: folder for accuracy.tsv, accuracy.png and, where the imputed file has GP, calibration.tsv.
+        bins: increasing edges of minor allele frequency, between 0 and 0.5.
+        force: replace reports that are already in `out`.
+
+    Returns:
+        the tables and counts.
+
+    Raises:
+        InputError: a file cannot be read or lacks what is needed, no sample or site is common, `bins` are not
+            increasing, or `out` is a file or holds reports and `force` is not given.
+    """
+    _check_bins(bins)
+    if out is not None:
+        check_out(Path(out), force)
+    truth_file = GenotypeFile(truth, "truth")
+    imputed_file = GenotypeFile(imputed, "imputed")
+    samples = _common_samples(truth_file, imputed_file)
+    frequencies = read_panel(panel)
+    known = read_truth(truth_file, samples, frequencies, read_typed_sites(typed))
+    scores = _score(known, ImputedReader(imputed_file, samples, known))
+    if scores.missing.all():
+        raise InputError(
+            f"none of the {len(known.keys):,} sites to score is in the {imputed_file.name}. "
+            f"Truth: {truth_file.describe_spans()}. Imputed: {imputed_file.describe_spans()}. "
+            "Both must be of the same region and genome build, with the same REF and ALT"
+        )
+
+    minor_frequency = np.minimum(known.frequency, 1 - known.frequency)
+    everywhere = np.ones(len(known.keys), dtype=bool)  # the baseline imputes no site
+    rows = frequency_rows(BASELINE, scores.baseline, minor_frequency, everywhere, bins)
+    rows += frequency_rows(IMPUTED, scores.imputed, minor_frequency, scores.missing, bins)
+    calibration = scores.calibration.rows()
+    common = set(samples)
+    panel_samples = set(frequencies.samples)
+    result = Evaluation(
+        by_frequency=pd.DataFrame(rows),
+        calibration=pd.DataFrame(calibration) if calibration else None,
+        scored_sites=len(known.keys),
+        missing_sites=int(scores.missing.sum()),
+        missing_genotypes=scores.missing_genotypes,
+        unknown_genotypes=int((known.count == MISSING).sum()),
+        samples=samples,
+        truth_only_samples=[name for name in truth_file.samples if name not in common],
+        imputed_only_samples=[name for name in imputed_file.samples if name not in common],
+        samples_in_panel=[name for name in samples if name in panel_samples],
+        left_out=known.left_out,
+        fields_used=scores.fields_used,
+    )
+    if out is not None:
+        write_report(result, Path(out), force)
+    return result
+
+
+@dataclass(frozen=True)
+class _Scores:
+    baseline: np.ndarray  # SITE_STATISTICS (n_sites,)
+    imputed: np.ndarray  # SITE_STATISTICS (n_sites,)
+    missing: np.ndarray  # bool (n_sites,)
+    missing_genotypes: int
+    calibration: GenotypeCalibration
+    fields_used: tuple[str, ...]
+
+
+def _score(truth: Truth, reader: ImputedReader) -> _Scores:
+    n_sites = len(truth.keys)
+    baseline = np.zeros(n_sites, dtype=SITE_STATISTICS)
+    for start in range(0, n_sites, BLOCK_SITES):
+        rows = np.arange(start, min(start + BLOCK_SITES, n_sites))
+        baseline[rows] = site_statistics(*_turned(truth, rows, _frequency_dosage(truth, rows)))
+
+    imputed = baseline.copy()  # what is never found keeps the panel's frequency
+    missing = np.ones(n_sites, dtype=bool)
+    missing_genotypes = 0
+    calibration = GenotypeCalibration()
+    for block in reader.blocks():
+        lacking = np.isnan(block.dosage)
+        missing_genotypes += int(lacking.sum())
+        dosage = np.where(lacking, _frequency_dosage(truth, block.rows), block.dosage)
+        true, dosage = _turned(truth, block.rows, dosage)
+        imputed[block.rows] = site_statistics(true, dosage)
+        missing[block.rows] = False
+        if block.probability is not None:
+            frequency = truth.frequency[block.rows]
+            calibration.add(true, turn_probabilities_to_minor(block.probability, frequency, truth.ploidy))
+    used = tuple(sorted(reader.fields_used))
+    return _Scores(baseline, imputed, missing, missing_genotypes, calibration, used)
+
+
+def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
+    """The dosage of one who knows only the panel's frequencies, float32 (n_rows, n_samples)."""
+    return (truth.frequency[rows, None] * truth.ploidy[None, :]).astype(np.float32)
+
+
+def _turned(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """True counts (NaN where unknown) and dosages of the panel's minor allele, each (n_rows, n_samples)."""
+    count = truth.count[rows]
+    true = np.where(count == MISSING, np.nan, count).astype(np.float32)
+    frequency = truth.frequency[rows]
+    return turn_to_minor(true, frequency, truth.ploidy)[0], turn_to_minor(dosage, frequency, truth.ploidy)[0]
+
+
+def _check_bins(bins: Sequence[float]) -> None:
+    ordered = all(low < high for low, high in pairwise(bins))
+    if len(bins) < 2 or not ordered or bins[0] < 0 or bins[-1] > 0.5:
+        raise InputError(
+            f"bins must be two or more increasing minor allele frequencies between 0 and 0.5, however: "
+            f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}"
+        )
+
+
+def _common_samples(truth: GenotypeFile, imputed: GenotypeFile) -> list[str]:
+    """Names that both files have, in the order of the truth."""
+    for file in (truth, imputed):
+        if not file.samples:
+            raise InputError(f"{file.name} has no samples")
+    of_imputed = set(imputed.samples)
+    common = [name for name in truth.samples if name in of_imputed]
+    if not common:
+        raise InputError(
+            f"no sample is both in the {truth.name} ({_some(truth.samples)}) and in the {imputed.name} "
+            f"({_some(imputed.samples)}); samples are matched by name, rename them in one file "
+            "(bcftools reheader)"
+        )
+    return common
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

@@ -1,0 +1,163 @@
+"""Streaming the dosages and genotype probabilities of an imputed file, from whichever field it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile, allele_counts, site_keys
+from spinimpute.evaluation.truth import Truth
+
+BLOCK_SITES = 512
+MISSING_INTEGER = np.iinfo(np.int32).min
+PROBABILITY_TOLERANCE = 0.02  # programs print two decimals and more
+
+
+@dataclass(frozen=True)
+class ImputedBlock:
+    """Some sites of the imputed file that are scored."""
+
+    rows: np.ndarray  # int64 (n,), index into `Truth.keys`
+    dosage: np.ndarray  # float32 (n, n_samples), expected ALT count; NaN where the file has none
+    probability: np.ndarray | None  # float32 (n, n_samples, 3), of 0, 1, 2 ALT; NaN where the file has none
+
+
+@dataclass
+class ImputedReader:
+    """Streams the dosages of the sites that are scored and passes over all others.
+
+    fields_used: of DS, HDS, GP and GT those that dosages were taken from.
+    """
+
+    file: GenotypeFile
+    samples: Sequence[str]
+    truth: Truth
+    fields_used: set[str] = field(default_factory=set)
+
+    def blocks(self) -> Iterator[ImputedBlock]:
+        """Blocks of up to `BLOCK_SITES` sites, each scored site once (the first record of it).
+
+        Dosages are DS, else HDS, else GP, else GT, whichever a record has first.
+
+        Raises:
+            InputError: no such field, values that cannot be dosages or probabilities, another ploidy than the
+                truth's, or a damaged file.
+        """
+        fields = self.file.fields()
+        if not fields:
+            raise InputError(
+                f"{self.file.name} has none of the fields {', '.join(DOSAGE_FIELDS)}; "
+                "give the output of an imputation program"
+            )
+        row_of = {key: row for row, key in enumerate(self.truth.keys)}
+        columns = np.array([self.file.samples.index(name) for name in self.samples], dtype=np.int64)
+        rows: list[int] = []
+        dosages: list[np.ndarray] = []
+        probabilities: list[np.ndarray | None] = []
+        ploidy_checked = False
+        for record in self.file.records():
+            if len(record.ALT) != 1:
+                continue
+            row = row_of.pop(site_keys(record)[0], None)
+            if row is None:
+                continue
+            if not ploidy_checked and "GT" in record.FORMAT:
+                self._check_ploidy(record, columns)
+                ploidy_checked = True
+            probability = self._probability(record, columns) if "GP" in fields else None
+            rows.append(row)
+            dosages.append(self._dosage(record, columns, fields, probability))
+            probabilities.append(probability)
+            if len(rows) == BLOCK_SITES:
+                yield self._block(rows, dosages, probabilities)
+                rows, dosages, probabilities = [], [], []
+        if rows:
+            yield self._block(rows, dosages, probabilities)
+
+    def _block(
+        self, rows: list[int], dosages: list[np.ndarray], probabilities: list[np.ndarray | None]
+    ) -> ImputedBlock:
+        probability = None
+        if any(one is not None for one in probabilities):
+            unknown = np.full((len(self.samples), 3), np.nan, dtype=np.float32)
+            probability = np.stack([unknown if one is None else one for one in probabilities])
+        return ImputedBlock(np.array(rows, dtype=np.int64), np.stack(dosages), probability)
+
+    def _dosage(
+        self, record: Any, columns: np.ndarray, fields: Sequence[str], probability: np.ndarray | None
+    ) -> np.ndarray:
+        present = next((name for name in fields if name in record.FORMAT), None)
+        if present is None:
+            raise InputError(
+                f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
+                f"{', '.join(DOSAGE_FIELDS)}"
+            )
+        self.fields_used.add(present)
+        ploidy = self.truth.ploidy
+        if present == "GT":
+            count, _ = allele_counts(record, columns)
+            return np.where(count == MISSING, np.nan, count).astype(np.float32)
+        if present == "GP":
+            assert probability is not None  # GP is declared and in the record
+            return np.where(ploidy == 1, probability[:, 1], probability[:, 1] + 2 * probability[:, 2])
+        values = self._numbers(record, present, columns)
+        if present == "DS":
+            dosage = values[:, 0]
+        else:
+            dosage = np.nansum(values, axis=1)
+            dosage[(~np.isnan(values)).sum(1) < np.minimum(ploidy, values.shape[1])] = np.nan
+        if (dosage < 0).any() or (dosage > ploidy + PROBABILITY_TOLERANCE).any():
+            wrong = int(np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))[0])
+            raise InputError(
+                f"{self.file.name}: sample {self.samples[wrong]} has {present} {dosage[wrong]:g} at "
+                f"{record.CHROM}:{record.POS}; a dosage lies between 0 and the number of alleles, "
+                f"{ploidy[wrong]} in the truth"
+            )
+        return dosage
+
+    def _probability(self, record: Any, columns: np.ndarray) -> np.ndarray | None:
+        if "GP" not in record.FORMAT:
+            return None
+        values = self._numbers(record, "GP", columns)
+        probability = np.full((len(columns), 3), np.nan, dtype=np.float32)
+        probability[:, : values.shape[1]] = values[:, :3]
+        haploid = self.truth.ploidy == 1
+        total = np.where(haploid, probability[:, :2].sum(1), probability.sum(1))
+        wrong = np.flatnonzero(np.abs(total - 1) > PROBABILITY_TOLERANCE)
+        if len(wrong) or (probability < 0).any():
+            i = int(wrong[0]) if len(wrong) else int(np.flatnonzero((probability < 0).any(1))[0])
+            shown = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
+            raise InputError(
+                f"{self.file.name}: sample {self.samples[i]} has GP {shown} at {record.CHROM}:{record.POS}; "
+                "genotype probabilities must sum to 1 (phred-scaled GP are not supported)"
+            )
+        return probability
+
+    def _numbers(self, record: Any, name: str, columns: np.ndarray) -> np.ndarray:
+        """float32 (n_samples, n_values), NaN where missing."""
+        values = record.format(name)
+        try:
+            numbers = np.asarray(values)[columns].astype(np.float32)
+        except ValueError as error:
+            raise InputError(
+                f"{self.file.name}: {name} at {record.CHROM}:{record.POS} is declared as text in the header; "
+                "it must be Type=Float"
+            ) from error
+        if np.asarray(values).dtype.kind == "i":
+            numbers[numbers <= MISSING_INTEGER + 7] = np.nan
+        return numbers
+
+    def _check_ploidy(self, record: Any, columns: np.ndarray) -> None:
+        count, ploidy = allele_counts(record, columns)
+        clash = np.flatnonzero((count != MISSING) & (ploidy != self.truth.ploidy))
+        if len(clash):
+            i = int(clash[0])
+            raise InputError(
+                f"{self.file.name}: sample {self.samples[i]} has {ploidy[i]} alleles at "
+                f"{record.CHROM}:{record.POS} and {self.truth.ploidy[i]} in the truth; "
+                "write both files with the same ploidy"
+            )

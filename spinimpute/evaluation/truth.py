@@ -1,0 +1,161 @@
+"""What imputed genotypes are compared with: panel frequencies, typed sites and true genotypes.
+
+Truth is kept as int8 for the sites that are scored alone: sites times samples bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.evaluation.genotype_file import (
+    MISSING,
+    GenotypeFile,
+    SiteKey,
+    allele_counts,
+    describe_spans,
+    site_keys,
+)
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.sites import plain_chromosome
+
+
+@dataclass(frozen=True)
+class PanelFrequencies:
+    """ALT frequency of each site of the panel that is not (split from) a multi-allelic one."""
+
+    frequency: dict[SiteKey, float]
+    samples: list[str]
+    where: str  # chromosomes and ranges, for messages
+
+
+def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
+    """Allele frequencies of a panel, from a `.spin` file or by counting the genotypes of a VCF or BCF.
+
+    Raises:
+        InputError: the file does not exist, is neither, has no genotypes, or is damaged.
+    """
+    path = Path(path)
+    if path.suffix == ".spin":
+        with Panel.open(path) as panel:
+            return _frequencies_of_panel_file(panel)
+    file = GenotypeFile(path, "panel")
+    if not file.samples or "GT" not in file.fields():
+        raise InputError(
+            f"{file.name} has no genotypes (GT); give the panel that the samples were imputed from"
+        )
+    frequency: dict[SiteKey, float] = {}
+    for record in file.records():
+        if len(record.ALT) != 1 or "GT" not in record.FORMAT:
+            continue
+        alleles = record.genotype.array()[:, :-1]
+        known = np.count_nonzero(alleles >= 0)
+        if known:
+            frequency.setdefault(site_keys(record)[0], np.count_nonzero(alleles > 0) / known)
+    return PanelFrequencies(frequency, file.samples, file.describe_spans())
+
+
+def _frequencies_of_panel_file(panel: Panel) -> PanelFrequencies:
+    chrom = plain_chromosome(panel.chrom)
+    split = panel.multiallelic
+    frequency: dict[SiteKey, float] = {}
+    counts = np.asarray(panel.allele_count) / panel.n_haplotypes
+    for (position, ref, alt), f, of_many in zip(
+        panel.sites.keys(), counts.tolist(), split.tolist(), strict=True
+    ):
+        if not of_many:
+            frequency.setdefault((chrom, int(position), ref.upper(), alt.upper()), f)
+    spans = {chrom: (int(panel.position[0]), int(panel.position[-1]), panel.n_sites)} if panel.n_sites else {}
+    return PanelFrequencies(frequency, list(panel.samples), describe_spans(spans))
+
+
+def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
+    """The keys of all sites of the target file that was imputed, every ALT of a record on its own.
+
+    Raises:
+        InputError: the file does not exist, is no VCF or BCF, or is damaged.
+    """
+    return {key for record in GenotypeFile(path, "typed").records() for key in site_keys(record)}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True genotypes of the sites that are scored, in the order of the truth file."""
+
+    keys: list[SiteKey]
+    frequency: np.ndarray  # float64 (n_sites,), ALT frequency in the panel
+    count: np.ndarray  # int8 (n_sites, n_samples), ALT count, -1 unknown
+    ploidy: np.ndarray  # int8 (n_samples,)
+    left_out: dict[str, int]  # reason -> sites of the truth that are not scored
+
+
+def read_truth(
+    file: GenotypeFile, samples: Sequence[str], panel: PanelFrequencies, typed: Collection[SiteKey]
+) -> Truth:
+    """True genotypes at the untyped sites that are polymorphic in the panel.
+
+    Args:
+        file: the truth, just opened.
+        samples: names of the samples to read, in the order wanted.
+        panel: frequencies; a site that is not in it is not scored.
+        typed: keys that are not scored.
+
+    Raises:
+        InputError: the file has no GT, a sample's ploidy changes, or no site is left to score.
+    """
+    if "GT" not in file.fields():
+        raise InputError(f"{file.name} has no genotypes (GT); the truth must hold called genotypes")
+    columns = np.array([file.samples.index(name) for name in samples], dtype=np.int64)
+    left_out: Counter[str] = Counter()
+    counts: dict[SiteKey, np.ndarray] = {}
+    ploidy = np.zeros(len(samples), dtype=np.int8)  # 0: no genotype of the sample seen yet
+    for record in file.records():
+        if len(record.ALT) != 1:
+            left_out["multi-allelic in the truth" if record.ALT else "without ALT in the truth"] += 1
+            continue
+        key = site_keys(record)[0]
+        frequency = panel.frequency.get(key)
+        if frequency is None:
+            left_out["not in the panel"] += 1
+        elif key in typed:
+            left_out["typed"] += 1
+        elif not 0 < frequency < 1:
+            left_out["monomorphic in the panel"] += 1
+        elif key in counts:
+            left_out["repeated in the truth"] += 1
+        elif "GT" not in record.FORMAT:
+            left_out["without GT in the truth"] += 1
+        else:
+            count, of_record = allele_counts(record, columns)
+            known = count != MISSING
+            clash = np.flatnonzero(known & (ploidy > 0) & (of_record != ploidy))
+            if len(clash):
+                i = int(clash[0])
+                raise InputError(
+                    f"{file.name}: sample {samples[i]} has {of_record[i]} alleles at "
+                    f"{record.CHROM}:{record.POS} and {ploidy[i]} before; evaluate regions of different "
+                    "ploidy (as of X) one by one"
+                )
+            ploidy[known] = of_record[known]
+            counts[key] = count
+    if not counts:
+        raise InputError(
+            f"no site to score: of {sum(left_out.values()):,} sites of the {file.name}, "
+            + ", ".join(f"{n:,} are {reason}" for reason, n in left_out.items())
+            + f". Truth: {file.describe_spans()}. Panel: {panel.where}. "
+            "The truth must hold untyped sites of the panel, on the same genome build"
+        )
+    keys = list(counts)
+    return Truth(
+        keys=keys,
+        frequency=np.array([panel.frequency[key] for key in keys]),
+        count=np.stack(list(counts.values())),
+        ploidy=np.where(ploidy == 0, 2, ploidy).astype(np.int8),
+        left_out=dict(left_out),
+    )

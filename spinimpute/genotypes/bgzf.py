@@ -1,0 +1,114 @@
+"""BGZF, the blocked gzip of VCF.gz, BCF and their indices: written in parallel, byte for byte reproducible.
+
+Every block but the last holds exactly BLOCK_SIZE bytes of the stream, so the bytes of the file depend neither
+on the number of threads nor on how the stream was cut into calls, and the place of any byte of the stream
+(its virtual offset) follows from its position by arithmetic.
+"""
+
+import struct
+import zlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO
+
+import numpy as np
+
+BLOCK_SIZE = 0xFF00
+"""Uncompressed bytes per block, as in htslib: an incompressible block, too, stays below 64 KiB."""
+
+COMPRESSION_LEVEL = 4
+"""zlib level. On 32,781 records x 250 samples (GT:DS), level 4 is 9-16 % smaller than level 1 for half as
+much processor time again (0.65 against 0.42 s); level 6 doubles the time of level 4 for another 2-9 %."""
+
+EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+"""The empty block that marks the end of a complete file."""
+
+_BLOCKS_PER_TASK = 16
+_TASKS_IN_FLIGHT_PER_THREAD = 2
+
+
+def compress_block(data: bytes | memoryview) -> bytes:
+    """One BGZF block (a gzip member that states its own length) of at most BLOCK_SIZE bytes of data."""
+    compressor = zlib.compressobj(COMPRESSION_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflated = compressor.compress(data) + compressor.flush()
+    header = struct.pack(
+        "<4BI2BH2B2H", 0x1F, 0x8B, 8, 4, 0, 0, 0xFF, 6, ord("B"), ord("C"), 2, len(deflated) + 25
+    )
+    return header + deflated + struct.pack("<2I", zlib.crc32(data), len(data))
+
+
+def _compress_blocks(data: bytes) -> list[bytes]:
+    view = memoryview(data)
+    return [compress_block(view[start : start + BLOCK_SIZE]) for start in range(0, len(data), BLOCK_SIZE)]
+
+
+class BgzfWriter:
+    """Compresses a stream of bytes into a file that the caller opened (binary, for writing) and will close.
+
+    With more than one thread a pool compresses the blocks; they are written in order, and a bounded number of
+    them waits in memory. `finish` completes the file; `abandon` drops what waits and releases the threads.
+    """
+
+    def __init__(self, file: BinaryIO, threads: int = 1) -> None:
+        """
+        Parameters:
+            file: where the blocks go, opened for writing in binary mode.
+            threads: threads that compress; with 1 the calling thread compresses.
+        """
+        self._file = file
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bgzf") if threads > 1 else None
+        self._tasks: deque[Future[list[bytes]]] = deque()
+        self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD
+        self._waiting = bytearray()
+        self._block_lengths: list[int] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes to the stream. Raises OSError if the file cannot take them."""
+        self._waiting += data
+        task_size = BLOCK_SIZE * _BLOCKS_PER_TASK
+        full = len(self._waiting) // task_size * task_size
+        if full:
+            view = memoryview(self._waiting)
+            for start in range(0, full, task_size):
+                self._compress(bytes(view[start : start + task_size]))
+            view.release()
+            del self._waiting[:full]
+
+    def finish(self) -> None:
+        """Write what is left and the end-of-file block. Raises OSError if the file cannot take them."""
+        self._compress(bytes(self._waiting))
+        self._waiting.clear()
+        while self._tasks:
+            self._write_blocks(self._tasks.popleft().result())
+        self._file.write(EOF_BLOCK)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Drop what has not been written and release the threads; nothing happens after `finish`."""
+        self._tasks.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def virtual_offsets(self, positions: np.ndarray) -> np.ndarray:
+        """The BGZF virtual offsets of positions in the uncompressed stream, once `finish` has been called.
+
+        Parameters:
+            positions: int64, any shape; the end of the stream is a valid position.
+        Returns:
+            uint64 of the same shape: offset of the block in the file << 16 | offset inside the block.
+        """
+        block_start = np.concatenate([[0], np.cumsum(self._block_lengths, dtype=np.uint64)]).astype(np.uint64)
+        block, within = np.divmod(positions, BLOCK_SIZE)
+        return (block_start[block] << np.uint64(16)) | within.astype(np.uint64)
+
+    def _compress(self, data: bytes) -> None:
+        if self._pool is None:
+            self._write_blocks(_compress_blocks(data))
+            return
+        self._tasks.append(self._pool.submit(_compress_blocks, data))
+        if len(self._tasks) > self._tasks_in_flight:
+            self._write_blocks(self._tasks.popleft().result())
+
+    def _write_blocks(self, blocks: list[bytes]) -> None:
+        self._block_lengths.extend(map(len, blocks))
+        self._file.write(b"".join(blocks))

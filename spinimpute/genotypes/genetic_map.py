@@ -1,0 +1,191 @@
+"""Genetic maps: from base-pair positions to centimorgans."""
+
+import gzip
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import plain_chromosome
+
+DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
+
+_FORMATS = (
+    "known forms: PLINK (chromosome id cM position, no header), SHAPEIT (header 'pos chr cM') and "
+    "HapMap (header 'Chromosome Position(bp) Rate(cM/Mb) Map(cM)')"
+)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Where a form of file keeps its columns."""
+
+    name: str
+    count: int
+    chrom: int
+    position: int
+    cM: int
+
+
+_PLINK = _Columns("PLINK", 4, chrom=0, position=3, cM=2)
+_SHAPEIT = _Columns("SHAPEIT", 3, chrom=1, position=0, cM=2)
+_HAPMAP = _Columns("HapMap", 4, chrom=0, position=1, cM=3)
+
+
+class GeneticMap:
+    """Genetic position as a piecewise linear function of the position on one chromosome.
+
+    chrom is None for a constant rate, which holds on every chromosome. description is one line for logs and
+    for the provenance of files made with the map.
+    """
+
+    def __init__(
+        self,
+        position: np.ndarray,
+        cM: np.ndarray,
+        *,
+        chrom: str | None = None,
+        description: str = "genetic map",
+    ) -> None:
+        """position: (n,) integers, strictly increasing; cM: (n,) floats, non-decreasing, last above first."""
+        self.chrom = chrom
+        self.description = description
+        self._position = np.asarray(position, dtype=np.float64)
+        self._cM = np.asarray(cM, dtype=np.float64)
+        self._mean_rate = (self._cM[-1] - self._cM[0]) / (self._position[-1] - self._position[0])
+
+    @classmethod
+    def constant(cls, rate_cM_per_Mb: float = DEFAULT_RATE) -> "GeneticMap":
+        """The same rate everywhere, 0 cM at position 0. Raises InputError unless the rate is positive."""
+        if not (math.isfinite(rate_cM_per_Mb) and rate_cM_per_Mb > 0):
+            raise InputError(
+                f"the recombination rate must be a positive number of cM per Mb, got {rate_cM_per_Mb}"
+            )
+        description = f"constant {rate_cM_per_Mb:g} cM/Mb"
+        return cls(np.array([0, 10**6]), np.array([0.0, rate_cM_per_Mb]), description=description)
+
+    @classmethod
+    def read(cls, path: str | Path, chrom: str) -> "GeneticMap":
+        """Read the rows of chromosome `chrom` (with or without "chr") from a PLINK, SHAPEIT or HapMap map.
+
+        The form is recognised by the content, gzip by its first bytes. Raises InputError naming file and line
+        for anything that is not a map of that chromosome.
+        """
+        path = Path(path)
+        lines = _read_lines(path)
+        columns, first_row = _recognise(path, lines)
+        fail = _failure(path)
+        positions: list[int] = []
+        cMs: list[float] = []
+        others: dict[str, int] = {}
+        wanted = plain_chromosome(chrom)
+        for number, line in enumerate(lines[first_row:], start=first_row + 1):
+            fields = line.split()
+            if not fields:
+                continue
+            if len(fields) != columns.count:
+                raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
+            position, cM = _numbers(fields, columns, fail, number)
+            name = fields[columns.chrom]
+            if plain_chromosome(name) != wanted:
+                others[name] = others.get(name, 0) + 1
+                continue
+            if positions and position <= positions[-1]:
+                raise fail(number, f"position {position} after {positions[-1]}: they must strictly increase")
+            if cMs and cM < cMs[-1]:
+                raise fail(number, f"{cM:g} cM after {cMs[-1]:g} cM: genetic positions must not decrease")
+            positions.append(position)
+            cMs.append(cM)
+        if not positions:
+            found = ", ".join(list(others)[:10]) or "no row at all"
+            raise InputError(
+                f"{path}: no row of chromosome {chrom} (found: {found}). Give the map of {chrom}"
+            )
+        if len(positions) < 2:
+            raise InputError(f"{path}: one row of chromosome {chrom}; a map needs at least two")
+        if cMs[-1] == cMs[0]:
+            raise InputError(
+                f"{path}: the genetic position is {cMs[0]:g} cM in every row of chromosome {chrom}: "
+                "this file lists positions without recombination rates. Give a genetic map"
+            )
+        description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
+        return cls(np.array(positions), np.array(cMs), chrom=chrom, description=description)
+
+    @property
+    def first_position(self) -> int:
+        """The first position that the map holds."""
+        return int(self._position[0])
+
+    @property
+    def last_position(self) -> int:
+        """The last position that the map holds."""
+        return int(self._position[-1])
+
+    def cM(self, position: np.ndarray) -> np.ndarray:
+        """Genetic position, float64, of each base-pair position, any shape.
+
+        Linear between the map's points. Beyond its ends the map goes on at its mean rate: a flat end would
+        make sites there look as if they never recombined. Non-decreasing in the position.
+        """
+        x = np.asarray(position, dtype=np.float64)
+        inside = np.interp(x, self._position, self._cM)
+        before = np.minimum(x - self._position[0], 0)
+        after = np.maximum(x - self._position[-1], 0)
+        return inside + (before + after) * self._mean_rate
+
+
+def _failure(path: Path) -> Callable[[int, str], InputError]:
+    return lambda number, what: InputError(
+        f"{path}, line {number}: {what}. Check the genetic map; {_FORMATS}"
+    )
+
+
+def _numbers(
+    fields: list[str], columns: _Columns, fail: Callable[[int, str], InputError], number: int
+) -> tuple[int, float]:
+    try:
+        position = int(fields[columns.position])
+    except ValueError:
+        raise fail(number, f"the position {fields[columns.position]!r} is not a whole number") from None
+    try:
+        cM = float(fields[columns.cM])
+    except ValueError:
+        cM = math.nan
+    if not math.isfinite(cM):
+        raise fail(number, f"the genetic position {fields[columns.cM]!r} is not a number")
+    return position, cM
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the genetic map: {error.strerror}") from error
+    try:
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        text = content.decode("utf-8")
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: the genetic map is damaged gzip ({error}). Get the file again") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: the genetic map is not text; {_FORMATS}") from error
+    if not text.strip():
+        raise InputError(f"{path}: the genetic map is empty; {_FORMATS}")
+    return text.splitlines()
+
+
+def _recognise(path: Path, lines: list[str]) -> tuple[_Columns, int]:
+    """The form of the map and the index of its first row."""
+    first = next(index for index, line in enumerate(lines) if line.strip())
+    fields = [field.lower() for field in lines[first].split()]
+    if fields == ["pos", "chr", "cm"]:
+        return _SHAPEIT, first + 1
+    if len(fields) == 4 and fields[0].startswith("chr") and fields[1].startswith("position"):
+        return _HAPMAP, first + 1
+    if len(fields) == 4 and fields[3].lstrip("-").isdigit():
+        return _PLINK, first
+    raise InputError(f"{path}, line {first + 1}: this is no genetic map: {lines[first][:60]!r}; {_FORMATS}")

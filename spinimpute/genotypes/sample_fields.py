@@ -1,0 +1,117 @@
+"""What an output file says of each sample (GT, DS, HDS, GP), as small integers that VCF and BCF look up.
+
+Shapes: r records, n samples, p the largest ploidy (1 or 2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+ONE = 10_000
+"""Code of the number 1: numbers are kept in units of 1/10,000, the four decimals that are written."""
+MISSING = 2 * ONE + 1
+"""Code of a missing number ("."); the codes below it are the numbers 0 to 2."""
+ABSENT = 2 * ONE + 2
+"""Code of a number that a sample does not have, such as the second haplotype of a haploid one."""
+N_CODES = 2 * ONE + 3
+
+ALLELE_MISSING = -1
+ALLELE_ABSENT = -2
+
+
+def numbers_per_sample(key: str, ploidy: int) -> int:
+    """How many values FORMAT/`key` has for a sample of the given ploidy."""
+    return {"GT": ploidy, "DS": 1, "HDS": ploidy, "GP": ploidy + 1}[key]
+
+
+@dataclass(frozen=True)
+class SampleFields:
+    """The sample columns of some records."""
+
+    alleles: np.ndarray  # int8 (r, n, p): 0, 1, ALLELE_MISSING, ALLELE_ABSENT
+    numbers: dict[
+        str, list[np.ndarray]
+    ]  # FORMAT key (not GT) -> codes of its 1st, 2nd, ... value, int (r, n) each
+
+
+class SampleLayout:
+    """Assigns haplotype columns to samples and turns dosages into fields."""
+
+    def __init__(self, ploidy: np.ndarray, formats: Sequence[str]) -> None:
+        """
+        Parameters:
+            ploidy: integers (n,), 1 or 2.
+            formats: keys in order of output.
+        """
+        self.n_samples = len(ploidy)
+        self.max_ploidy = int(ploidy.max())
+        self.formats = tuple(formats)
+        self.n_haplotypes = int(ploidy.sum())
+        self.uniform = bool((ploidy == self.max_ploidy).all())
+        self._haploid = ploidy == 1
+        # Column of each haplotype in a table with max_ploidy columns for every sample.
+        self._columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
+
+    def fields(self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None) -> SampleFields:
+        """Round, clip and combine.
+
+        Parameters:
+            hap_dosage: float32 (r, n_haplotypes), P(ALT); NaN is missing.
+            haplotypes: int8 (r, n_haplotypes), 0, 1 or -1; None calls ALT from 0.5 on.
+        """
+        if haplotypes is None:
+            haplotypes = (hap_dosage >= 0.5).astype(np.int8)
+            haplotypes[np.isnan(hap_dosage)] = ALLELE_MISSING
+        alleles = self._per_sample(haplotypes, ALLELE_ABSENT)
+        numbers: dict[str, list[np.ndarray]] = {}
+        if self.formats != ("GT",):
+            dosage = self._per_sample(np.clip(hap_dosage, 0, 1), 0)
+            numbers = {key: self._numbers(key, dosage) for key in self.formats if key != "GT"}
+        return SampleFields(alleles, numbers)
+
+    def _per_sample(self, values: np.ndarray, absent: int) -> np.ndarray:
+        """(r, n_haplotypes) -> (r, n, p)."""
+        n_records = len(values)
+        if not self.uniform:
+            padded = np.full((n_records, self.n_samples * self.max_ploidy), absent, dtype=values.dtype)
+            padded[:, self._columns] = values
+            values = padded
+        return values.reshape(n_records, self.n_samples, self.max_ploidy)
+
+    def _numbers(self, key: str, dosage: np.ndarray) -> list[np.ndarray]:
+        haplotypes = [dosage[:, :, haplotype] for haplotype in range(self.max_ploidy)]
+        if key == "DS":
+            return [_codes(haplotypes[0] if len(haplotypes) == 1 else haplotypes[0] + haplotypes[1])]
+        if key == "HDS":
+            values = [_codes(haplotype) for haplotype in haplotypes]
+        elif self.max_ploidy == 1:
+            alternative = _codes(haplotypes[0])
+            missing = alternative == MISSING
+            values = [np.where(missing, MISSING, ONE - alternative), np.where(missing, ABSENT, alternative)]
+        else:
+            values = self._diploid_probabilities(*haplotypes)
+        if not self.uniform:
+            values[-1][:, self._haploid] = ABSENT
+        return values
+
+    @staticmethod
+    def _diploid_probabilities(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+        """Codes of P(0/0), P(0/1), P(1/1) for independent haplotypes; they add up to ONE.
+
+        A haploid sample comes with second = 0, so its third value is 0 and the first two are its own.
+        """
+        both = _codes(first * second)
+        none = _codes((1 - first) * (1 - second))
+        missing = both == MISSING
+        one = np.where(missing, ABSENT, ONE - none - both)
+        return [none, one, np.where(missing, ABSENT, both)]
+
+
+def _codes(values: np.ndarray) -> np.ndarray:
+    """Nearest multiples of 1/ONE, as int32 codes; NaN becomes MISSING."""
+    scaled = np.rint(values * np.float32(ONE))
+    missing = np.isnan(scaled)
+    if missing.any():
+        scaled[missing] = MISSING
+    return scaled.astype(np.int32)

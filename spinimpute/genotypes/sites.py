@@ -1,0 +1,205 @@
+"""Sites of one chromosome, regions of the genome, and matching a target's sites to a panel's."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.errors import InputError
+
+LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
+
+POSITION_NOT_IN_PANEL = "position not in panel"
+ALLELES_DIFFER = "alleles differ from the panel"
+SWAPPED = "REF and ALT swapped"
+DUPLICATE = "duplicate of an earlier typed site"
+
+_REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
+
+
+def plain_chromosome(name: str) -> str:
+    """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same, "chrM" is "MT".
+
+    Compare chromosomes only by this name; print and write the name that the file uses.
+    """
+    plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
+    plain = plain.upper() if plain.lower() in {"x", "y", "m", "mt", "xy"} else plain
+    return "MT" if plain == "M" else plain
+
+
+@dataclass(frozen=True)
+class Region:
+    """An interval of one chromosome, positions `start` to `end`, 1-based and both inclusive."""
+
+    chrom: str
+    start: int = 1
+    end: int = LAST_POSITION
+
+    @classmethod
+    def parse(cls, text: str) -> "Region":
+        """Read "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
+
+        Raises InputError if the text has another form, or the interval is empty.
+        """
+        form = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
+        match = _REGION.fullmatch(text.strip())
+        if match is None or ":" in match["chrom"]:
+            raise InputError(f"cannot read the region {text!r}: {form}")
+        if match["start"] is None:
+            return cls(match["chrom"])
+        digits = [(match[name] or "").replace(",", "") for name in ("start", "end")]
+        if not digits[0]:
+            raise InputError(f"cannot read the region {text!r}: {form}")
+        start = int(digits[0])
+        open_end = LAST_POSITION if match["dash"] else start
+        end = int(digits[1]) if digits[1] else open_end
+        if not 1 <= start <= end <= LAST_POSITION:
+            raise InputError(
+                f"the region {text!r} is empty or out of range: {form}, start no larger than end"
+            )
+        return cls(match["chrom"], start, end)
+
+    def contains(self, chrom: str, position: int) -> bool:
+        """Whether a site lies in the region; a "chr" prefix on either side makes no difference."""
+        return self.start <= position <= self.end and plain_chromosome(chrom) == plain_chromosome(self.chrom)
+
+    def __str__(self) -> str:
+        if self.end == LAST_POSITION:
+            return self.chrom if self.start == 1 else f"{self.chrom}:{self.start}-"
+        return f"{self.chrom}:{self.start}-{self.end}"
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """Biallelic sites of one chromosome in file order.
+
+    chrom: the name used in the file. position: int64 (n,), 1-based, never decreasing.
+    ref, alt, id: n strings each, as in the file; id is "." where there is none.
+    """
+
+    chrom: str
+    position: np.ndarray
+    ref: list[str]
+    alt: list[str]
+    id: list[str]
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def keys(self) -> list[tuple[int, str, str]]:
+        """(position, REF, ALT) of each site, in upper case: what identifies a site on its chromosome."""
+        return [
+            (position, ref.upper(), alt.upper())
+            for position, ref, alt in zip(self.position.tolist(), self.ref, self.alt, strict=True)
+        ]
+
+    def take(self, indices: np.ndarray | slice) -> "Sites":
+        """The sites at `indices` (integers, booleans of length n, or a slice), in that order."""
+        chosen = np.arange(len(self))[indices].tolist()
+        return Sites(
+            self.chrom,
+            self.position[indices],
+            [self.ref[i] for i in chosen],
+            [self.alt[i] for i in chosen],
+            [self.id[i] for i in chosen],
+        )
+
+    @classmethod
+    def concatenate(cls, blocks: Sequence["Sites"]) -> "Sites":
+        """Join at least one block of sites of the same chromosome."""
+        return cls(
+            blocks[0].chrom,
+            np.concatenate([block.position for block in blocks]),
+            [ref for block in blocks for ref in block.ref],
+            [alt for block in blocks for alt in block.alt],
+            [name for block in blocks for name in block.id],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SiteMatch:
+    """Which target site is which panel site.
+
+    panel_index, target_index: int64 (m,), the pairs, panel_index strictly increasing.
+    unmatched: number of target sites by reason. unmatched_index: int64, the target sites that are no panel
+    site, in target order; a duplicate of an earlier typed site is counted in `unmatched` but is not here.
+    """
+
+    panel_index: np.ndarray
+    target_index: np.ndarray
+    unmatched: dict[str, int]
+    unmatched_index: np.ndarray
+
+
+def match_sites(panel: Sites, target: Sites) -> SiteMatch:
+    """Match target sites to panel sites by chromosome (without "chr"), position, REF and ALT.
+
+    Raises InputError if the chromosomes differ or no site matches; the message says what was found on both
+    sides and the likely reason.
+    """
+    if plain_chromosome(panel.chrom) != plain_chromosome(target.chrom):
+        raise InputError(
+            f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
+            f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "
+            f"target's chromosome {panel.chrom} with --region"
+        )
+    first = np.searchsorted(panel.position, target.position, side="left")
+    last = np.searchsorted(panel.position, target.position, side="right")
+    unmatched: dict[str, int] = {}
+    unmatched_index: list[int] = []
+    pairs: dict[int, int] = {}  # panel site -> target site
+
+    def reject(reason: str, index: int) -> None:
+        unmatched[reason] = unmatched.get(reason, 0) + 1
+        if reason != DUPLICATE:
+            unmatched_index.append(index)
+
+    for index, (start, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if start == stop:
+            reject(POSITION_NOT_IN_PANEL, index)
+            continue
+        alleles = (target.ref[index].upper(), target.alt[index].upper())
+        candidates = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
+        if alleles not in candidates:
+            reject(SWAPPED if alleles[::-1] in candidates else ALLELES_DIFFER, index)
+            continue
+        site = start + candidates.index(alleles)
+        if site in pairs:
+            reject(DUPLICATE, index)
+        else:
+            pairs[site] = index
+    if not pairs:
+        raise InputError(_nothing_matches(panel, target, unmatched))
+    panel_index = np.array(sorted(pairs), dtype=np.int64)
+    target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
+    return SiteMatch(panel_index, target_index, unmatched, np.array(unmatched_index, dtype=np.int64))
+
+
+def _summary(role: str, sites: Sites) -> str:
+    if not len(sites):
+        return f"{role} {sites.chrom} without a site"
+    start, end = int(sites.position[0]), int(sites.position[-1])
+    return f"{role} {sites.chrom}:{start}-{end} ({len(sites)} sites)"
+
+
+def _nothing_matches(panel: Sites, target: Sites, unmatched: dict[str, int]) -> str:
+    counts = ", ".join(f"{reason}: {count}" for reason, count in unmatched.items())
+    found = (
+        f"no target site is in the panel: {_summary('panel', panel)}, {_summary('target', target)}"
+        + (f"; {counts}" if counts else "")
+        + ". "
+    )
+    if not len(panel) or not len(target):
+        return found + "Check that both files hold sites"
+    if panel.position[-1] < target.position[0] or target.position[-1] < panel.position[0]:
+        return found + "The array covers another region than the panel: give the panel of that region"
+    most = max(unmatched, key=lambda reason: unmatched[reason])
+    advice = {
+        POSITION_NOT_IN_PANEL: "The target is probably on another genome build than the panel: lift it over",
+        SWAPPED: "REF and ALT are swapped in the target: set REF from the reference genome "
+        "(bcftools +fixref, or plink2 --ref-from-fa force)",
+        ALLELES_DIFFER: "The positions agree but not the alleles: the target is probably on another genome "
+        "build or on the other strand",
+    }
+    return found + advice[most]

@@ -1,0 +1,111 @@
+"""The header of an output file, and the dictionaries by which BCF numbers its names."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spinimpute.errors import InputError
+
+_INFO_LINES = (
+    '##INFO=<ID=AF,Number=A,Type=Float,Description="Estimated frequency of the alternative allele: '
+    'mean of the haplotype dosages">',
+    '##INFO=<ID=R2,Number=1,Type=Float,Description="Estimated squared correlation between imputed and true '
+    'dosages: variance of the haplotype dosages over p(1-p), p their mean">',
+    '##INFO=<ID=TYPED,Number=0,Type=Flag,Description="The site was typed in the target">',
+    '##INFO=<ID=IMPUTED,Number=0,Type=Flag,Description="The site was not typed in the target">',
+)
+
+FORMAT_LINES = {
+    "GT": '##FORMAT=<ID=GT,Number=1,Type=String,Description="Phased genotype">',
+    "DS": '##FORMAT=<ID=DS,Number=1,Type=Float,Description="Dosage: expected number of alternative alleles">',
+    "HDS": '##FORMAT=<ID=HDS,Number=.,Type=Float,Description="Dosage of each haplotype: '
+    'probability of its alternative allele">',
+    "GP": '##FORMAT=<ID=GP,Number=G,Type=Float,Description="Probability of each genotype">',
+}
+"""The definitions of the FORMAT fields that can be written."""
+
+_DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
+_INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
+_CONTIG_LENGTH = re.compile(r"[<,]length=(\d+)")
+_EXPLICIT_NUMBER = re.compile(r",IDX=\d+")
+
+
+@dataclass(frozen=True)
+class OutputHeader:
+    """The header and what it defines."""
+
+    text: str  # all lines, each ending with a newline
+    contigs: dict[str, int | None]  # name -> length where the header states one, in order
+    info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ..., in order
+    dictionary: dict[str, int]  # number of each FILTER, INFO and FORMAT name in BCF
+
+
+def make_header(
+    samples: Sequence[str],
+    contig_lines: Sequence[str],
+    header_lines: Sequence[str],
+    formats: Sequence[str],
+    extra_info_lines: Sequence[str] = (),
+) -> OutputHeader:
+    """Compose the header of an output file.
+
+    Parameters:
+        samples: names in column order; any text without tabs and line breaks.
+        contig_lines: "##contig=<ID=...>" lines; their order numbers the contigs.
+        header_lines: further lines ("##source=..."), put last.
+        formats: keys of FORMAT_LINES.
+        extra_info_lines: definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
+    Raises:
+        InputError: a sample name is empty, repeated, or would break the columns of the file.
+        ValueError: a line is not a header line, or a contig or INFO field is defined twice.
+    """
+    _check_samples(samples)
+    lines = [
+        "##fileformat=VCFv4.2",
+        '##FILTER=<ID=PASS,Description="All filters passed">',
+        # A number copied from the header of a BCF would contradict the order here.
+        *(_EXPLICIT_NUMBER.sub("", line) for line in contig_lines),
+        *_INFO_LINES,
+        *extra_info_lines,
+        *(FORMAT_LINES[key] for key in formats),
+        *header_lines,
+    ]
+    contigs: dict[str, int | None] = {}
+    info_types: dict[str, str] = {}
+    dictionary: dict[str, int] = {}
+    for line in lines:
+        if not line.startswith("##") or "\n" in line or "\r" in line:
+            raise ValueError(f"not a line of a VCF header: {line!r}")
+        definition = _DEFINITION.match(line)
+        if definition is None:
+            continue
+        kind, name = definition.groups()
+        if kind == "contig":
+            if name in contigs:
+                raise ValueError(f"contig {name} is defined twice")
+            length = _CONTIG_LENGTH.search(line)
+            contigs[name] = int(length[1]) if length else None
+            continue
+        if kind == "INFO":
+            if name in info_types:
+                raise ValueError(f"INFO/{name} is defined twice")
+            info_type = _INFO_TYPE.search(line)
+            info_types[name] = info_type[1] if info_type else "String"
+        dictionary.setdefault(name, len(dictionary))
+    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
+    return OutputHeader("\n".join([*lines, "\t".join(columns)]) + "\n", contigs, info_types, dictionary)
+
+
+def _check_samples(samples: Sequence[str]) -> None:
+    if not samples:
+        raise ValueError("there are no samples to write")
+    seen: set[str] = set()
+    for name in samples:
+        if not name or any(character in name for character in "\t\n\r\0"):
+            raise InputError(
+                f"a sample is named {name!r}: a name must not be empty or contain tabs or line breaks; "
+                "rename the sample"
+            )
+        if name in seen:
+            raise InputError(f"two samples are named {name!r}; rename one of them")
+        seen.add(name)

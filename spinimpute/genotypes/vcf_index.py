@@ -1,0 +1,198 @@
+"""Indices of compressed VCF and BCF files: TBI, and CSI for BCF and for contigs longer than TBI can hold.
+
+An index sorts the records into a tree of bins over the contig and says, for each bin, which stretches of the
+file hold its records; a query then reads only the bins that overlap its region.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+TBI_MAX_LENGTH = 2**29
+"""Last position (1-based) that a TBI index can hold."""
+
+_MIN_SHIFT = 14  # a leaf bin covers 2**14 positions
+_TBI_DEPTH = 5
+_LEVEL_SHIFT = 3  # each bin has eight children
+
+# How tabix describes a VCF: format 2, columns of contig, begin, end (0: none), comment sign, lines to skip.
+_TABIX_VCF = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
+
+
+@dataclass(frozen=True)
+class ContigRecords:
+    """The records of one contig in file order. All arrays have shape (n_records,)."""
+
+    name: str
+    begin: np.ndarray  # int64, 0-based, non-decreasing
+    end: np.ndarray  # int64, exclusive
+    offset: np.ndarray  # uint64, virtual offset of the record
+    next_offset: np.ndarray  # uint64, virtual offset of the byte after the record
+
+
+class RecordPlaces:
+    """Collects where records lie, on their contig and in the uncompressed stream, while a file is written."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[tuple[np.ndarray, ...]]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Contigs that have records, in order of the file."""
+        return list(self._blocks)
+
+    def add(
+        self, contig: str, position: np.ndarray, length: np.ndarray, start: np.ndarray, stop: np.ndarray
+    ) -> None:
+        """Append records of a contig.
+
+        Parameters (integers (n,) each):
+            position: 1-based.
+            length: of REF.
+            start, stop: where the record begins in the stream, and the byte after it.
+        """
+        begin = np.maximum(position - 1, 0)  # POS 0 means the telomere before the first base
+        self._blocks.setdefault(contig, []).append((begin, begin + length, start, stop))
+
+    def contigs(
+        self, names: Sequence[str], virtual_offsets: Callable[[np.ndarray], np.ndarray]
+    ) -> list[ContigRecords]:
+        """The records of the named contigs, some of which may have none.
+
+        Parameters:
+            virtual_offsets: turns positions in the stream into virtual offsets in the file.
+        """
+        no_records = [(np.empty(0, dtype=np.int64),) * 4]
+        contigs = []
+        for name in names:
+            blocks = self._blocks.get(name, no_records)
+            begin, end, start, stop = (np.concatenate(column) for column in zip(*blocks, strict=True))
+            contigs.append(ContigRecords(name, begin, end, virtual_offsets(start), virtual_offsets(stop)))
+        return contigs
+
+
+def csi_depth(length: int) -> int:
+    """Levels below the root that a CSI index needs so that its root bin covers `length` positions."""
+    depth = 0
+    while length > 1 << (_MIN_SHIFT + _LEVEL_SHIFT * depth):
+        depth += 1
+    return depth
+
+
+def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
+    """The uncompressed TBI index of a VCF; contigs in order of the file, all ends <= TBI_MAX_LENGTH."""
+    names = _joined_names(contigs)
+    parts = [b"TBI\1", struct.pack("<i", len(contigs)), _TABIX_VCF, struct.pack("<i", len(names)), names]
+    for contig in contigs:
+        linear = _linear_index(contig)
+        bins = _chunks_by_bin(contig, _TBI_DEPTH)
+        parts.append(struct.pack("<i", len(bins) + 1))
+        for number, chunks in bins.items():
+            parts.append(struct.pack("<Ii", number, len(chunks)))
+            parts.extend(struct.pack("<2Q", *chunk) for chunk in chunks)
+        parts.append(struct.pack("<Ii4Q", _statistics_bin(_TBI_DEPTH), 2, *_statistics(contig)))
+        parts += [struct.pack("<i", len(linear)), linear.astype("<u8").tobytes()]
+    parts.append(struct.pack("<Q", 0))
+    return b"".join(parts)
+
+
+def csi_index(contigs: Sequence[ContigRecords], length: int, *, of_bcf: bool) -> bytes:
+    """The uncompressed CSI index of a VCF (`of_bcf` false) or BCF.
+
+    Parameters:
+        contigs: of a VCF those that have records, in order of the file; of a BCF all those of the header, in
+            its order, since a BCF names its contigs by their number there.
+        length: of the longest contig; no record ends beyond it.
+    """
+    depth = csi_depth(length)
+    names = _joined_names(contigs)
+    auxiliary = b"" if of_bcf else _TABIX_VCF + struct.pack("<i", len(names)) + names
+    parts = [
+        b"CSI\1",
+        struct.pack("<3i", _MIN_SHIFT, depth, len(auxiliary)),
+        auxiliary,
+        struct.pack("<i", len(contigs)),
+    ]
+    for contig in contigs:
+        if not len(contig.begin):
+            parts.append(struct.pack("<i", 0))
+            continue
+        linear = _linear_index(contig)
+        bins = _chunks_by_bin(contig, depth)
+        parts.append(struct.pack("<i", len(bins) + 1))
+        for number, chunks in bins.items():
+            first_offset = int(linear[_first_window(number, depth)])
+            parts.append(struct.pack("<IQi", number, first_offset, len(chunks)))
+            parts.extend(struct.pack("<2Q", *chunk) for chunk in chunks)
+        parts.append(struct.pack("<IQi4Q", _statistics_bin(depth), 0, 2, *_statistics(contig)))
+    parts.append(struct.pack("<Q", 0))
+    return b"".join(parts)
+
+
+def _joined_names(contigs: Sequence[ContigRecords]) -> bytes:
+    return b"".join(contig.name.encode() + b"\0" for contig in contigs)
+
+
+def _first_bin(level: int) -> int:
+    """Number of the first bin of a level; level 0 is the root."""
+    return ((1 << (_LEVEL_SHIFT * level)) - 1) // 7
+
+
+def _bins(begin: np.ndarray, end: np.ndarray, depth: int) -> np.ndarray:
+    """The smallest bin that contains each interval [begin, end); int64 (n_records,)."""
+    bins = np.zeros(len(begin), dtype=np.int64)
+    for level in range(1, depth + 1):
+        shift = _MIN_SHIFT + _LEVEL_SHIFT * (depth - level)
+        fits = begin >> shift == (end - 1) >> shift
+        bins = np.where(fits, _first_bin(level) + (begin >> shift), bins)
+    return bins
+
+
+def _first_window(bin_number: int, depth: int) -> int:
+    """The leaf-sized window with which a bin begins."""
+    level = max(level for level in range(depth + 1) if _first_bin(level) <= bin_number)
+    return (bin_number - _first_bin(level)) << (_LEVEL_SHIFT * (depth - level))
+
+
+def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[int, int]]]:
+    """Stretches of the file (virtual offsets, end exclusive) with the records of each bin, bins ascending."""
+    bins = _bins(contig.begin, contig.end, depth)
+    run_start = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
+    run_last = np.concatenate([run_start[1:], [len(bins)]]) - 1
+    chunks: dict[int, list[tuple[int, int]]] = {}
+    for number, start, stop in zip(
+        bins[run_start].tolist(),
+        contig.offset[run_start].tolist(),
+        contig.next_offset[run_last].tolist(),
+        strict=True,
+    ):
+        of_bin = chunks.setdefault(number, [])
+        if of_bin and of_bin[-1][1] >> 16 == start >> 16:
+            # The block has to be decompressed for the earlier stretch anyway.
+            of_bin[-1] = (of_bin[-1][0], stop)
+        else:
+            of_bin.append((start, stop))
+    return dict(sorted(chunks.items()))
+
+
+def _linear_index(contig: ContigRecords) -> np.ndarray:
+    """Per leaf-sized window the offset of the first record that overlaps it, or of the next one; uint64."""
+    none = np.iinfo(np.uint64).max
+    first, last = contig.begin >> _MIN_SHIFT, (contig.end - 1) >> _MIN_SHIFT
+    linear = np.full(int(last.max()) + 1, none, dtype=np.uint64)
+    np.minimum.at(linear, first, contig.offset)
+    for record in np.flatnonzero(last > first):
+        windows = slice(first[record], last[record] + 1)
+        linear[windows] = np.minimum(linear[windows], contig.offset[record])
+    return np.minimum.accumulate(linear[::-1])[::-1]
+
+
+def _statistics_bin(depth: int) -> int:
+    """Number of the pseudo-bin that holds where a contig's records are and how many there are."""
+    return _first_bin(depth + 1) + 1
+
+
+def _statistics(contig: ContigRecords) -> tuple[int, int, int, int]:
+    return int(contig.offset[0]), int(contig.next_offset[-1]), len(contig.begin), 0

@@ -1,0 +1,112 @@
+"""`AlleleCIPNP` at work: encodes panel blocks in chunks of haplotypes, predicts in chunks of queries.
+
+Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, U imputed sites.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spinimpute.imputation.blocks import BlockShape, starting_points
+from spinimpute.imputation.inducing import (
+    AlleleCIPNP,
+    Attention,
+    BlockContext,
+    GapSites,
+    InducingPoints,
+)
+from spinimpute.imputation.panel_blocks import EncodedBlock, PanelBlock
+
+HAPLOTYPE_CHUNK = 8_192  # panel haplotypes encoded at once: bounds the memory, whatever the panel
+QUERY_CHUNK = 512
+SITE_CHUNK = 1_024
+MOST_INDUCING_POINTS = 256
+
+
+class AllelePredictor:
+    """A `BlockPredictor`. inducing_points: h of every block, at most."""
+
+    kind = AlleleCIPNP.kind
+
+    def __init__(
+        self,
+        model: AlleleCIPNP,
+        fingerprint: str,
+        device: torch.device,
+        inducing_points: int | None = None,
+    ) -> None:
+        self.model = model.to(device).eval()
+        self.fingerprint = fingerprint
+        self.device = device
+        self.inducing_points = inducing_points or MOST_INDUCING_POINTS
+
+    @property
+    def shape(self) -> BlockShape:
+        return self.model.settings.shape
+
+    @torch.inference_mode()
+    def encode(self, block: PanelBlock) -> EncodedBlock:
+        start_HS = starting_points(block.typed_NS, self.inducing_points, self.shape)
+        chunks = [
+            (
+                self._float(block.typed_NS[i : i + HAPLOTYPE_CHUNK])[None],
+                self._float(block.alleles_UN[:, i : i + HAPLOTYPE_CHUNK]).T[None],
+            )
+            for i in range(0, block.n_haplotypes, HAPLOTYPE_CHUNK)
+        ]
+        start_BHS = self._float(start_HS)[None]
+        points = self.model.encode(
+            self._context(block), chunks, start_BHS, torch.ones_like(start_BHS[..., 0])
+        )
+        kept = {name: value[0].cpu() for name, value in points._asdict().items()}
+        return EncodedBlock(block.places, block.frequency_S, block.sites, block.n_haplotypes, kept)
+
+    @torch.inference_mode()
+    def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
+        points = InducingPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
+        context = self._context(block)
+        out = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
+        gaps = [np.flatnonzero(block.sites.gap_U == g) for g in range(self.shape.core)]
+        for i in range(0, len(query_QS), QUERY_CHUNK):
+            queries = slice(i, i + QUERY_CHUNK)
+            attention = self.model.attend(
+                self._float(query_QS[queries])[None], self._float(known_QS[queries])[None], points, context
+            )
+            for g, sites_U in enumerate(gaps):
+                for j in range(0, len(sites_U), SITE_CHUNK):
+                    part = sites_U[j : j + SITE_CHUNK]
+                    out[part, queries] = self._copy(attention, g, points, block, part)
+        # where the panel knows one allele only there is nothing to predict
+        constant = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
+        out[constant] = block.sites.frequency_U[constant, None]
+        return out
+
+    def _copy(
+        self, attention: Attention, g: int, points: InducingPoints, block: EncodedBlock, part: np.ndarray
+    ) -> np.ndarray:
+        """P(ALT) (U, Q) at some sites of gap g."""
+        here = Attention(
+            attention.chosen_BQK, attention.logits_BGQK2[:, g : g + 1], attention.value_BGQKV[:, g : g + 1]
+        )
+        span = slice(int(part[0]), int(part[-1]) + 1)  # the sites of a gap are neighbours
+        sites = GapSites(
+            points.untyped_BHU[:, None, :, span],
+            self._float(block.sites.frequency_U[span])[None, None],
+            self._float(block.sites.fraction_U[span])[None, None],
+            self._float(block.sites.distance_U[span])[None, None],
+        )
+        _, logits = self.model.predictor.copy(here, sites, block.n_haplotypes)
+        return torch.sigmoid(logits[0, 0]).T.cpu().numpy()
+
+    def _context(self, block: PanelBlock | EncodedBlock) -> BlockContext:
+        return BlockContext(
+            self._float(block.places.cM_S)[None],
+            self._float(block.frequency_S)[None],
+            self._float(block.places.valid_S)[None],
+            block.n_haplotypes,
+        )
+
+    def _float(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, torch.float32)

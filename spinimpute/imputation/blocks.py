@@ -1,0 +1,142 @@
+"""Blocks: a few neighbouring gaps between typed sites, with the typed sites around them; one task each.
+
+With T typed sites there are T + 1 gaps: gap g lies between typed sites g - 1 and g; gap 0 lies before the
+first and gap T after the last. Block b covers the gaps [b * core, (b + 1) * core) and sees `flank` further
+typed sites on each side. Where blocks lie depends on the typed sites alone, never on how a chromosome is
+cut into windows.
+
+Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+FAR_CM = 5.0  # distance to a typed site that does not exist
+
+
+class HaplotypeSource(Protocol):
+    """What a panel file and a simulated segment have in common."""
+
+    @property
+    def n_sites(self) -> int: ...
+    @property
+    def n_haplotypes(self) -> int: ...
+    @property
+    def position(self) -> np.ndarray: ...
+    @property
+    def cM(self) -> np.ndarray: ...
+    @property
+    def haplotype_sample(self) -> np.ndarray: ...
+    @property
+    def query_people(self) -> np.ndarray | None:
+        """The samples that are queries, never context; None: tasks choose."""
+        ...
+
+    def alleles(self, start: int, stop: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """core: gaps imputed by one block; flank: further typed sites seen on each side."""
+
+    core: int
+    flank: int
+
+    @property
+    def n_typed(self) -> int:
+        """S: the typed sites around the core gaps and those of both flanks, padding included."""
+        return self.core + 1 + 2 * self.flank
+
+    def place(self, typed: int, block: int) -> int:
+        """The place 0..S-1 of a typed site in a block; that left of the block's first gap is at `flank`."""
+        return typed - (block * self.core - 1 - self.flank)
+
+    def visible(self, block: int, low: int, high: int) -> tuple[int, int]:
+        """The typed sites [first, last) of a block, out of those in [low, high)."""
+        first = block * self.core - 1 - self.flank
+        return max(first, low), max(min(first + self.n_typed, high), max(first, low))
+
+
+@dataclass(frozen=True)
+class TypedPlaces:
+    """The typed sites of one block, padded to S places.
+
+    cM_S: float64, genetic position relative to the block's middle (padding repeats its neighbour);
+    valid_S: float32, 1 where there is a site; first, last: the typed sites [first, last) that fill the places
+    [offset, offset + last - first).
+    """
+
+    cM_S: np.ndarray
+    valid_S: np.ndarray
+    first: int
+    last: int
+    offset: int
+
+    def fill(self, alleles_TX: np.ndarray, start: int = 0) -> np.ndarray:
+        """Typed alleles (X, S) of a block out of those of typed sites [start, start + T); padding is 0."""
+        out = np.zeros((alleles_TX.shape[1], len(self.cM_S)), dtype=alleles_TX.dtype)
+        rows = alleles_TX[self.first - start : self.last - start]
+        out[:, self.offset : self.offset + len(rows)] = rows.T
+        return out
+
+
+def place_typed(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, high: int) -> TypedPlaces:
+    """The typed sites that `block` sees, of those in [low, high) of all T; typed_cM: float64 (T,)."""
+    first, last = shape.visible(block, low, high)
+    offset = shape.place(first, block) if last > first else 0
+    cM_S = np.zeros(shape.n_typed)
+    valid_S = np.zeros(shape.n_typed, dtype=np.float32)
+    if last > first:
+        end = offset + last - first
+        cM_S[offset:end] = typed_cM[first:last]
+        cM_S[:offset] = cM_S[offset]
+        cM_S[end:] = cM_S[end - 1]
+        cM_S -= (cM_S[shape.flank] + cM_S[shape.flank + shape.core]) / 2
+        valid_S[offset:end] = 1
+    return TypedPlaces(cM_S, valid_S, first, last, offset)
+
+
+def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where sites lie in their gaps: fraction (0 at the left typed site, 1 at the right) and cM distance.
+
+    Before the first typed site the fraction is 1 (only the right side counts), after the last it is 0; the
+    distance is that to the nearer typed site, FAR_CM where none is typed.
+    """
+    if len(typed_cM) == 0:
+        return np.full(len(gap), 0.5, np.float32), np.full(len(gap), FAR_CM, np.float32)
+    left = typed_cM[np.maximum(gap - 1, 0)]
+    right = typed_cM[np.minimum(gap, len(typed_cM) - 1)]
+    width = right - left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fraction = np.where(width > 0, (site_cM - left) / width, 0.5)
+    fraction = np.where(gap == 0, 1.0, np.where(gap == len(typed_cM), 0.0, fraction)).clip(0, 1)
+    distance = np.minimum(
+        np.where(gap == 0, FAR_CM, np.abs(site_cM - left)),
+        np.where(gap == len(typed_cM), FAR_CM, np.abs(right - site_cM)),
+    )
+    return fraction.astype(np.float32), distance.astype(np.float32)
+
+
+def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
+    """Typed alleles (h, S), uint8, of at most `count` different haplotypes that are spread over the panel.
+
+    Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
+    alike around the block; `count` quantiles of that order are taken, a pattern that m haplotypes share
+    weighing sqrt(m). The order of the panel's haplotypes has no influence.
+    """
+    central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
+    keys = np.packbits(typed_NS[:, central], axis=1)
+    width = keys.shape[1]
+    patterns, first, shared = np.unique(
+        np.ascontiguousarray(keys).view(f"V{width}").ravel(), return_index=True, return_counts=True
+    )
+    weight = np.sqrt(shared)
+    middle = np.cumsum(weight) - weight / 2
+    count = min(count, len(patterns))
+    quantiles = (np.arange(count) + 0.5) / count * weight.sum()
+    chosen = np.unique(np.searchsorted(middle, quantiles).clip(max=len(patterns) - 1))
+    return typed_NS[first[chosen]]

@@ -1,0 +1,76 @@
+"""Checkpoints: safetensors, with everything needed to rebuild and to trace the model in the metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from spinimpute.errors import InputError
+
+FORMAT = "spinimpute-checkpoint-1"
+STATE_FORMAT = "spinimpute-training-state-1"
+SHIPPED = "inducing.safetensors"
+
+
+def shipped_model() -> Path:
+    """The checkpoint that `impute` uses by default."""
+    return Path(__file__).parent.parent / "weights" / SHIPPED
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, Any], kind: str) -> None:
+    """Write tensors and JSON metadata under a temporary name and rename: a cut-off file never looks whole."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(
+            {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()},
+            str(temporary),
+            {"format": kind, "metadata": json.dumps(metadata, sort_keys=True)},
+        )
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot write {path}: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote.
+
+    Raises InputError if the file is missing, not a safetensors file, truncated, or of another kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{what} {path}: there is no such file")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != kind:
+                raise InputError(
+                    f"{path} is not a {what} of spinimpute (its format is {header.get('format')!r}, "
+                    f"expected {kind!r})"
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = json.loads(header["metadata"])
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{what} {path}: not a readable safetensors file ({error}); copy it again"
+        ) from error
+    return tensors, metadata
+
+
+def fingerprint(tensors: dict[str, Tensor]) -> str:
+    """16 hex digits that identify weights, whatever the metadata."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].detach().cpu().contiguous().to(torch.float32).numpy().tobytes())
+    return digest.hexdigest()[:16]

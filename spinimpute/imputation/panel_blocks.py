@@ -1,0 +1,143 @@
+"""Blocks of a panel: what a predictor is given of it, and what it keeps once the panel is gone.
+
+Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.imputation.blocks import BlockShape, TypedPlaces, gap_geometry, place_typed
+
+
+@dataclass(frozen=True)
+class BlockSites:
+    """The sites that a block imputes, in panel order.
+
+    panel_index_U: int64; gap_U: int64, gap within the block (0..core-1); frequency_U: panel frequency of ALT;
+    fraction_U, distance_U: see `blocks.gap_geometry`; cM_U: relative to the block's middle. All float32 but
+    the indices. A typed site belongs to the gap on its left.
+    """
+
+    panel_index_U: np.ndarray
+    gap_U: np.ndarray
+    frequency_U: np.ndarray
+    fraction_U: np.ndarray
+    distance_U: np.ndarray
+    cM_U: np.ndarray
+
+
+@dataclass(frozen=True)
+class PanelBlock:
+    """One block with the panel's haplotypes.
+
+    typed_NS, alleles_UN: uint8; places_frequency_S: panel frequency at typed places, float32.
+    """
+
+    places: TypedPlaces
+    frequency_S: np.ndarray
+    typed_NS: np.ndarray
+    sites: BlockSites
+    alleles_UN: np.ndarray
+
+    @property
+    def n_haplotypes(self) -> int:
+        return self.typed_NS.shape[0]
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """One block without the panel: places, sites, and the tensors that a predictor made of its haplotypes."""
+
+    places: TypedPlaces
+    frequency_S: np.ndarray
+    sites: BlockSites
+    n_haplotypes: int
+    points: dict[str, Tensor]
+
+
+class BlockPredictor(Protocol):
+    """A trained model seen from the pipeline."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def shape(self) -> BlockShape: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+    def encode(self, block: PanelBlock) -> EncodedBlock:
+        """Inducing points of a block; the panel is not needed afterwards."""
+        ...
+
+    def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
+        """P(ALT), float32 (U, Q), of queries whose typed alleles are query_QS where known_QS is 1 (uint8)."""
+        ...
+
+
+class BlockReader:
+    """Cuts a stretch of a panel into blocks, given which of its sites the target has typed.
+
+    typed_index: int64 (T,), increasing panel sites. low, high: the typed sites [low, high) are visible;
+    start, stop: the panel sites [start, stop) are imputed.
+    """
+
+    def __init__(
+        self,
+        panel: Panel,
+        typed_index: np.ndarray,
+        shape: BlockShape,
+        low: int,
+        high: int,
+        start: int,
+        stop: int,
+    ) -> None:
+        self.panel, self.shape = panel, shape
+        self.typed_index = typed_index
+        self.low, self.high, self.start, self.stop = low, high, start, stop
+        self._typed_cM = panel.cM[typed_index]
+        first = int(np.searchsorted(typed_index, start))
+        last = int(np.searchsorted(typed_index, stop - 1))
+        self.blocks = range(first // shape.core, last // shape.core + 1)
+        rows = typed_index[low:high]
+        packed = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
+        self._typed_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)
+
+    def __iter__(self) -> Iterator[PanelBlock]:
+        for block in self.blocks:
+            yield self.read(block)
+
+    def read(self, block: int) -> PanelBlock:
+        """The block with this number; raises InputError if the panel is damaged there."""
+        core, typed, panel = self.shape.core, self.typed_index, self.panel
+        places = place_typed(block, self._typed_cM, self.shape, self.low, self.high)
+        before = block * core - 1
+        first = self.start if before < 0 else max(int(typed[before]) + 1, self.start)
+        end = min((block + 1) * core - 1, len(typed) - 1)
+        stop = self.stop if end < block * core + core - 1 else min(int(typed[end]) + 1, self.stop)
+        index_U = np.arange(first, stop)
+        gap_U = np.searchsorted(typed, index_U)
+        fraction_U, distance_U = gap_geometry(panel.cM[index_U], gap_U, self._typed_cM)
+        seen = slice(places.offset, places.offset + places.last - places.first)
+        middle = (
+            self._typed_cM[places.first] - places.cM_S[places.offset] if places.last > places.first else 0.0
+        )
+        frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
+        frequency_S[seen] = panel.frequency[typed[places.first : places.last]]
+        sites = BlockSites(
+            index_U,
+            gap_U - block * core,
+            panel.frequency[index_U].astype(np.float32),
+            fraction_U,
+            distance_U,
+            (panel.cM[index_U] - middle).astype(np.float32),
+        )
+        return PanelBlock(
+            places, frequency_S, places.fill(self._typed_TN, self.low), sites, panel.alleles(first, stop)
+        )

@@ -1,0 +1,297 @@
+"""`impute`: target file and panel in, imputed file out, window by window."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.panel_file import Panel, build_panel
+from spinimpute.genotypes.sites import Region, SiteMatch, Sites, match_sites, plain_chromosome
+from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+from spinimpute.genotypes.vcf_writer import GenotypeWriter
+from spinimpute.genotypes.windows import Window, cut_windows
+from spinimpute.imputation.engine import Engine, default_threads
+from spinimpute.imputation.panel_blocks import BlockPredictor
+from spinimpute.imputation.predictors import load_predictor
+from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
+
+DEFAULT_FORMATS = ("GT", "DS")
+DEFAULT_WINDOW_CM = 2.0
+DEFAULT_OVERLAP_CM = 1.0
+WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
+WINDOW_SITES = 50_000
+
+
+@dataclass(frozen=True)
+class OutputSettings:
+    """formats: FORMAT fields in order; output_type: "z", "b", "v" or None (by suffix); keep_unmatched: write
+    typed sites that the panel does not have; header_lines: further lines of the header."""
+
+    formats: Sequence[str] = DEFAULT_FORMATS
+    output_type: str | None = None
+    keep_unmatched: bool = False
+    header_lines: Sequence[str] = ()
+
+
+@contextmanager
+def open_panel(path: str | Path, genetic_map: str | Path | GeneticMap | None = None) -> Iterator[Panel]:
+    """A `.spin` file, or a VCF or BCF that is compiled into a temporary one.
+
+    Raises InputError as `Panel.open` and `build_panel`, and for a map given with a `.spin` file.
+    """
+    path = Path(path)
+    if path.suffix == ".spin" or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
+        if genetic_map is not None:
+            raise InputError(
+                f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
+            )
+        with Panel.open(path) as panel:
+            yield panel
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="spinimpute-") as folder,
+        build_panel(path, Path(folder) / "panel.spin", genetic_map) as panel,
+    ):
+        yield panel
+
+
+def impute(
+    vcf: str | Path,
+    out: str | Path,
+    panel: str | Path | Panel,
+    *,
+    model: str | Path | BlockPredictor | None = None,
+    genetic_map: str | Path | GeneticMap | None = None,
+    region: str | Region | None = None,
+    output: OutputSettings = OutputSettings(),
+    inducing_points: int | None = None,
+    window_cM: float = DEFAULT_WINDOW_CM,
+    overlap_cM: float = DEFAULT_OVERLAP_CM,
+    threads: int | None = None,
+    device: str = "auto",
+    force: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> ImputationSummary:
+    """Impute the phased haplotypes of `vcf` at all sites of `panel` and write them to `out` with its index.
+
+    Parameters:
+        vcf: VCF, VCF.gz or BCF of phased diploid or haploid samples; may hold other chromosomes too.
+        out: `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
+        panel: a `.spin` file, an open `Panel`, or a VCF or BCF which is compiled first (with `genetic_map`).
+        model: a checkpoint or a loaded predictor; by default the shipped one.
+        region: impute these panel sites only; typed sites around them are still used.
+        inducing_points: h of every block, by default what fits the panel.
+        window_cM, overlap_cM: windows that are computed and written one after the other.
+        threads: by default all processors; results do not depend on it.
+        progress: called with the fraction that is done.
+    Returns:
+        counts and timings.
+    Raises:
+        InputError: the input cannot be used, or `out` exists and `force` is not set.
+    """
+    out = Path(out)
+    if out.exists() and not force:
+        raise InputError(f"{out} already exists; use --force to overwrite")
+    threads = default_threads() if threads is None else threads
+    if threads < 1:
+        raise InputError(f"the number of threads must be at least 1, found {threads}")
+    region = Region.parse(region) if isinstance(region, str) else region
+    summary = ImputationSummary()
+    with ExitStack() as stack:
+        if isinstance(panel, Panel):
+            opened = panel
+        else:
+            with summary.stage("open panel"):
+                opened = stack.enter_context(open_panel(panel, genetic_map))
+        first, last = _panel_range(opened, region)
+        with summary.stage("load model"):
+            predictor = (
+                load_predictor(model, device, inducing_points)
+                if model is None or isinstance(model, str | Path)
+                else model
+            )
+        with summary.stage("read target"):
+            target = read_haplotypes(vcf, chrom=opened.chrom)
+            match = match_sites(opened.sites, target.sites)
+        _count(summary, opened, target, match)
+        windows = _windows(opened, first, last, window_cM, overlap_cM, target.alleles.shape[1])
+        records = WindowRecords(opened, target, match, output.keep_unmatched, windows)
+        writer = stack.enter_context(
+            GenotypeWriter(
+                out,
+                target.samples,
+                target.ploidy,
+                [opened.contig_line],
+                _header_lines(opened, predictor, output),
+                output.formats,
+                output.output_type,
+                threads,
+            )
+        )
+        engine = stack.enter_context(Engine(opened, predictor, match.panel_index, threads))
+        _stream(engine, records, writer, summary, progress)
+        with summary.stage("finish file and index"):
+            writer.close()
+    summary.peak_memory_mb = peak_memory_mb()
+    return summary
+
+
+def _panel_range(panel: Panel, region: Region | None) -> tuple[int, int]:
+    """The panel sites [first, last) of a region."""
+    if region is None:
+        return 0, panel.n_sites
+    if plain_chromosome(region.chrom) != plain_chromosome(panel.chrom):
+        raise InputError(f"the region {region} is not on the panel's chromosome, {panel.chrom}")
+    first = int(np.searchsorted(panel.position, region.start, side="left"))
+    last = int(np.searchsorted(panel.position, region.end, side="right"))
+    if first == last:
+        raise InputError(
+            f"the panel has no site in {region}; it reaches from {panel.chrom}:{panel.position[0]} "
+            f"to {panel.position[-1]}"
+        )
+    return first, last
+
+
+def _windows(
+    panel: Panel, first: int, last: int, length_cM: float, overlap_cM: float, n_haplotypes: int
+) -> list[Window]:
+    """Windows over the panel sites [first, last); their overlaps may reach beyond."""
+    most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // n_haplotypes))
+    span = slice(first, last)
+    cut = cut_windows(panel.cM[span], panel.position[span], length_cM, overlap_cM, most)
+    windows = []
+    for w in cut:
+        start, stop = w.start + first, w.stop + first
+        left = int(np.searchsorted(panel.cM, panel.cM[start] - overlap_cM, side="left"))
+        right = int(np.searchsorted(panel.cM, panel.cM[stop - 1] + overlap_cM, side="right"))
+        windows.append(Window(w.index, start, stop, left, right))
+    return windows
+
+
+def _count(summary: ImputationSummary, panel: Panel, target: Haplotypes, match: SiteMatch) -> None:
+    summary.panel_sites, summary.panel_haplotypes = panel.n_sites, panel.n_haplotypes
+    summary.samples, summary.haplotypes = len(target.samples), target.alleles.shape[1]
+    summary.typed_sites, summary.matched_sites = len(target.sites), len(match.panel_index)
+    summary.unmatched, summary.skipped = dict(match.unmatched), dict(target.skipped)
+    summary.missing_calls = int((target.alleles[match.target_index] < 0).sum())
+    shared = sorted(set(panel.samples) & set(target.samples))
+    if shared:
+        summary.warnings.append(
+            f"{len(shared)} target samples have the names of panel samples ({', '.join(shared[:3])}"
+            f"{', ...' if len(shared) > 3 else ''}): if they are the same people, accuracy on them means "
+            "nothing"
+        )
+
+
+def _header_lines(panel: Panel, predictor: BlockPredictor, output: OutputSettings) -> list[str]:
+    return [
+        f"##source=spinimpute {version('spinimpute')}",
+        f"##spinimpute_model={predictor.kind} {predictor.fingerprint}",
+        f"##spinimpute_panel={panel.checksum}",
+        *output.header_lines,
+    ]
+
+
+class WindowRecords:
+    """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
+
+    typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing.
+    """
+
+    def __init__(
+        self, panel: Panel, target: Haplotypes, match: SiteMatch, keep_unmatched: bool, windows: list[Window]
+    ) -> None:
+        self.panel, self.target, self.match, self.windows = panel, target, match, windows
+        self.typed_TQ = target.alleles[match.target_index]
+        self._unmatched = match.unmatched_index if keep_unmatched else np.empty(0, dtype=np.int64)
+
+    def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
+        """Write the window's records; returns how many unmatched typed sites are among them."""
+        match, panel = self.match, self.panel
+        low, high = np.searchsorted(match.panel_index, [window.start, window.stop])
+        typed_rows = match.panel_index[low:high] - window.start
+        known = self.typed_TQ[low:high]
+        p_UQ[typed_rows] = np.where(known >= 0, known, p_UQ[typed_rows])
+        hard_UQ = (p_UQ >= 0.5).astype(np.int8)
+        typed = np.zeros(len(p_UQ), dtype=bool)
+        typed[typed_rows] = True
+        sites = panel.sites.take(slice(window.start, window.stop))
+        extra = self._unmatched_of(window)
+        if len(extra):
+            alleles = self.target.alleles[extra]
+            p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
+            hard_UQ = np.concatenate([hard_UQ, alleles])
+            typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
+            sites = Sites.concatenate([sites, self.target.sites.take(extra)])
+            order = np.argsort(sites.position, kind="stable")
+            p_UQ, hard_UQ, typed, sites = p_UQ[order], hard_UQ[order], typed[order], sites.take(order)
+        writer.write_block(panel.chrom, sites, p_UQ, site_quality(p_UQ), hard_UQ, typed)
+        return len(extra)
+
+    def _unmatched_of(self, window: Window) -> np.ndarray:
+        """Unmatched typed sites written with a window: those up to its end, the rest with the last."""
+        position = self.target.sites.position[self._unmatched]
+        first = self.windows[0].index == window.index
+        last = self.windows[-1].index == window.index
+        after = -1 if first else self.panel.position[window.start - 1]
+        until = np.iinfo(np.int64).max if last else self.panel.position[window.stop - 1]
+        return self._unmatched[(position > after) & (position <= until)]
+
+
+def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
+    """AF and R2 (U,) of P(ALT) (U, Q); NaN counts for nothing; R2 is NaN where all dosages agree on 0 or 1.
+
+    R2 = variance of the haplotype dosages over p (1 - p), p their mean: what Minimac calls estimated r2.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # rows without any call
+        frequency = np.nanmean(p_UQ, axis=1, dtype=np.float64)
+        spread = np.nanvar(p_UQ, axis=1, dtype=np.float64)
+        r2 = spread / (frequency * (1 - frequency))
+    frequency = np.asarray(frequency)
+    return {"AF": frequency, "R2": np.where(np.isfinite(r2), np.minimum(r2, 1.0), np.nan)}
+
+
+def _stream(
+    engine: Engine,
+    records: WindowRecords,
+    writer: GenotypeWriter,
+    summary: ImputationSummary,
+    progress: Callable[[float], None] | None,
+) -> None:
+    """Compute window after window; the one before is written meanwhile."""
+    panel, windows = records.panel, records.windows
+    pending: Future[int] | None = None
+    with ThreadPoolExecutor(1, "write") as background:
+        for window in windows:
+            with summary.stage("impute"):
+                p_UQ = engine.impute_window(window, records.typed_TQ)
+            with summary.stage("wait for writing"):
+                if pending is not None:
+                    summary.kept_unmatched += pending.result()
+            pending = background.submit(records.write, writer, window, p_UQ)
+            low, high = np.searchsorted(engine.typed_index, [window.start, window.stop])
+            summary.windows.append(
+                WindowSummary(
+                    int(panel.position[window.start]),
+                    int(panel.position[window.stop - 1]),
+                    window.stop - window.start,
+                    int(high - low),
+                )
+            )
+            if progress is not None:
+                progress((window.stop - windows[0].start) / (windows[-1].stop - windows[0].start))
+        with summary.stage("wait for writing"):
+            if pending is not None:
+                summary.kept_unmatched += pending.result()
+    summary.written_sites = windows[-1].stop - windows[0].start + summary.kept_unmatched

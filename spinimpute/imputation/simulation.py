@@ -1,0 +1,182 @@
+"""Simulated genomic segments to meta-train on: mixed ancestry, hotspots, any panel size (msprime)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+GENERATION_YEARS = 25.0
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """Ranges from which each simulated segment draws; every draw is uniform or log-uniform.
+
+    The ranges are wide on purpose: a model trained on them must serve panels of hundreds or thousands of
+    haplotypes, of one population or of many, in regions of little and of much recombination.
+    """
+
+    length: tuple[int, int] = (300_000, 1_000_000)  # bp
+    people: tuple[int, int] = (150, 1_500)
+    recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
+    mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
+    size_factor: tuple[float, float] = (0.5, 2.0)  # multiplies every population size
+    recent_growth: tuple[float, float] = (1.0, 12.0)  # final over pre-growth size in the last 200 generations
+    hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
+    hotspot_share: tuple[float, float] = (0.3, 0.9)  # part of all recombination that falls into hotspots
+    gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One simulated segment: what a panel file holds, in memory.
+
+    position: int64 (n_sites,); cM: float64 (n_sites,); packed: uint8 (n_sites, ceil(n_haplotypes / 8)),
+    bit-packed alleles; haplotypes 2i and 2i+1 belong to person i.
+    """
+
+    position: np.ndarray
+    cM: np.ndarray
+    packed: np.ndarray
+    n_haplotypes: int
+    description: dict[str, float | int | str]
+
+    @property
+    def n_sites(self) -> int:
+        return len(self.position)
+
+    @property
+    def query_people(self) -> None:
+        """None: a task chooses its queries."""
+        return None
+
+    @property
+    def haplotype_sample(self) -> np.ndarray:
+        """int64 (n_haplotypes,): the person each haplotype belongs to."""
+        return np.arange(self.n_haplotypes) // 2
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        """uint8 (stop - start, n_haplotypes), 0 or 1."""
+        return np.unpackbits(self.packed[start:stop], axis=1, count=self.n_haplotypes)
+
+
+def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
+    """An out-of-Africa history with three continents and recent growth.
+
+    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1; the growth of
+    the last 200 generations (5,000 years) is added because sequenced panels show many more rare variants
+    than that model does.
+    """
+    import msprime
+
+    recent = 200.0
+    t_eu_as, t_b, t_af = (years / GENERATION_YEARS for years in (21_200, 140_000, 220_000))
+    growth = {"AFR": 0.0, "EUR": 0.004, "EAS": 0.0055}
+    founders = {"AFR": 12_300.0, "EUR": 1_000.0, "EAS": 510.0}
+    demography = msprime.Demography()
+    recent_rate = np.log(recent_growth) / recent
+    for name in ("AFR", "EUR", "EAS"):
+        before = founders[name] * np.exp(growth[name] * (t_eu_as - recent)) * size_factor
+        demography.add_population(name=name, initial_size=before * recent_growth, growth_rate=recent_rate)
+    demography.add_population(name="OOA", initial_size=2_100 * size_factor)
+    demography.add_population(name="ANC", initial_size=7_300 * size_factor)
+    demography.set_symmetric_migration_rate(["AFR", "EUR"], 3e-5)
+    demography.set_symmetric_migration_rate(["AFR", "EAS"], 1.9e-5)
+    demography.set_symmetric_migration_rate(["EUR", "EAS"], 9.6e-5)
+    for name in ("AFR", "EUR", "EAS"):
+        demography.add_population_parameters_change(time=recent, population=name, growth_rate=growth[name])
+    demography.add_population_split(time=t_eu_as, derived=["EUR", "EAS"], ancestral="OOA")
+    demography.add_symmetric_migration_rate_change(time=t_eu_as, populations=["AFR", "OOA"], rate=25e-5)
+    demography.add_population_split(time=t_b, derived=["AFR", "OOA"], ancestral="ANC")
+    demography.add_population_parameters_change(time=t_af, population="ANC", initial_size=7_300 * size_factor)
+    demography.sort_events()
+    return demography
+
+
+def recombination_map(rng: np.random.Generator, length: int, settings: SimulationSettings, mean_rate: float):  # type: ignore[no-untyped-def]
+    """A piecewise-constant msprime.RateMap of the given mean rate, with hotspots of 1 to 3 kb."""
+    import msprime
+
+    n_hotspots = rng.poisson(rng.uniform(*settings.hotspots_per_mb) * length / 1e6)
+    share = rng.uniform(*settings.hotspot_share) if n_hotspots else 0.0
+    step = 500
+    edges = np.append(np.arange(0, length, step), length)
+    background = rng.gamma(2.0, 0.5, len(edges) - 1)
+    background = background / background.mean() * (1 - share)
+    heat = np.zeros(len(edges) - 1)
+    for _ in range(n_hotspots):
+        first = int(rng.integers(0, len(heat)))
+        heat[first : first + int(rng.integers(2, 7))] += rng.gamma(0.6)
+    if heat.sum() > 0:
+        heat *= share / heat.mean()
+    rate = background + heat
+    rate *= mean_rate / np.average(rate, weights=np.diff(edges))
+    return msprime.RateMap(position=edges, rate=rate)
+
+
+def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float:
+    return float(np.exp(rng.uniform(np.log(bounds[0]), np.log(bounds[1]))))
+
+
+def simulate_segment(seed: int, settings: SimulationSettings = SimulationSettings()) -> Segment:
+    """Simulate one segment; the same seed and settings give the same segment with the same msprime.
+
+    Raises ImportError with the extra to install if msprime is absent.
+    """
+    try:
+        import msprime
+    except ImportError as error:
+        raise ImportError("simulated segments need msprime: pip install 'spinimpute[train]'") from error
+
+    rng = np.random.default_rng(seed)
+    length = int(_log_uniform(rng, settings.length))
+    people = int(_log_uniform(rng, settings.people))
+    mean_rate = _log_uniform(rng, settings.recombination_rate)
+    rates = recombination_map(rng, length, settings, mean_rate)
+    demography = out_of_africa(
+        _log_uniform(rng, settings.size_factor), _log_uniform(rng, settings.recent_growth)
+    )
+    shares = rng.dirichlet([0.4, 0.4, 0.4])  # often one population, sometimes a mixture
+    counts = rng.multinomial(people, shares)
+    gene_conversion = rng.random() < settings.gene_conversion_share
+    ancestry = msprime.sim_ancestry(
+        samples={name: int(c) for name, c in zip(("AFR", "EUR", "EAS"), counts, strict=True) if c},
+        demography=demography,
+        recombination_rate=rates,
+        gene_conversion_rate=mean_rate * 2 if gene_conversion else None,
+        gene_conversion_tract_length=300 if gene_conversion else None,
+        random_seed=int(rng.integers(1, 2**31)),
+    )
+    mutated = msprime.sim_mutations(
+        ancestry,
+        rate=_log_uniform(rng, settings.mutation_rate),
+        model=msprime.BinaryMutationModel(),
+        random_seed=int(rng.integers(1, 2**31)),
+    )
+    # people were laid out by population; a split by person must not depend on that order
+    order = rng.permutation(people)
+    columns = np.stack([2 * order, 2 * order + 1], axis=1).ravel()
+    positions, rows = [], []
+    for variant in mutated.variants():
+        alleles = variant.genotypes[columns]
+        if 0 < alleles.sum() < len(columns):
+            positions.append(int(variant.site.position) + 1)
+            rows.append(np.packbits(alleles.astype(np.uint8)))
+    position = np.array(positions, dtype=np.int64)
+    return Segment(
+        position=position,
+        cM=rates.get_cumulative_mass(np.minimum(position, length)) * 100.0,
+        packed=np.stack(rows),
+        n_haplotypes=len(columns),
+        description={
+            "seed": seed,
+            "length": length,
+            "people": people,
+            "AFR": int(counts[0]),
+            "EUR": int(counts[1]),
+            "EAS": int(counts[2]),
+            "mean_rate": mean_rate,
+            "gene_conversion": int(gene_conversion),
+        },
+    )

@@ -1,0 +1,80 @@
+"""What an imputation run has to say for itself."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident memory so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+@dataclass(frozen=True)
+class WindowSummary:
+    """One window: positions of its first and last site, panel sites in it, and how many of them are typed."""
+
+    start: int
+    end: int
+    sites: int
+    typed: int
+
+
+@dataclass
+class ImputationSummary:
+    """Counts, and seconds by stage. `unmatched` and `skipped`: target sites and records by reason."""
+
+    panel_sites: int = 0
+    panel_haplotypes: int = 0
+    samples: int = 0
+    haplotypes: int = 0
+    typed_sites: int = 0
+    matched_sites: int = 0
+    missing_calls: int = 0
+    kept_unmatched: int = 0
+    written_sites: int = 0
+    unmatched: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    windows: list[WindowSummary] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory_mb: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def lines(self) -> list[str]:
+        """The summary as text."""
+        out = [
+            f"target:   {self.samples} samples, {self.haplotypes} haplotypes, {self.typed_sites} typed sites",
+            f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
+            f"matched:  {self.matched_sites} of {self.typed_sites} typed sites are panel sites",
+        ]
+        out += [f"          {count} not matched: {why}" for why, count in self.unmatched.items() if count]
+        out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
+        if self.kept_unmatched:
+            out.append(f"          {self.kept_unmatched} unmatched typed sites were kept")
+        if self.missing_calls:
+            out.append(f"          {self.missing_calls} missing typed calls were imputed")
+        out.append(f"written:  {self.written_sites} sites")
+        for window in self.windows:
+            out.append(
+                f"window:   {window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
+                f"({window.typed / window.sites:.2%})"
+            )
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        out.append(f"time:     {times}")
+        out.append(f"memory:   {self.peak_memory_mb:.0f} MB at most")
+        return out

@@ -1,0 +1,246 @@
+"""`train`: a configuration in, a checkpoint out."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, save_tensors, shipped_model
+from spinimpute.imputation.episodes import EpisodeSettings
+from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
+from spinimpute.imputation.kmer_learner import KmerLearner
+from spinimpute.imputation.kmer_spin import KmerSettings, KmerSPIN
+from spinimpute.imputation.learners import AlleleLearner, Learner
+from spinimpute.imputation.predictors import choose_device
+from spinimpute.imputation.simulation import SimulationSettings
+from spinimpute.imputation.sources import PanelSource, SimulatedSource
+from spinimpute.imputation.training import Trainer, TrainingSettings, versions
+
+VALIDATION_SEGMENTS = 12
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Where the checkpoint lies, and the validation of the model in it: the best one."""
+
+    path: Path
+    steps: int
+    validation_loss: float
+    validation_r2: float
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A configuration file. segments: simulated segments that training sees."""
+
+    kind: str
+    model: InducingSettings | KmerSettings
+    episodes: EpisodeSettings
+    simulation: SimulationSettings
+    segments: int
+    training: TrainingSettings
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+
+def read_configuration(path: str | Path) -> Configuration:
+    """Read a TOML file with the tables [model], [episodes], [simulation] and [training].
+
+    Raises InputError if it cannot be read or has a key or value that is not known; every key has a default
+    but model.kind.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"configuration {path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"configuration {path}: not TOML: {error}") from error
+    unknown = set(content) - {"model", "episodes", "simulation", "training"}
+    if unknown:
+        raise InputError(f"configuration {path}: unknown table [{sorted(unknown)[0]}]")
+    model = dict(content.get("model", {}))
+    kind = model.pop("kind", None)
+    kinds: dict[str, type] = {AlleleCIPNP.kind: InducingSettings, KmerSPIN.kind: KmerSettings}
+    if kind not in kinds:
+        raise InputError(
+            f"configuration {path}: model.kind must be one of {', '.join(kinds)}, found {kind!r}"
+        )
+    simulation = dict(content.get("simulation", {}))
+    segments = simulation.pop("segments", 300)
+    return Configuration(
+        kind,
+        _settings(path, "model", kinds[kind], model),
+        _settings(path, "episodes", EpisodeSettings, content.get("episodes", {})),
+        _settings(path, "simulation", SimulationSettings, simulation),
+        segments,
+        _settings(path, "training", TrainingSettings, content.get("training", {})),
+    )
+
+
+def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, Any]) -> Settings:
+    """A settings dataclass from a TOML table: numbers stay numbers, pairs become tuples."""
+    defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in defaults:
+            raise InputError(
+                f"configuration {path}: unknown key {table}.{name}; known are {', '.join(sorted(defaults))}"
+            )
+        out[name] = _value(f"configuration {path}: {table}.{name}", defaults[name], value)
+    return kind(**out)
+
+
+def _value(where: str, default: Any, value: Any) -> Any:
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not value:
+            raise InputError(f"{where} must be a list like {list(default)}, found {value!r}")
+        return tuple(_value(where, default[0], v) for v in value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not type(default):
+        raise InputError(f"{where} must be of the type of {default!r}, found {value!r}")
+    return value
+
+
+def train(
+    config: str | Path,
+    out: str | Path,
+    *,
+    panel: str | Path | None = None,
+    init: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+    force: bool = False,
+    log: str | Path | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> TrainingResult:
+    """Meta-train a model and write the one that validated best to `out`.
+
+    Parameters:
+        config: TOML, see `read_configuration` and `configs/`.
+        panel: a `.spin` panel whose own people take turns as queries, instead of simulated segments.
+        init: a checkpoint to start from, or "shipped"; its model settings replace those of the configuration.
+        resume: continue from `<out>.state`, bit for bit on the CPU.
+        threads: of torch; by default its own choice.
+        seed, steps: replace those of the configuration.
+        log: JSON lines, by default `<out>.log.jsonl`.
+        progress: called with each log entry.
+    Raises:
+        InputError: the configuration, panel or checkpoint is unusable, or `out` exists and neither
+            `force` nor `resume` is set.
+        ImportError: msprime is absent and no panel is given.
+    """
+    out = Path(out)
+    state = out.with_name(out.name + ".state")
+    log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
+    if out.exists() and not (force or resume):
+        raise InputError(f"{out} already exists; use --force to overwrite or --resume to continue")
+    if resume and not state.exists():
+        raise InputError(f"--resume: there is no {state} to continue from")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    configuration = read_configuration(config)
+    training = _replaced(configuration.training, seed=seed, steps=steps)
+    kind, model, weights = configuration.kind, configuration.model, None
+    if init is not None:
+        weights, metadata = load_tensors(shipped_model() if init == "shipped" else init, FORMAT, "model")
+        kind = metadata["kind"]
+        model = (InducingSettings if kind == AlleleCIPNP.kind else KmerSettings)(**metadata["model"])
+    torch.manual_seed(training.seed)
+    learner = _learner(model, configuration.episodes, choose_device(device))
+    if weights is not None:
+        learner.model.load_state_dict(weights)
+    opened = None if panel is None else Panel.open(panel)
+    try:
+        source = (
+            SimulatedSource(training.seed, configuration.segments, configuration.simulation)
+            if opened is None
+            else PanelSource(opened, training.seed)
+        )
+        trainer = Trainer(learner, training, source, source.validation(VALIDATION_SEGMENTS))
+        if resume:
+            trainer.restore_state(state)
+        provenance = {
+            "configuration": configuration.as_dict() | {"training": asdict(training)},
+            "data": "simulated" if opened is None else f"panel {opened.checksum}",
+            "init": None if weights is None else fingerprint(weights),
+            "versions": versions(),
+        }
+        settings = asdict(model)
+        return _run(trainer, learner, out, state, log, kind, settings, provenance, resume, progress)
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _replaced(training: TrainingSettings, **values: int | None) -> TrainingSettings:
+    return TrainingSettings(**asdict(training) | {k: v for k, v in values.items() if v is not None})
+
+
+def _learner(
+    model: InducingSettings | KmerSettings, episodes: EpisodeSettings, device: torch.device
+) -> Learner:
+    if isinstance(model, InducingSettings):
+        return AlleleLearner(model, episodes, device)
+    return KmerLearner(model, episodes, device)
+
+
+def _run(
+    trainer: Trainer,
+    learner: Learner,
+    out: Path,
+    state: Path,
+    log: Path,
+    kind: str,
+    settings: dict[str, Any],
+    provenance: dict[str, Any],
+    resume: bool,
+    progress: Callable[[dict[str, Any]], None] | None,
+) -> TrainingResult:
+    best: dict[str, Any] = {}
+    with log.open("a" if resume else "w") as lines:
+
+        def report(entry: dict[str, Any]) -> None:
+            lines.write(json.dumps(entry) + "\n")
+            lines.flush()
+            if "validation_loss" in entry:
+                best["latest"] = entry
+            if progress is not None:
+                progress(entry)
+
+        def checkpoint(improved: bool) -> None:
+            if improved:
+                best["entry"] = best["latest"]
+                metadata = {
+                    "kind": kind,
+                    "model": settings,
+                    "provenance": provenance | {"step": trainer.step, "validation": best["entry"]},
+                }
+                save_tensors(out, learner.model.state_dict(), metadata, FORMAT)
+            trainer.save_state(state)
+
+        report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
+        trainer.run(report, checkpoint)
+    if "entry" not in best:  # resumed, and no better than before
+        _, metadata = load_tensors(out, FORMAT, "model")
+        best["entry"] = metadata["provenance"]["validation"]
+    entry = best["entry"]
+    return TrainingResult(out, trainer.step, entry["validation_loss"], entry["validation_r2"])

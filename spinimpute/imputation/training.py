@@ -1,0 +1,221 @@
+"""Meta-training across genomic segments: the loop, its state, its log, for any model."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spinimpute.errors import InputError
+from spinimpute.imputation.blocks import HaplotypeSource
+from spinimpute.imputation.checkpoint import STATE_FORMAT, load_tensors, save_tensors
+from spinimpute.imputation.learners import Learner
+from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """steps: updates; optimiser: "adam" or "lamb" (with Lookahead); learning_rate: constant for the part
+    `flat` of the steps, then by cosine to 0; clip: gradient norm; validate_every: steps between validations;
+    validation_tasks: number of held-out tasks; patience: validations without improvement after which training
+    stops (0: never); seed: of weights and tasks.
+    """
+
+    steps: int = 3_000
+    optimiser: str = "adam"
+    learning_rate: float = 3e-3
+    flat: float = 0.3
+    clip: float = 1.0
+    validate_every: int = 200
+    validation_tasks: int = 24
+    patience: int = 0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.optimiser not in ("adam", "lamb"):
+            raise InputError(f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}")
+        for name in ("steps", "validate_every", "validation_tasks"):
+            if getattr(self, name) < 1:
+                raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
+
+
+Sampler = Callable[[np.random.Generator], HaplotypeSource]
+"""Gives a segment to draw a task from."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """loss: mean over held-out tasks; r2: pooled over their hidden alleles, as minor-allele dosages."""
+
+    loss: float
+    r2: float
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result may depend on."""
+    from importlib.metadata import version
+
+    names = ("spinimpute", "torch", "numpy")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+class Trainer:
+    """Trains a learner's model; `state` and `restore` continue it bit for bit on the CPU.
+
+    train_source, validation_sources: where tasks come from; validation tasks are drawn once, from segments
+    that are never trained on.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        settings: TrainingSettings,
+        train_source: Sampler,
+        validation_sources: Sequence[HaplotypeSource],
+    ) -> None:
+        self.learner = learner
+        self.settings = settings
+        self.train_source = train_source
+        self.step = 0
+        self.best = float("inf")
+        self.stale = 0
+        self.rng = np.random.default_rng([settings.seed, 0])
+        held_out = np.random.default_rng([settings.seed, 1])
+        self.validation_tasks = [
+            learner.draw(validation_sources[i % len(validation_sources)], held_out)
+            for i in range(settings.validation_tasks)
+        ]
+        parameters = [p for p in learner.model.parameters() if p.requires_grad]
+        self.optimiser: torch.optim.Adam | Lookahead
+        if settings.optimiser == "lamb":
+            self.optimiser = Lookahead(Lamb(parameters, lr=settings.learning_rate))
+        else:
+            self.optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate, betas=(0.9, 0.98))
+        self.schedule = flat_then_cosine(self.optimiser, settings.steps, settings.flat)
+        self.parameters = parameters
+
+    def train_step(self) -> float:
+        """One update; returns its loss."""
+        task = self.learner.draw(self.train_source(self.rng), self.rng)
+        device = self.parameters[0].device
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            loss = self.learner.outcome(task, self.step / self.settings.steps, self.rng).loss
+        self.optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        self.optimiser.step()
+        self.schedule.step()
+        self.step += 1
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def validate(self) -> Validation:
+        """Score the held-out tasks."""
+        rng = np.random.default_rng([self.settings.seed, 2])
+        outcomes = [self.learner.outcome(task, 1.0, rng) for task in self.validation_tasks]
+        flip = np.concatenate([o.frequency for o in outcomes]) > 0.5
+        p = np.concatenate([o.predicted for o in outcomes])
+        y = np.concatenate([o.truth for o in outcomes])
+        p, y = np.where(flip, 1 - p, p), np.where(flip, 1 - y, y)
+        r2 = float(np.corrcoef(p, y)[0, 1] ** 2) if p.std() > 0 and y.std() > 0 else 0.0
+        return Validation(float(np.mean([float(o.loss) for o in outcomes])), r2)
+
+    def run(self, report: Callable[[dict[str, Any]], None], checkpoint: Callable[[bool], None]) -> None:
+        """Train to the end or until patience is exhausted.
+
+        report: gets a log entry at each validation; checkpoint: called after it, with whether the model is
+        the best so far.
+        """
+        started, losses = time.perf_counter(), []
+        while self.step < self.settings.steps:
+            losses.append(self.train_step())
+            if self.step % self.settings.validate_every and self.step < self.settings.steps:
+                continue
+            validation = self.validate()
+            improved = validation.loss < self.best
+            self.best = min(self.best, validation.loss)
+            self.stale = 0 if improved else self.stale + 1
+            report(
+                {
+                    "step": self.step,
+                    "train_loss": round(float(np.mean(losses)), 6),
+                    "validation_loss": round(validation.loss, 6),
+                    "validation_r2": round(validation.r2, 5),
+                    "learning_rate": self.schedule.get_last_lr()[0],
+                    "seconds": round(time.perf_counter() - started, 1),
+                }
+            )
+            checkpoint(improved)
+            losses = []
+            if self.settings.patience and self.stale >= self.settings.patience:
+                report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})
+                break
+
+    def save_state(self, path: str | Path) -> None:
+        """Everything that `restore_state` needs to continue bit for bit."""
+        tensors: dict[str, Tensor] = {}
+        plain = _flatten(
+            {
+                "weights": self.learner.model.state_dict(),
+                "optimiser": self.optimiser.state_dict(),
+                "schedule": {"last_epoch": self.schedule.last_epoch, "_last_lr": self.schedule.get_last_lr()},
+            },
+            "",
+            tensors,
+        )
+        metadata = {
+            "plain": plain,
+            "step": self.step,
+            "best": self.best,
+            "stale": self.stale,
+            "rng": self.rng.bit_generator.state,
+            "torch_rng": torch.get_rng_state().tolist(),
+        }
+        save_tensors(path, tensors, metadata, STATE_FORMAT)
+
+    def restore_state(self, path: str | Path) -> None:
+        """Continue from `save_state`. Raises InputError if the state belongs to another model."""
+        tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
+        saved = _unflatten(metadata["plain"], tensors)
+        try:
+            self.learner.model.load_state_dict(saved["weights"])
+            self.optimiser.load_state_dict(saved["optimiser"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise InputError(f"training state {path} belongs to another configuration: {error}") from error
+        self.schedule.last_epoch = saved["schedule"]["last_epoch"]
+        self.schedule._last_lr = saved["schedule"]["_last_lr"]
+        self.step, self.best, self.stale = metadata["step"], metadata["best"], metadata["stale"]
+        self.rng.bit_generator.state = metadata["rng"]
+        torch.set_rng_state(torch.tensor(metadata["torch_rng"], dtype=torch.uint8))
+
+
+def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """A JSON-able copy of nested dicts and lists; tensors are put aside under their path."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"__tensor__": name}
+    if isinstance(value, dict):
+        # optimisers number parameters with integers, which JSON would turn into strings
+        return {"__dict__": [[key, _flatten(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_flatten(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
+    json.dumps(value)
+    return value
+
+
+def _unflatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict) and "__tensor__" in value:
+        return tensors[value["__tensor__"]]
+    if isinstance(value, dict):
+        return {key: _unflatten(v, tensors) for key, v in value["__dict__"]}
+    if isinstance(value, list):
+        return [_unflatten(v, tensors) for v in value]
+    return value

@@ -1,0 +1,1 @@
+"""Networks of SPIN and its baselines, their training objective and optimisers."""

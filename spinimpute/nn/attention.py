@@ -1,0 +1,317 @@
+"""Attention blocks, named as in the SPIN and NPT papers.
+
+Tensor names end in their axes:
+    B batch/tasks, N context datapoints, L any sequence of queries, M any sequence of keys,
+    D attributes (tokens), E embedding width, H inducing points, F latent attributes,
+    W width of what attends, V width of what is attended to, G attention heads, P width of one head.
+
+    XABA  cross-attention between attributes:  latent attributes read the attributes of their own datapoint
+    ABLA  attention between latent attributes: self-attention inside a datapoint's latent attributes
+    XABD  cross-attention between datapoints:  inducing points read all datapoints
+    ABD   attention between datapoints:        self-attention of whole datapoints (NPT)
+    ABA   attention between attributes:        self-attention inside a datapoint (NPT)
+    ISAB  induced set attention block:         attention through learned inducing points (Set Transformer)
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from spinimpute.nn.shapes import require_dimensions, require_size
+
+Scale = Literal["head", "full"]
+
+# Fused kernels stop at this head width; wider heads would hold the whole L x M matrix of scores.
+FUSED_HEAD_WIDTH = 256
+# Queries handled at a time when heads are wider than that.
+QUERY_BLOCK = 512
+# CUDA kernels number the batch with 16 bits; B * N of a large context exceeds that.
+BATCH_BLOCK = 32_768
+
+
+@dataclass(frozen=True)
+class MABOptions:
+    """What all attention blocks of a model share.
+
+    Attributes:
+        heads: number of attention heads; must divide the width of every block.
+        scale: scores are divided by the square root of the width of one head ("head", as in the papers) or
+            of all heads together ("full", as in the code released with them).
+        learned_residual: True: the residual branch of the attention is a learned projection (NPT paper,
+            released SPIN code); False: it is the identity (SPIN paper).
+        dropout: probability of dropping attention weights and feed-forward outputs in training.
+        expansion: hidden width of the feed-forward network, in units of its input width.
+    """
+
+    heads: int = 1
+    scale: Scale = "head"
+    learned_residual: bool = False
+    dropout: float = 0.0
+    expansion: int = 4
+
+    def __post_init__(self) -> None:
+        if self.heads < 1:
+            raise ValueError(f"heads must be at least 1, however: heads={self.heads}")
+        if self.scale not in ("head", "full"):
+            raise ValueError(f"scale must be 'head' or 'full', however: scale={self.scale!r}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), however: dropout={self.dropout}")
+
+
+def attend(
+    q_BGLP: Tensor,
+    k_BGMP: Tensor,
+    v_BGMP: Tensor,
+    *,
+    scale: float,
+    visible_BM: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Scaled dot-product attention with bounded memory.
+
+    Shape: queries (B, G, L, P), keys and values (B, G, M, P), visible (B, M) bool, True where a key may be
+    read (at least one in every row) -> (B, G, L, P).
+    """
+    if q_BGLP.shape[0] > BATCH_BLOCK:
+        parts = [
+            attend(
+                q_BGLP[i : i + BATCH_BLOCK],
+                k_BGMP[i : i + BATCH_BLOCK],
+                v_BGMP[i : i + BATCH_BLOCK],
+                scale=scale,
+                visible_BM=None if visible_BM is None else visible_BM[i : i + BATCH_BLOCK],
+                dropout=dropout,
+            )
+            for i in range(0, q_BGLP.shape[0], BATCH_BLOCK)
+        ]
+        return torch.cat(parts)
+
+    mask_B11M = None if visible_BM is None else visible_BM[:, None, None, :]
+
+    def fused(q_BGLP: Tensor, k_BGMP: Tensor, v_BGMP: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(
+            q_BGLP, k_BGMP, v_BGMP, attn_mask=mask_B11M, dropout_p=dropout, scale=scale
+        )
+
+    if q_BGLP.shape[-1] <= FUSED_HEAD_WIDTH or q_BGLP.shape[-2] <= QUERY_BLOCK:
+        return fused(q_BGLP, k_BGMP, v_BGMP)
+    blocks = q_BGLP.split(QUERY_BLOCK, dim=-2)
+    if torch.is_grad_enabled():
+        done = [checkpoint(fused, block, k_BGMP, v_BGMP, use_reentrant=False) for block in blocks]
+    else:
+        done = [fused(block, k_BGMP, v_BGMP) for block in blocks]
+    return torch.cat(done, dim=-2)
+
+
+class MultiHeadAttention(nn.Module):
+    """MHA(x, h, h): x asks, h answers.
+
+    Args:
+        query_width: W, width of the queries, of all heads together and of the output.
+        key_width: V, width of what is attended to.
+        heads: G; must divide `query_width`.
+        scale: see `MABOptions`.
+        dropout: probability of dropping an attention weight in training.
+
+    Raises:
+        ValueError: heads do not divide the width.
+    """
+
+    def __init__(
+        self, query_width: int, key_width: int, heads: int = 1, scale: Scale = "head", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if query_width % heads:
+            raise ValueError(f"heads must divide the width of the queries, however: {query_width=}, {heads=}")
+        self.query_width = query_width
+        self.key_width = key_width
+        self.heads = heads
+        self.scale = (query_width // heads if scale == "head" else query_width) ** -0.5
+        self.dropout = dropout
+        self.query = nn.Linear(query_width, query_width)
+        self.key = nn.Linear(key_width, query_width)
+        self.value = nn.Linear(key_width, query_width)
+        self.output = nn.Linear(query_width, query_width)
+
+    def _split_heads(self, x_BLW: Tensor) -> Tensor:
+        return x_BLW.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+
+    def queries(self, x_BLW: Tensor) -> Tensor:
+        """(B, L, W) -> (B, G, L, P)."""
+        return self._split_heads(self.query(x_BLW))
+
+    def keys_values(self, h_BMV: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, M, V) -> keys and values, each (B, G, M, P). They depend on their own row of h only."""
+        return self._split_heads(self.key(h_BMV)), self._split_heads(self.value(h_BMV))
+
+    def join(self, o_BGLP: Tensor) -> Tensor:
+        """Mix the heads: (B, G, L, P) -> (B, L, W)."""
+        return self.output(o_BGLP.transpose(-3, -2).flatten(-2))
+
+    def forward(self, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None) -> Tensor:
+        """Shape: x (B, L, W), h (B, M, V), visible (B, M) bool, True = may be read -> (B, L, W).
+
+        Raises:
+            ValueError: a shape does not fit.
+        """
+        require_dimensions("x", x_BLW, 3)
+        require_dimensions("h", h_BMV, 3)
+        require_size("x", x_BLW, -1, self.query_width, "numbers (the width of the queries)")
+        require_size("h", h_BMV, -1, self.key_width, "numbers (the width of the keys)")
+        require_size("h", h_BMV, 0, x_BLW.shape[0], "tasks (as x has)")
+        if visible_BM is not None:
+            require_dimensions("visible", visible_BM, 2)
+            require_size("visible", visible_BM, 1, h_BMV.shape[1], "keys (as h has)")
+        k_BGMP, v_BGMP = self.keys_values(h_BMV)
+        o_BGLP = attend(
+            self.queries(x_BLW),
+            k_BGMP,
+            v_BGMP,
+            scale=self.scale,
+            visible_BM=visible_BM,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.join(o_BGLP)
+
+
+class MAB(nn.Module):
+    """Multi-head attention block: O = X + MHA(LN(X), H, H); out = O + FF(LN(O)).
+
+    With `learned_residual` the first term of O is a learned projection of X.
+    """
+
+    def __init__(self, query_width: int, key_width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.norm = nn.LayerNorm(query_width)
+        self.attention = MultiHeadAttention(
+            query_width, key_width, options.heads, options.scale, options.dropout
+        )
+        self.residual = nn.Linear(query_width, query_width) if options.learned_residual else nn.Identity()
+        self.feed_forward_norm = nn.LayerNorm(query_width)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(query_width, options.expansion * query_width),
+            nn.GELU(),
+            nn.Dropout(options.dropout),
+            nn.Linear(options.expansion * query_width, query_width),
+            nn.Dropout(options.dropout),
+        )
+
+    def queries(self, x_BLW: Tensor) -> Tensor:
+        """What the attention asks with: (B, L, W) -> (B, G, L, P)."""
+        return self.attention.queries(self.norm(x_BLW))
+
+    def close(self, x_BLW: Tensor, attended_BLW: Tensor) -> Tensor:
+        """Everything after the attention: residual branch and feed-forward network."""
+        o_BLW = self.residual(x_BLW) + attended_BLW
+        return o_BLW + self.feed_forward(self.feed_forward_norm(o_BLW))
+
+    def forward(self, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None) -> Tensor:
+        """Shape: x (B, L, W), h (B, M, V), visible (B, M) bool -> (B, L, W).
+
+        Raises:
+            ValueError: a shape does not fit.
+        """
+        require_dimensions("x", x_BLW, 3)
+        require_size("x", x_BLW, -1, self.attention.query_width, "numbers (the width of the queries)")
+        return self.close(x_BLW, self.attention(self.norm(x_BLW), h_BMV, visible_BM))
+
+
+class XABA(nn.Module):
+    """Cross-attention between attributes: a datapoint's latent attributes read its attributes."""
+
+    def __init__(self, width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.mab = MAB(width, width, options)
+
+    def forward(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
+        """Shape: latents (B, N, F, E), data (B, N, D, E) -> (B, N, F, E)."""
+        require_dimensions("a", a_BNFE, 4)
+        require_dimensions("d", d_BNDE, 4)
+        out = self.mab(a_BNFE.flatten(0, 1), d_BNDE.flatten(0, 1))
+        return out.unflatten(0, a_BNFE.shape[:2])
+
+
+class ABA(nn.Module):
+    """Attention between attributes: self-attention inside every datapoint on its own."""
+
+    def __init__(self, width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.mab = MAB(width, width, options)
+
+    def forward(self, d_BNDE: Tensor) -> Tensor:
+        """Shape: (B, N, D, E) -> the same."""
+        require_dimensions("d", d_BNDE, 4)
+        rows = d_BNDE.flatten(0, 1)
+        return self.mab(rows, rows).unflatten(0, d_BNDE.shape[:2])
+
+
+class ABLA(ABA):
+    """Attention between latent attributes: ABA over F latent attributes, (B, N, F, E) -> the same."""
+
+
+class XABD(nn.Module):
+    """Cross-attention between datapoints: H inducing points read N datapoints, each unfolded to one vector.
+
+    Args:
+        attributes: F, latent attributes of an inducing point and of a datapoint.
+        width: E.
+        options: shared options; heads must divide F * E.
+    """
+
+    def __init__(self, attributes: int, width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.attributes = attributes
+        self.width = width
+        self.mab = MAB(attributes * width, attributes * width, options)
+
+    def forward(self, h_BHFE: Tensor, a_BNFE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
+        """Shape: inducing points (B, H, F, E), datapoints (B, N, F, E), visible (B, N) -> (B, H, F, E)."""
+        self.check(h_BHFE, a_BNFE)
+        out = self.mab(h_BHFE.flatten(-2), a_BNFE.flatten(-2), visible_BN)
+        return out.unflatten(-1, (self.attributes, self.width))
+
+    def check(self, h_BHFE: Tensor, a_BNFE: Tensor) -> None:
+        """Raise ValueError where shapes do not fit this layer."""
+        for name, tensor in (("h", h_BHFE), ("a", a_BNFE)):
+            require_dimensions(name, tensor, 4)
+            require_size(name, tensor, 2, self.attributes, "latent attributes")
+            require_size(name, tensor, 3, self.width, "numbers (the embedding width)")
+
+
+class ABD(nn.Module):
+    """Attention between datapoints: self-attention of N datapoints, each unfolded to D * E numbers."""
+
+    def __init__(self, attributes: int, width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.attributes = attributes
+        self.width = width
+        self.mab = MAB(attributes * width, attributes * width, options)
+
+    def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
+        """Shape: (B, N, D, E), visible (B, N) bool -> (B, N, D, E)."""
+        require_dimensions("d", d_BNDE, 4)
+        require_size("d", d_BNDE, 2, self.attributes, "attributes")
+        rows = d_BNDE.flatten(-2)
+        return self.mab(rows, rows, visible_BN).unflatten(-1, (self.attributes, self.width))
+
+
+class ISAB(nn.Module):
+    """Induced set attention: ISAB(X) = MAB(X, MAB(I, X)) with learned inducing points I of X's width."""
+
+    def __init__(self, inducing_points: int, width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.inducing = nn.Parameter(torch.empty(1, inducing_points, width))
+        nn.init.xavier_uniform_(self.inducing)
+        self.read = MAB(width, width, options)
+        self.write = MAB(width, width, options)
+
+    def forward(self, x_BLW: Tensor, visible_BL: Tensor | None = None) -> Tensor:
+        """Shape: (B, L, W), visible (B, L) bool -> (B, L, W)."""
+        require_dimensions("x", x_BLW, 3)
+        i_BHW = self.inducing.expand(x_BLW.shape[0], -1, -1)
+        return self.write(x_BLW, self.read(i_BHW, x_BLW, visible_BL))

@@ -1,0 +1,166 @@
+"""Tables of tokens to tensors of embeddings, and back to logits.
+
+Tensor names end in their axes: B batch/tasks, N datapoints, D attributes (columns), E embedding width,
+K categories of a categorical column, C numbers of side information.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from spinimpute.nn.shapes import require_dimensions, require_same_shape, require_size
+
+
+class ColumnEmbedding(nn.Module):
+    """Embed every cell of a table: a linear map of (one-hot category, mask bit), or of (scalar, mask bit) for
+    continuous columns, plus an embedding of the column.
+
+    A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
+    the last category, stands for a missing value and is always masked.
+
+    Args:
+        vocabulary: K, categories of a categorical column (of the largest one where they differ).
+        width: E.
+        columns: D; None for tables whose columns vary from call to call. Then all columns share one linear
+            map, and only side information tells them apart.
+        continuous: columns that hold standardised scalars instead of categories.
+        side_width: C, numbers that describe a column (its genetic position, its allele frequency, …); their
+            linear map replaces the learned embedding of the column index. 0: none.
+
+    Raises:
+        ValueError: `columns` is None and there is no side information, or continuous columns lie outside.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        columns: int | None,
+        *,
+        continuous: Sequence[int] = (),
+        side_width: int = 0,
+    ) -> None:
+        super().__init__()
+        if columns is None and side_width == 0:
+            raise ValueError(
+                "side_width must be positive where columns=None: nothing else tells columns apart"
+            )
+        if columns is None and continuous:
+            raise ValueError("columns must be a number where some are continuous, however: columns=None")
+        if columns is not None and not all(0 <= column < columns for column in continuous):
+            raise ValueError(f"continuous must lie in 0..{columns - 1}, however: {list(continuous)}")
+        self.vocabulary = vocabulary
+        self.width = width
+        self.columns = columns
+        self.side_width = side_width
+        maps = 1 if columns is None else columns
+        self.continuous = sorted(set(continuous))
+        self.categorical = [column for column in range(maps) if column not in set(continuous)]
+        self.categorical_weight: nn.Parameter | None = None
+        self.continuous_weight: nn.Parameter | None = None
+        # One input of a one-hot vector is on at a time: unit variance of the sum, whatever the vocabulary.
+        if self.categorical:
+            self.categorical_weight = nn.Parameter(torch.randn(len(self.categorical), vocabulary + 1, width))
+        if self.continuous:
+            self.continuous_weight = nn.Parameter(torch.randn(len(self.continuous), 2, width))
+        self.bias = nn.Parameter(torch.zeros(maps, width))
+        self.index = None
+        self.side = None
+        if side_width:
+            self.side = nn.Linear(side_width, width)
+        else:
+            self.index = nn.Parameter(torch.randn(maps, width))
+
+    def forward(self, x_BND: Tensor, mask_BND: Tensor, side: Tensor | None = None) -> Tensor:
+        """Shape: x (B, N, D), mask (B, N, D) bool, side (D, C) or (B, D, C) -> (B, N, D, E).
+
+        x holds category codes 0 … vocabulary (any integer type) when all columns are categorical; otherwise
+        floats, whole-numbered codes in the categorical columns. Where `mask` is set x may hold anything.
+
+        Raises:
+            ValueError: a shape does not fit, or (checked on the CPU only) a code is out of range.
+        """
+        require_dimensions("x", x_BND, 3)
+        require_same_shape("mask", mask_BND, "x", x_BND)
+        if self.columns is not None:
+            require_size("x", x_BND, 2, self.columns, "columns")
+        if not self.continuous:
+            cells = self._embed_categories(x_BND, mask_BND)
+        elif not self.categorical:
+            cells = self._embed_scalars(x_BND, mask_BND)
+        else:
+            both = torch.cat(
+                (
+                    self._embed_categories(x_BND[..., self.categorical], mask_BND[..., self.categorical]),
+                    self._embed_scalars(x_BND[..., self.continuous], mask_BND[..., self.continuous]),
+                ),
+                dim=2,
+            )
+            order = [*self.categorical, *self.continuous]
+            cells = both[:, :, [order.index(column) for column in range(len(order))]]
+        cells = cells + self.bias
+        if self.index is not None:
+            if side is not None:
+                raise ValueError("side must be None: this model was built with side_width=0")
+            return cells + self.index
+        return cells + self._embed_side(side, x_BND)
+
+    def _embed_categories(self, x_BND: Tensor, mask_BND: Tensor) -> Tensor:
+        codes = torch.where(mask_BND, self.vocabulary, x_BND.long())
+        if codes.device.type == "cpu" and codes.numel():
+            low, high = codes.aminmax()
+            if low < 0 or high > self.vocabulary:
+                raise ValueError(
+                    f"x must hold codes 0..{self.vocabulary} ({self.vocabulary} = missing), "
+                    f"however: {int(low)}..{int(high)}"
+                )
+        weight = self.categorical_weight
+        assert weight is not None
+        # The last input, on for masked cells alone, is the mask bit. (torch's one_hot waits for the device.)
+        one_hot = (codes[..., None] == torch.arange(self.vocabulary + 1, device=codes.device)).to(
+            weight.dtype
+        )
+        if self.columns is None:
+            return one_hot @ weight[0]
+        return torch.einsum("bndk,dke->bnde", one_hot, weight)
+
+    def _embed_scalars(self, x_BND: Tensor, mask_BND: Tensor) -> Tensor:
+        weight = self.continuous_weight
+        assert weight is not None
+        scalar = torch.where(mask_BND, 0, x_BND).to(weight.dtype)
+        return torch.einsum("bndk,dke->bnde", torch.stack((scalar, mask_BND.to(weight.dtype)), -1), weight)
+
+    def _embed_side(self, side: Tensor | None, x_BND: Tensor) -> Tensor:
+        if side is None or self.side is None:
+            raise ValueError(f"side must be given: this model was built with side_width={self.side_width}")
+        if side.ndim == 2:
+            side = side[None]
+        require_dimensions("side", side, 3)
+        require_size("side", side, 1, x_BND.shape[2], "columns (as x has)")
+        require_size("side", side, 2, self.side_width, "numbers a column")
+        return self.side(side.to(self.bias.dtype))[:, None]
+
+
+class ColumnHead(nn.Module):
+    """Embeddings to logits, by one linear map for each column (`columns` given) or for all (None).
+
+    A continuous column is predicted by output 0.
+    """
+
+    def __init__(self, width: int, outputs: int, columns: int | None) -> None:
+        super().__init__()
+        self.columns = columns
+        maps = 1 if columns is None else columns
+        self.weight = nn.Parameter(torch.empty(maps, width, outputs))
+        self.bias = nn.Parameter(torch.zeros(maps, outputs))
+        bound = width**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, x_BNDE: Tensor) -> Tensor:
+        """Shape: (B, N, D, E) -> (B, N, D, outputs)."""
+        require_dimensions("x", x_BNDE, 4)
+        if self.columns is None:
+            return x_BNDE @ self.weight[0] + self.bias[0]
+        require_size("x", x_BNDE, 2, self.columns, "columns")
+        return torch.einsum("bnde,dek->bndk", x_BNDE, self.weight) + self.bias

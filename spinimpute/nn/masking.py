@@ -1,0 +1,156 @@
+"""Hiding cells in training, and the losses on what was hidden.
+
+Tensor names end in their axes: B batch/tasks, N datapoints, D attributes, K categories. A cell that holds the
+code `vocabulary` is missing: it is always masked and never part of a loss. Codes may have any integer type
+that can hold `vocabulary`.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from spinimpute.nn.shapes import require_dimensions, require_same_shape, require_size
+
+
+class Masked(NamedTuple):
+    """A masked table; all three are (B, N, D).
+
+    Attributes:
+        tokens: codes; `vocabulary` where masked, so that no true value is left.
+        mask: bool, True where the model is told that the cell is masked.
+        loss: bool, True where the model is to predict what the cell held.
+    """
+
+    tokens: Tensor
+    mask: Tensor
+    loss: Tensor
+
+
+def mask_tokens(
+    tokens: Tensor,
+    probability: float,
+    vocabulary: int,
+    generator: torch.Generator | None = None,
+    *,
+    columns: Tensor | None = None,
+    random_fraction: float = 0.1,
+) -> Masked:
+    """Token masking as in BERT and NPT: cells are chosen independently; of the chosen, 90 % are masked and
+    10 % get a random category, without the mask bit.
+
+    Args:
+        tokens: (B, N, D) integer codes 0 … vocabulary.
+        probability: of choosing a cell.
+        vocabulary: K.
+        generator: of the random numbers, on any device.
+        columns: (D,) bool, the columns cells are chosen from; all by default.
+        random_fraction: of the chosen cells that get a random category.
+
+    Raises:
+        ValueError: tokens have not 3 dimensions, columns not D entries, or a probability is outside [0, 1].
+    """
+    require_dimensions("tokens", tokens, 3)
+    for name, value in (("probability", probability), ("random_fraction", random_fraction)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must be in [0, 1], however: {name}={value}")
+    missing = tokens == vocabulary
+    chosen = (_uniform(tokens.shape, tokens.device, generator) < probability) & ~missing
+    if columns is not None:
+        require_size("columns", columns, 0, tokens.shape[2], "entries (the columns of tokens)")
+        chosen = chosen & columns
+    randomised = chosen & (_uniform(tokens.shape, tokens.device, generator) < random_fraction)
+    # A uniform number in float32 can round up to 1.
+    categories = (_uniform(tokens.shape, tokens.device, generator) * vocabulary).to(tokens.dtype)
+    replaced = torch.where(randomised, categories.clamp(max=vocabulary - 1), tokens)
+    hidden = (chosen & ~randomised) | missing
+    return Masked(torch.where(hidden, vocabulary, replaced), hidden, chosen)
+
+
+def mask_chunks(
+    tokens: Tensor,
+    fraction: float,
+    label_columns: Tensor,
+    vocabulary: int,
+    generator: torch.Generator | None = None,
+) -> Masked:
+    """Chunk masking: in every task int(fraction * N) datapoints, at least one, lose all their label columns.
+
+    Training then looks like imputation: no neighbouring label is there to copy from.
+
+    Args:
+        tokens: (B, N, D) integer codes 0 … vocabulary.
+        fraction: ρ, of the datapoints.
+        label_columns: (D,) bool.
+        vocabulary: K.
+        generator: of the random numbers, on any device.
+
+    Raises:
+        ValueError: tokens have not 3 dimensions or no row, label_columns not D entries, or the fraction is
+            outside [0, 1].
+    """
+    require_dimensions("tokens", tokens, 3)
+    require_size("label_columns", label_columns, 0, tokens.shape[2], "entries (the columns of tokens)")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction must be in [0, 1], however: fraction={fraction}")
+    if tokens.shape[1] == 0:
+        raise ValueError(f"tokens must have at least one row, however: tokens.shape={tuple(tokens.shape)}")
+    count = max(1, int(fraction * tokens.shape[1]))
+    order = _uniform(tokens.shape[:2], tokens.device, generator).argsort(1)
+    rows = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+    rows.scatter_(1, order[:, :count], True)
+    missing = tokens == vocabulary
+    chosen = rows[:, :, None] & label_columns
+    hidden = chosen | missing
+    return Masked(torch.where(hidden, vocabulary, tokens), hidden, chosen & ~missing)
+
+
+def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor:
+    """Mean cross-entropy over the cells with `loss` set; 0 where there is none. Computed in float32.
+
+    Shape: logits (…, K), tokens (…) integer codes below K where `loss` is set, loss (…) bool -> scalar.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    require_same_shape("loss", loss, "tokens", tokens)
+    require_same_shape("logits[..., 0]", logits[..., 0], "tokens", tokens)
+    total = functional.cross_entropy(logits[loss].float(), tokens[loss].long(), reduction="sum")
+    return total / loss.sum().clamp(min=1)
+
+
+def spin_loss(
+    logits: Tensor, tokens: Tensor, loss: Tensor, label_columns: Tensor, attribute_weight: float
+) -> Tensor:
+    """(1 - λ) · loss of the labels + λ · loss of the attributes.
+
+    Shape: logits (B, N, D, K), tokens and loss (B, N, D), label_columns (D,) bool -> scalar.
+
+    Raises:
+        ValueError: shapes differ or λ = `attribute_weight` is outside [0, 1].
+    """
+    if not 0 <= attribute_weight <= 1:
+        raise ValueError(f"attribute_weight must be in [0, 1], however: {attribute_weight=}")
+    require_size("label_columns", label_columns, 0, tokens.shape[-1], "entries (the columns of tokens)")
+    labels = masked_cross_entropy(logits, tokens, loss & label_columns)
+    if attribute_weight == 0:
+        return labels
+    attributes = masked_cross_entropy(logits, tokens, loss & ~label_columns)
+    return (1 - attribute_weight) * labels + attribute_weight * attributes
+
+
+def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
+    """λ, cosine-annealed from `start` at step 0 to 0 at `total_steps` and after.
+
+    The papers start from 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
+    """
+    progress = min(max(step / total_steps, 0.0), 1.0)
+    return start * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _uniform(shape: torch.Size, device: torch.device, generator: torch.Generator | None) -> Tensor:
+    # A generator draws on its own device only.
+    source = device if generator is None else generator.device
+    return torch.rand(shape, generator=generator, device=source).to(device)

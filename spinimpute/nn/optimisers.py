@@ -1,0 +1,173 @@
+"""LAMB, Lookahead and the learning-rate schedule of the SPIN and NPT experiments."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.optimizer import Optimizer
+
+
+class Lamb(Optimizer):
+    """Layer-wise adaptive moments (You et al. 2020), as the NPT and SPIN experiments use it.
+
+    step = m / (√v + eps) + weight_decay · w;  w ← w - lr · min(‖w‖, clamp) / ‖step‖ · step
+
+    The factor is 1 where either norm is 0. Moments are not corrected for their start at zero: the division
+    by ‖step‖ cancels the common factor. Weight decay never enters the moments.
+
+    Args:
+        params: parameters or groups of them.
+        lr: learning rate.
+        betas: decay of the two moments.
+        eps: added to √v.
+        weight_decay: decoupled.
+        clamp: upper limit of ‖w‖ in the factor.
+
+    Raises:
+        ValueError: a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        clamp: float = 10.0,
+    ) -> None:
+        for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay), ("clamp", clamp)):
+            if not value >= 0:
+                raise ValueError(f"{name} must not be negative, however: {name}={value}")
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must be in [0, 1), however: betas={betas}")
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "clamp": clamp}
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of all parameters that have a gradient; returns what `closure` returned, if given."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["first"] = torch.zeros_like(parameter)
+            state["second"] = torch.zeros_like(parameter)
+        first, second = state["first"], state["second"]
+        beta1, beta2 = group["betas"]
+        first.lerp_(parameter.grad, 1 - beta1)
+        second.mul_(beta2).addcmul_(parameter.grad, parameter.grad, value=1 - beta2)
+        step = first / (second.sqrt() + group["eps"])
+        if group["weight_decay"]:
+            step.add_(parameter, alpha=group["weight_decay"])
+        weight_norm = parameter.norm().clamp(max=group["clamp"])
+        step_norm = step.norm()
+        # Chosen on the device: reading the norms would wait for it once for every parameter.
+        trust = torch.where((weight_norm > 0) & (step_norm > 0), weight_norm / step_norm, 1.0)
+        parameter.sub_(step * (trust * group["lr"]))
+
+
+class Lookahead:
+    """k steps forward, one step back (Zhang et al. 2019), around another optimiser.
+
+    After every k inner steps the slow weights move the fraction alpha towards the fast ones, and the fast
+    weights start again from there. The state dictionary holds the slow weights and the count, so that a
+    resumed run continues bit for bit.
+
+    Args:
+        optimizer: the inner optimiser; its parameters as they are now become the slow weights.
+        k: inner steps between two slow ones.
+        alpha: fraction of the way.
+
+    Raises:
+        ValueError: k or alpha is out of range.
+    """
+
+    def __init__(self, optimizer: Optimizer, k: int = 6, alpha: float = 0.5) -> None:
+        if k < 1:
+            raise ValueError(f"k must be at least 1, however: k={k}")
+        if not 0 <= alpha <= 1:
+            raise ValueError(f"alpha must be in [0, 1], however: alpha={alpha}")
+        self.optimizer = optimizer
+        self.k = k
+        self.alpha = alpha
+        self._count = 0
+        self._slow = [parameter.detach().clone() for parameter in self._parameters()]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The inner optimiser's groups."""
+        return self.optimizer.param_groups
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As of the inner optimiser."""
+        self.optimizer.zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One inner step, and a slow one after every k."""
+        self.optimizer.step()
+        self._count += 1
+        if self._count % self.k == 0:
+            for slow, fast in zip(self._slow, self._parameters(), strict=True):
+                slow.lerp_(fast, self.alpha)
+                fast.copy_(slow)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Inner state, slow weights and count: all that resuming needs beside the (fast) weights."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "slow": [slow.clone() for slow in self._slow],
+            "count": self._count,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave; the model's weights must be restored separately.
+
+        Raises:
+            ValueError: the state belongs to other parameters.
+        """
+        shapes = [tuple(slow.shape) for slow in state["slow"]]
+        expected = [tuple(slow.shape) for slow in self._slow]
+        if shapes != expected:
+            raise ValueError(f"slow weights must have the shapes {expected}, however: {shapes}")
+        self.optimizer.load_state_dict(state["optimizer"])
+        with torch.no_grad():
+            for slow, saved in zip(self._slow, state["slow"], strict=True):
+                slow.copy_(saved)
+        self._count = state["count"]
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+
+def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: float = 0.7) -> LambdaLR:
+    """A schedule for `optimizer`: constant for the fraction `flat` of the steps, then by cosine to 0.
+
+    Raises:
+        ValueError: no steps, or a fraction outside [0, 1].
+    """
+    if total_steps < 1:
+        raise ValueError(f"total_steps must be at least 1, however: total_steps={total_steps}")
+    if not 0 <= flat <= 1:
+        raise ValueError(f"flat must be in [0, 1], however: flat={flat}")
+    start = flat * total_steps
+
+    def factor(step: int) -> float:
+        if step <= start:
+            return 1.0
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - start) / (total_steps - start))))
+
+    return LambdaLR(optimizer.optimizer if isinstance(optimizer, Lookahead) else optimizer, factor)

@@ -1,0 +1,84 @@
+"""From a query's embeddings and the inducing points to what is predicted of every attribute.
+
+Queries never meet: each is predicted from its own attributes and H alone.
+
+Tensor names end in their axes: B batch/tasks, Q query datapoints, D attributes, E embedding width,
+H inducing points, F latent attributes, K outputs for one attribute.
+"""
+
+from torch import Tensor, nn
+
+from spinimpute.nn.attention import ABA, MAB, MABOptions
+from spinimpute.nn.embedding import ColumnHead
+from spinimpute.nn.shapes import require_dimensions, require_size
+
+
+class TokenwiseReader(nn.Module):
+    """r(x, H): every token of a query reads the latent tokens of all inducing points.
+
+    A layer is self-attention among the tokens of one query (without it a masked token would ask the same
+    question whatever its neighbours hold), then cross-attention to the H * F latent tokens. All weights are
+    O(E^2), and the number of attributes may change from call to call.
+    """
+
+    def __init__(self, width: int, layers: int, options: MABOptions) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"predictor_layers must be at least 1, however: {layers}")
+        self.width = width
+        self.mix = nn.ModuleList(ABA(width, options) for _ in range(layers))
+        self.read = nn.ModuleList(MAB(width, width, options) for _ in range(layers))
+
+    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
+        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> (B, Q, D, E)."""
+        _check(x_BQDE, h_BHFE, self.width)
+        latents = h_BHFE.flatten(1, 2)
+        for mix, read in zip(self.mix, self.read, strict=True):
+            x_BQDE = mix(x_BQDE)
+            x_BQDE = read(x_BQDE.flatten(1, 2), latents).unflatten(1, x_BQDE.shape[1:3])
+        return x_BQDE
+
+
+class TokenwisePredictor(nn.Module):
+    """`TokenwiseReader`, then a linear map of every token to its logits."""
+
+    def __init__(
+        self, width: int, outputs: int, columns: int | None, layers: int, options: MABOptions
+    ) -> None:
+        super().__init__()
+        self.reader = TokenwiseReader(width, layers, options)
+        self.head = ColumnHead(width, outputs, columns)
+
+    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
+        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        return self.head(self.reader(x_BQDE, h_BHFE))
+
+
+class FlatPredictor(nn.Module):
+    """The paper's predictor: MAB(unfold(X), unfold(H)) at width D * E, then a linear map of every token.
+
+    Its (D * E)^2 weights dominate the model: 7.31M of SPIN-16's 8.05M.
+    """
+
+    def __init__(
+        self, width: int, outputs: int, columns: int, latent_attributes: int, options: MABOptions
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.columns = columns
+        self.mab = MAB(columns * width, latent_attributes * width, options)
+        self.head = ColumnHead(width, outputs, columns)
+
+    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
+        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        _check(x_BQDE, h_BHFE, self.width)
+        require_size("x", x_BQDE, 2, self.columns, "columns")
+        out = self.mab(x_BQDE.flatten(-2), h_BHFE.flatten(-2))
+        return self.head(out.unflatten(-1, (self.columns, self.width)))
+
+
+def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:
+    for name, tensor in (("x", x_BQDE), ("h", h_BHFE)):
+        require_dimensions(name, tensor, 4)
+        require_size(name, tensor, 3, width, "numbers (the embedding width)")
+    require_size("h", h_BHFE, 0, x_BQDE.shape[0], "tasks (as x has)")

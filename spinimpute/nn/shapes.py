@@ -1,0 +1,27 @@
+"""Checks of tensor shapes, with messages that state the rule and then the fact."""
+
+from torch import Tensor
+
+
+def require_dimensions(name: str, tensor: Tensor, count: int) -> None:
+    """Raise ValueError unless `tensor` has `count` dimensions."""
+    if tensor.ndim != count:
+        raise ValueError(f"{name} must have {count} dimensions, however: {name}.ndim={tensor.ndim}")
+
+
+def require_size(name: str, tensor: Tensor, axis: int, size: int, meaning: str) -> None:
+    """Raise ValueError unless axis `axis` of `tensor` has length `size`; `meaning` says what the axis is."""
+    if tensor.shape[axis] != size:
+        raise ValueError(
+            f"{name} must have {size} {meaning} along axis {axis}, "
+            f"however: {name}.shape={tuple(tensor.shape)}"
+        )
+
+
+def require_same_shape(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Raise ValueError unless the two tensors have the same shape."""
+    if tensor.shape != other.shape:
+        raise ValueError(
+            f"{name} must have the shape of {other_name}, however: "
+            f"{name}.shape={tuple(tensor.shape)}, {other_name}.shape={tuple(other.shape)}"
+        )

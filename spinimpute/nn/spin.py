@@ -1,0 +1,329 @@
+"""SPIN: semi-parametric inducing point networks (Rastogi et al., ICLR 2023).
+
+    D = embed(context)        H = encoder(D)        logits = predictor(embed(query), H)
+
+H is all that a prediction needs of the context: it can be computed once and kept. Queries never enter the
+encoder and do not depend on one another.
+
+Tensor names end in their axes: B batch/tasks, N context datapoints, n datapoints of one chunk, Q query
+datapoints, D attributes (tokens), E embedding width, H inducing points, F latent attributes, K categories.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from spinimpute.nn.attention import ABLA, XABA, XABD, MABOptions, Scale
+from spinimpute.nn.embedding import ColumnEmbedding
+from spinimpute.nn.predictors import FlatPredictor, TokenwisePredictor
+from spinimpute.nn.shapes import require_dimensions, require_size
+from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
+
+EmbeddedChunk = Tensor | Callable[[], Tensor]
+TokenChunk = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]
+
+
+class EncoderBlock(nn.Module):
+    """XABA, ABLA and XABD once. The first two never see another datapoint, nor the inducing points."""
+
+    def __init__(
+        self, latent_attributes: int, width: int, options: MABOptions, latent_self_attention: bool
+    ) -> None:
+        super().__init__()
+        self.xaba = XABA(width, options)
+        self.abla = ABLA(width, options) if latent_self_attention else nn.Identity()
+        self.xabd = XABD(latent_attributes, width, options)
+
+    def latents(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
+        """The part that is local to a datapoint: (B, N, F, E), (B, N, D, E) -> (B, N, F, E)."""
+        return self.abla(self.xaba(a_BNFE, d_BNDE))
+
+
+class SPINEncoder(nn.Module):
+    """A context of embedded datapoints (B, N, D, E) to inducing points H (B, H, F, E), linear in N and D.
+
+    Args:
+        width: E.
+        columns: D; may be None with `latent_start="learned"`.
+        inducing_points, latent_attributes: H and F.
+        blocks: each XABA, ABLA, XABD. The papers' "depth 4" is two blocks.
+        latent_start: where a datapoint's latent attributes come from before the first block: "linear", a
+            linear map over the attribute axis (D -> F, shared over E), or "learned", constants.
+        latent_self_attention: whether blocks have ABLA layers.
+        options: shared by all attention blocks.
+
+    Raises:
+        ValueError: `latent_start="linear"` without a number of columns.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        columns: int | None,
+        *,
+        inducing_points: int = 10,
+        latent_attributes: int = 10,
+        blocks: int = 2,
+        latent_start: Literal["linear", "learned"] = "linear",
+        latent_self_attention: bool = True,
+        options: MABOptions | None = None,
+    ) -> None:
+        super().__init__()
+        options = MABOptions() if options is None else options
+        for name, value in (
+            ("blocks", blocks),
+            ("inducing_points", inducing_points),
+            ("latent_attributes", latent_attributes),
+        ):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, however: {name}={value}")
+        if latent_start not in ("linear", "learned"):
+            raise ValueError(f"latent_start must be 'linear' or 'learned', however: {latent_start!r}")
+        self.width = width
+        self.dropout = options.dropout
+        self.start_map: nn.Linear | None = None
+        self.start_latents: nn.Parameter | None = None
+        if latent_start == "linear":
+            if columns is None:
+                raise ValueError("columns must be a number with latent_start='linear'; use 'learned' instead")
+            self.start_map = nn.Linear(columns, latent_attributes)
+        else:
+            self.start_latents = nn.Parameter(torch.randn(1, 1, latent_attributes, width))
+        self.start_points = nn.Parameter(torch.randn(1, inducing_points, latent_attributes, width))
+        self.blocks = nn.ModuleList(
+            EncoderBlock(latent_attributes, width, options, latent_self_attention) for _ in range(blocks)
+        )
+
+    def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
+        """Shape: (B, N, D, E), visible (B, N) bool (False: padding, ignored) -> H (B, H, F, E).
+
+        Raises:
+            ValueError: a shape does not fit.
+        """
+        self._check(d_BNDE)
+        a_BNFE = self._start(d_BNDE)
+        h_BHFE = self.start_points.expand(d_BNDE.shape[0], -1, -1, -1)
+        for block in self._blocks():
+            a_BNFE = block.latents(a_BNFE, d_BNDE)
+            h_BHFE = block.xabd(h_BHFE, a_BNFE, visible_BN)
+        return h_BHFE
+
+    def encode_stream(
+        self,
+        chunks: Sequence[EmbeddedChunk],
+        *,
+        sources: Sequence[Tensor] = (),
+        keep_latents: bool = False,
+    ) -> Tensor:
+        """The same H as `forward` of the concatenated chunks, gradients included, one chunk at a time.
+
+        Args:
+            chunks: embedded datapoints (B, n, D, E), or functions that give them; B is the same in all.
+            sources: tensors that functions among the chunks compute from and that gradients should reach
+                (parameters of an embedding). Parameters of the encoder and chunks that are tensors need not
+                be named.
+            keep_latents: False: nothing that grows with N is held, and every chunk is read once a block.
+                True: every chunk is read once, and blocks * N * F * E numbers a task are held during the
+                forward pass. The backward pass reads every chunk once a block either way.
+
+        Raises:
+            ValueError: there is no chunk, a shape does not fit, or dropout is on (each reading would differ).
+        """
+        if not chunks:
+            raise ValueError("chunks must hold at least one chunk, however: it is empty")
+        if self.training and self.dropout:
+            raise ValueError(f"dropout must be 0 to train on a stream, however: dropout={self.dropout}")
+        readers = [_reader(chunk) for chunk in chunks]
+        # Function inputs, so that gradients reach what the chunks were computed from.
+        sources = [*self.parameters(), *sources, *(chunk for chunk in chunks if isinstance(chunk, Tensor))]
+        with torch.no_grad():
+            kept = [self._latents(read(), len(self.blocks)) for read in readers] if keep_latents else None
+        # B = 1 until the first block has read the chunks and learned how many tasks there are.
+        h_BHFE: Tensor = self.start_points
+        for depth, block in enumerate(self._blocks()):
+            mab = block.xabd.mab
+            x_BHW = h_BHFE.flatten(-2)
+            recompute = [self._chunk(read, depth, block.xabd) for read in readers]
+            attended = streamed_attention(
+                mab.queries(x_BHW),
+                recompute if kept is None else [_kept_chunk(latents[depth], block.xabd) for latents in kept],
+                scale=mab.attention.scale,
+                sources=sources,
+                recompute=recompute,
+            )
+            out = mab.close(x_BHW, mab.attention.join(attended))
+            h_BHFE = out.unflatten(-1, h_BHFE.shape[-2:])
+        return h_BHFE
+
+    def _blocks(self) -> list[EncoderBlock]:
+        return cast(list[EncoderBlock], list(self.blocks))
+
+    def _chunk(self, read: Callable[[], Tensor], depth: int, xabd: XABD) -> Chunk:
+        def keys_values() -> KeysValues:
+            latents = self._latents(read(), depth + 1)[-1]
+            return KeysValues(*xabd.mab.attention.keys_values(latents.flatten(-2)))
+
+        return keys_values
+
+    def _latents(self, d_BNDE: Tensor, depth: int) -> list[Tensor]:
+        """The latent attributes (B, N, F, E) of these datapoints after each of the first `depth` blocks."""
+        self._check(d_BNDE)
+        latents = [self._start(d_BNDE)]
+        for block in self._blocks()[:depth]:
+            latents.append(block.latents(latents[-1], d_BNDE))
+        return latents[1:]
+
+    def _start(self, d_BNDE: Tensor) -> Tensor:
+        if self.start_map is not None:
+            return self.start_map(d_BNDE.transpose(-1, -2)).transpose(-1, -2)
+        assert self.start_latents is not None
+        return self.start_latents.expand(*d_BNDE.shape[:2], -1, -1)
+
+    def _check(self, d_BNDE: Tensor) -> None:
+        require_dimensions("d", d_BNDE, 4)
+        require_size("d", d_BNDE, 3, self.width, "numbers (the embedding width)")
+        if self.start_map is not None:
+            require_size("d", d_BNDE, 2, self.start_map.in_features, "columns")
+
+
+def _reader(chunk: EmbeddedChunk) -> Callable[[], Tensor]:
+    return (lambda: chunk) if isinstance(chunk, Tensor) else chunk
+
+
+def _kept_chunk(latents_BNFE: Tensor, xabd: XABD) -> Chunk:
+    return lambda: KeysValues(*xabd.mab.attention.keys_values(latents_BNFE.flatten(-2)))
+
+
+@dataclass(frozen=True)
+class SPINConfig:
+    """Everything that determines the shape of a `SPIN`; `dataclasses.asdict` of it is plain JSON.
+
+    Attributes:
+        vocabulary: K, categories of an attribute (2^k for k-mers of SNPs).
+        columns: D; None where it varies from call to call (needs `side_width`, `latent_start="learned"`).
+        continuous: columns that hold standardised scalars (see `ColumnEmbedding`).
+        side_width: numbers that describe a column; they replace the column-index embedding.
+        predictor: "tokenwise" (O(E^2) weights) or "flat" (the paper's).
+        predictor_layers: layers of the tokenwise predictor.
+
+    The other attributes are those of `SPINEncoder` and `MABOptions`.
+    """
+
+    vocabulary: int
+    columns: int | None
+    width: int = 16
+    inducing_points: int = 10
+    latent_attributes: int = 10
+    blocks: int = 2
+    predictor: Literal["tokenwise", "flat"] = "tokenwise"
+    predictor_layers: int = 2
+    latent_start: Literal["linear", "learned"] = "linear"
+    latent_self_attention: bool = True
+    continuous: tuple[int, ...] = ()
+    side_width: int = 0
+    heads: int = 1
+    scale: Scale = "head"
+    learned_residual: bool = False
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        # JSON knows no tuples: read back, the field is a list.
+        object.__setattr__(self, "continuous", tuple(self.continuous))
+
+    @property
+    def options(self) -> MABOptions:
+        """What all attention blocks share."""
+        return MABOptions(self.heads, self.scale, self.learned_residual, self.dropout)
+
+
+def _build_predictor(config: SPINConfig) -> nn.Module:
+    width, outputs = config.width, config.vocabulary
+    if config.predictor == "tokenwise":
+        return TokenwisePredictor(width, outputs, config.columns, config.predictor_layers, config.options)
+    if config.predictor != "flat":
+        raise ValueError(f"predictor must be 'tokenwise' or 'flat', however: {config.predictor!r}")
+    if config.columns is None:
+        raise ValueError("columns must be a number with predictor='flat'")
+    return FlatPredictor(width, outputs, config.columns, config.latent_attributes, config.options)
+
+
+class SPIN(nn.Module):
+    """Predict every attribute of query datapoints from their visible attributes and a context.
+
+    With `predictor="flat"`, `learned_residual=True` and the paper's genomics setting (50 5-mers, E = 16) it
+    has the 8.05M parameters of SPIN-16.
+
+    Args:
+        config: the shape of the model.
+        predictor: a module that maps (query (B, Q, D, E), H (B, H, F, E)) to (B, Q, D, outputs), to be used
+            instead of the one that `config.predictor` names.
+
+    Raises:
+        ValueError: the configuration contradicts itself.
+    """
+
+    def __init__(self, config: SPINConfig, predictor: nn.Module | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = ColumnEmbedding(
+            config.vocabulary,
+            config.width,
+            config.columns,
+            continuous=config.continuous,
+            side_width=config.side_width,
+        )
+        self.encoder = SPINEncoder(
+            config.width,
+            config.columns,
+            inducing_points=config.inducing_points,
+            latent_attributes=config.latent_attributes,
+            blocks=config.blocks,
+            latent_start=config.latent_start,
+            latent_self_attention=config.latent_self_attention,
+            options=config.options,
+        )
+        self.predictor = _build_predictor(config) if predictor is None else predictor
+
+    def encode(
+        self, context: Tensor, mask: Tensor, side: Tensor | None = None, visible: Tensor | None = None
+    ) -> Tensor:
+        """The inducing points of a context.
+
+        Shape: context (B, N, D) codes (see `ColumnEmbedding`), mask (B, N, D) bool, True = hidden,
+        side (D, C) or (B, D, C), visible (B, N) bool, False = padding -> H (B, H, F, E).
+        """
+        return self.encoder(self.embedding(context, mask, side), visible)
+
+    def encode_stream(
+        self, chunks: Sequence[TokenChunk], side: Tensor | None = None, *, keep_latents: bool = False
+    ) -> Tensor:
+        """`encode` for a context in chunks, each (context (B, n, D), mask (B, n, D)) or a function that gives
+        it. Same H, same gradients of the parameters, memory of one chunk; see `SPINEncoder.encode_stream`.
+        """
+
+        def embedded(chunk: TokenChunk) -> Callable[[], Tensor]:
+            return lambda: self.embedding(*(chunk() if callable(chunk) else chunk), side)
+
+        sources = [*self.embedding.parameters(), *([] if side is None else [side])]
+        return self.encoder.encode_stream(
+            [embedded(chunk) for chunk in chunks], sources=sources, keep_latents=keep_latents
+        )
+
+    def predict(self, query: Tensor, mask: Tensor, h_BHFE: Tensor, side: Tensor | None = None) -> Tensor:
+        """Shape: query and mask (B, Q, D), H (B, H, F, E), side as in `encode` -> logits (B, Q, D, K)."""
+        return self.predictor(self.embedding(query, mask, side), h_BHFE)
+
+    def forward(
+        self,
+        context: Tensor,
+        context_mask: Tensor,
+        query: Tensor,
+        query_mask: Tensor,
+        side: Tensor | None = None,
+        visible: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (B, Q, D, K) of the query given the context; shapes as in `encode` and `predict`."""
+        return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side)

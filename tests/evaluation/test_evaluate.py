@@ -1,0 +1,378 @@
+"""`evaluate` on files: against plain loops, against the neutral scorer, and what it says of bad input."""
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import rich.console
+
+from spinimpute.errors import InputError
+from spinimpute.evaluation.evaluate import evaluate
+from spinimpute.evaluation.metrics import DEFAULT_BINS
+from spinimpute.evaluation.report import summary_table
+from spinimpute.genotypes.panel_file import build_panel
+
+MEASURES = ["pooled_r2", "mean_r2", "nrc"]
+BINS = (0, 0.02, 0.1, 0.5)
+
+
+def measures(result, imputer="imputed"):
+    frame = result.by_frequency
+    return frame[frame["imputer"] == imputer].set_index("bin")[MEASURES]
+
+
+def expected_rows(problem, dosage):
+    """Accuracy per bin by loops over genotypes; dosage (n_sites, n_samples) of ALT, NaN where missing."""
+    n_panel = problem.panel.shape[1]
+    true = problem.truth[:, ::2] + problem.truth[:, 1::2]
+    rows = {}
+    for low, high in [(0, 0.5), *pairwise(BINS)]:
+        pairs, per_site = [], []
+        for i in range(len(true)):
+            count = problem.panel[i].sum()
+            minor = min(count, n_panel - count)
+            if problem.typed[i] or minor == 0 or not low < minor / n_panel <= high:
+                continue
+            site = []
+            for t, d in zip(true[i], dosage[i], strict=True):
+                guess = 2 * count / n_panel if np.isnan(d) else d
+                site.append((2 - t, 2 - guess) if count > n_panel - count else (t, guess))
+            pairs += site
+            t, d = np.array(site).T
+            if t.std() > 0:
+                per_site.append(np.corrcoef(t, d)[0, 1] ** 2 if d.std() > 1e-9 else 0.0)
+        t, d = np.array(pairs).T
+        carriers = (t > 0) | (np.rint(d) > 0)
+        label = "all" if (low, high) == (0, 0.5) else f"({low:g},{high:g}]"
+        pooled = np.corrcoef(t, d)[0, 1] ** 2 if d.std() > 1e-9 else np.nan
+        rows[label] = [pooled, np.mean(per_site), np.mean(np.rint(d)[carriers] == t[carriers])]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=MEASURES)
+
+
+def assert_same(actual, expected, tolerance=1e-6):
+    assert list(actual.index) == list(expected.index)
+    np.testing.assert_allclose(actual.to_numpy(), expected.to_numpy(), atol=tolerance)
+
+
+@pytest.mark.parametrize("form", ["DS", "HDS", "GP", "GT", "GT:DS:GP"])
+def test_equal_to_plain_loops_whatever_the_field(problem, form):
+    result = evaluate(*problem.files(form=form), bins=BINS)
+    haploid = np.rint(problem.probability + 1e-9) if form == "GT" else problem.probability
+    dosage = haploid[:, ::2] + haploid[:, 1::2]
+    dosage[problem.absent] = np.nan
+    assert_same(measures(result), expected_rows(problem, dosage), tolerance=1e-5)
+    assert result.fields_used == ("DS" if "DS" in form.split(":") else form,)
+    assert (result.calibration is not None) == ("GP" in form)
+
+
+def test_baseline_rows_are_the_panel_frequencies(problem):
+    result = evaluate(*problem.files(), bins=BINS)
+    nothing = np.full((len(problem.position), len(problem.samples)), np.nan)
+    expected = expected_rows(problem, nothing)
+    baseline = measures(result, "allele-frequency")
+    assert_same(baseline, expected)
+    singletons = measures(evaluate(*problem.files(), bins=(0, 0.0126)), "allele-frequency").loc["(0,0.0126]"]
+    assert np.nan_to_num(singletons["pooled_r2"]) < 0.01
+    assert singletons["mean_r2"] < 0.01
+
+
+def test_counts_of_sites_and_samples(problem):
+    result = evaluate(*problem.files())
+    polymorphic = (problem.panel.min(1) == 0) & (problem.panel.max(1) == 1)
+    scored = ~problem.typed & polymorphic
+    assert result.scored_sites == scored.sum()
+    assert result.missing_sites == (scored & problem.absent).sum() > 0
+    assert result.left_out == {
+        "typed": problem.typed.sum(),
+        "monomorphic in the panel": (~problem.typed & ~polymorphic).sum(),
+    }
+    assert result.samples == problem.samples
+    assert result.truth_only_samples == result.imputed_only_samples == result.samples_in_panel == []
+
+
+def test_order_of_samples_and_chromosome_prefix_do_not_matter(problem):
+    as_is = evaluate(*problem.files(), bins=BINS)
+    order = list(np.random.default_rng(0).permutation(len(problem.samples)))
+    other = evaluate(*problem.files(order=order, chrom="chr20"), bins=BINS)
+    assert_same(measures(other), measures(as_is), tolerance=0)
+
+
+def test_only_common_samples_are_scored(problem):
+    result = evaluate(*problem.files(order=[9, 4, 12]), bins=BINS)
+    assert result.samples == ["s4", "s9", "s12"]
+    assert len(result.truth_only_samples) == len(problem.samples) - 3
+    chosen = [4, 9, 12]
+    pair = np.ravel([[2 * i, 2 * i + 1] for i in chosen])
+    problem.truth, problem.probability = problem.truth[:, pair], problem.probability[:, pair]
+    dosage = problem.probability[:, ::2] + problem.probability[:, 1::2]
+    dosage[problem.absent] = np.nan
+    assert_same(measures(result), expected_rows(problem, dosage), tolerance=1e-5)
+
+
+def test_spin_panel_gives_the_same_numbers_as_its_vcf(problem):
+    truth, imputed, panel, typed = problem.files()
+    with pytest.warns(UserWarning, match="."):
+        build_panel(panel, problem.folder / "panel.spin").close()
+    from_vcf = evaluate(truth, imputed, panel, typed)
+    from_spin = evaluate(truth, imputed, problem.folder / "panel.spin", typed)
+    pd.testing.assert_frame_equal(from_spin.by_frequency, from_vcf.by_frequency)
+
+
+def neutral_scores(folder, files, bins):
+    """Rows of the neutral scorer as a frame; skips where it is not there."""
+    shared = Path(os.environ.get("SPINIMPUTE_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
+    scorer = shared / "tools" / "score_imputation.py"
+    if not scorer.is_file():
+        pytest.skip(f"the neutral scorer is not at {scorer}")
+    truth, imputed, panel, typed = map(str, files)
+    table = folder / "neutral.tsv"
+    arguments = ["--truth", truth, "--ref", panel, "--typed", typed, "--imputed", f"imputed={imputed}"]
+    arguments += ["--bins", ",".join(map(str, bins)), "--tsv", str(table)]
+    subprocess.run([sys.executable, str(scorer), *arguments], check=True, capture_output=True)
+    return pd.read_csv(table, sep="\t")
+
+
+def assert_equal_to_neutral(result, neutral):
+    # the neutral scorer prints four decimals: half a unit of the last one is its rounding
+    columns = ["imputer", "bin", "sites", "missing_sites"]
+    pd.testing.assert_frame_equal(result.by_frequency[columns], neutral[columns])
+    np.testing.assert_allclose(result.by_frequency[MEASURES], neutral[MEASURES], atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["DS", "HDS", "GP", "GT", "GT:DS:GP"])
+def test_equal_to_the_neutral_scorer(problem, form):
+    files = problem.files(form=form)
+    assert_equal_to_neutral(evaluate(*files, bins=BINS), neutral_scores(problem.folder, files, BINS))
+
+
+def test_equal_to_the_neutral_scorer_on_real_genotypes(shared_genotypes, tmp_path):
+    """A part of the array is the typed file, the whole array is an imputed file that lacks most sites."""
+    if shutil.which("bcftools") is None:
+        pytest.skip("bcftools is not installed")
+
+    def bcftools(*arguments):
+        subprocess.run(["bcftools", *map(str, arguments)], check=True, capture_output=True)
+
+    folder = shared_genotypes / "chr22_1kg"
+    cut = {name: tmp_path / f"{name}.bcf" for name in ("truth", "panel", "target.phased")}
+    for name, path in cut.items():
+        bcftools("view", "-r", "22:50244251-50444251", "-Ob", "-o", path, folder / f"{name}.bcf")
+    typed, imputed, header = (tmp_path / name for name in ("typed.bcf", "imputed.bcf", "header.txt"))
+    bcftools("view", "-i", "POS%3=0", "-Ob", "-o", typed, cut["target.phased"])
+    # the neutral scorer asks for these fields even where a header does not declare them
+    form = '##FORMAT=<ID={},Number=.,Type=Float,Description="dosage">\n'
+    header.write_text("".join(form.format(name) for name in ("DS", "HDS", "GP")))
+    bcftools("annotate", "-h", header, "-Ob", "-o", imputed, cut["target.phased"])
+
+    files = cut["truth"], imputed, cut["panel"], typed
+    result = evaluate(*files)
+    assert 0 < result.missing_sites < result.scored_sites
+    assert_equal_to_neutral(result, neutral_scores(tmp_path, files, DEFAULT_BINS))
+
+
+def small(write_vcf, tmp_path, truth, imputed, panel=("0|0", "0|1"), typed=()):
+    """Files of single-column problems: lists of (chrom, position, ref, alt, FORMAT, columns)."""
+    samples = [f"s{i}" for i in range(len(truth[0][5]))]
+    panel_rows = [(c, p, r, a, "GT", list(panel)) for c, p, r, a, _, _ in truth]
+    return (
+        write_vcf(tmp_path / "truth.vcf", samples, truth),
+        write_vcf(tmp_path / "imputed.vcf", samples, imputed),
+        write_vcf(tmp_path / "panel.vcf", ["p0", "p1"], panel_rows),
+        write_vcf(tmp_path / "typed.vcf", samples, list(typed)),
+    )
+
+
+def test_unknown_truth_is_not_scored_and_missing_dosages_count_as_frequency(write_vcf, tmp_path):
+    truth = [
+        ("20", 100, "A", "C", "GT", ["0|0", "0|1", ".|.", "1|1"]),
+        ("20", 200, "A", "C", "GT", ["0|1", "./1", "0|0", "1|1"]),
+    ]
+    imputed = [
+        ("20", 100, "A", "C", "DS", ["0", "1", "2", "2"]),
+        ("20", 200, "A", "C", "DS", ["1", "2", ".", "2"]),
+    ]
+    result = evaluate(*small(write_vcf, tmp_path, truth, imputed))
+    assert result.unknown_genotypes == 2
+    assert result.missing_genotypes == 1
+    pairs = np.array([(0, 0), (1, 1), (2, 2), (1, 1), (0, 0.5), (2, 2)])
+    row = measures(result).loc["all"]
+    assert row["pooled_r2"] == pytest.approx(np.corrcoef(pairs.T)[0, 1] ** 2)
+    assert result.by_frequency["genotypes"].iloc[0] == 6
+
+
+def test_multiallelic_sites_are_counted_and_left_out(write_vcf, tmp_path):
+    truth = [
+        ("20", 100, "A", "C", "GT", ["0|0", "0|1"]),
+        ("20", 200, "A", "C,G", "GT", ["0|1", "0|2"]),
+        ("20", 300, "A", ".", "GT", ["0|0", "0|0"]),
+    ]
+    imputed = [("20", 100, "A", "C", "DS", ["0.1", "0.9"]), ("20", 200, "A", "C", "DS", ["0", "1"])]
+    result = evaluate(*small(write_vcf, tmp_path, truth, imputed))
+    assert result.scored_sites == 1
+    assert result.left_out == {"multi-allelic in the truth": 1, "without ALT in the truth": 1}
+
+
+def test_haploid_samples(write_vcf, tmp_path):
+    truth = [
+        ("20", 100 * i, "A", "C", "GT", ["0|1", g, "1|1", h]) for i, g, h in [(1, "1", "0"), (2, "0", "1")]
+    ]
+    imputed = [
+        ("20", 100, "A", "C", "GT:GP", ["0|1:0,1,0", "1:0.1,0.9", "1|1:0,0,1", "0:0.8,0.2"]),
+        ("20", 200, "A", "C", "GT:GP", ["0|1:0,1,0", "0:0.7,0.3", "1|1:0,0,1", "1:0,1"]),
+    ]
+    for panel in (("0|0", "0|1"), ("1|1", "0|1")):
+        result = evaluate(*small(write_vcf, tmp_path, truth, imputed, panel=panel))
+        pairs = np.array([(1, 1), (1, 0.9), (2, 2), (0, 0.2), (1, 1), (0, 0.3), (2, 2), (1, 1)])
+        if panel == ("1|1", "0|1"):
+            ploidy = np.array([2, 1, 2, 1] * 2)[:, None]
+            pairs = ploidy - pairs
+        assert measures(result).loc["all", "pooled_r2"] == pytest.approx(np.corrcoef(pairs.T)[0, 1] ** 2)
+
+
+def test_report_files(problem):
+    out = problem.folder / "deep" / "report"
+    files = problem.files(form="GT:DS:GP")
+    result = evaluate(*files, out=out)
+    assert sorted(path.name for path in out.iterdir()) == ["accuracy.png", "accuracy.tsv", "calibration.tsv"]
+    table = pd.read_csv(out / "accuracy.tsv", sep="\t")
+    pd.testing.assert_frame_equal(table, result.by_frequency, atol=1e-6, rtol=0)
+    assert (out / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+    with pytest.raises(InputError, match=r"accuracy\.tsv already exists; use --force to overwrite"):
+        evaluate(*files, out=out)
+    evaluate(*problem.files(form="DS"), out=out, force=True)
+    assert sorted(path.name for path in out.iterdir()) == ["accuracy.png", "accuracy.tsv"]
+
+
+def test_nothing_is_left_behind_when_a_report_cannot_be_written(problem, monkeypatch):
+    out = problem.folder / "report"
+
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spinimpute.evaluation.report.draw_accuracy", broken)
+    with pytest.raises(InputError, match="No space left on device"):
+        evaluate(*problem.files(), out=out)
+    assert [path.name for path in out.iterdir()] == ["accuracy.tsv"]
+
+
+def test_terminal_table_fits_eighty_columns(problem):
+    console = rich.console.Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(summary_table(evaluate(*problem.files(form="DS:GP"))))
+        text = console.export_text()
+    assert "…" not in text
+    assert "5–50 %" in text
+    assert "calibration error of GP" in text
+    assert "not imputed" in text
+
+
+def test_no_common_sample_shows_names_of_both(problem):
+    truth, imputed, panel, typed = problem.files()
+    imputed.write_text(imputed.read_text().replace("\ts", "\tother"))
+    with pytest.raises(InputError, match=r"no sample is both in .*s0, s1, .* 20 more.*other0, other1"):
+        evaluate(truth, imputed, panel, typed)
+
+
+def test_no_site_of_the_truth_in_the_panel_shows_ranges(problem):
+    truth, imputed, panel, typed = problem.files()
+    panel.write_text(panel.read_text().replace("\n20\t", "\n21\t"))
+    with pytest.raises(
+        InputError, match=r"300 are not in the panel.*Truth: 20:100-30,000.*Panel: 21:100-30,000"
+    ):
+        evaluate(truth, imputed, panel, typed)
+
+
+def test_no_imputed_site_shows_ranges(problem):
+    truth, imputed, panel, typed = problem.files()
+    imputed.write_text(imputed.read_text().replace("\n20\t", "\n21\t"))
+    with pytest.raises(InputError, match=r"none of the .* Truth: 20:100-.*Imputed: 21:100-"):
+        evaluate(truth, imputed, panel, typed)
+
+
+def test_everything_typed_is_said_so(problem):
+    truth, imputed, panel, _ = problem.files()
+    with pytest.raises(InputError, match=r"no site to score: .*300 are typed"):
+        evaluate(truth, imputed, panel, truth)
+
+
+def test_files_without_the_fields_needed(problem, write_vcf):
+    truth, imputed, panel, typed = problem.files()
+    names = ("GT", "DS", "HDS", "GP")
+    rows = [("20", 100, "A", "C", ".", ["."] * 25)]
+    bare = write_vcf(problem.folder / "bare.vcf", problem.samples, rows, without=names)
+    with pytest.raises(InputError, match="has none of the fields DS, HDS, GP, GT"):
+        evaluate(truth, bare, panel, typed)
+    with pytest.raises(InputError, match=r"truth file .* has no genotypes \(GT\)"):
+        evaluate(bare, imputed, panel, typed)
+    with pytest.raises(InputError, match=r"panel file .* has no genotypes \(GT\)"):
+        evaluate(truth, imputed, bare, typed)
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "message"),
+    [
+        ("DS", "2.5", r"sample s1 has DS 2.5 at 20:100"),
+        ("DS", "-1", r"sample s1 has DS -1 at 20:100"),
+        ("GP", "30,0,20", r"sample s1 has GP 30,0,20 at 20:100.*sum to 1"),
+        ("GT", "1", r"sample s1 has 1 alleles at 20:100 and 2 in the truth"),
+    ],
+)
+def test_values_that_cannot_be(write_vcf, tmp_path, form, value, message):
+    good = {"DS": "1", "GP": "0,1,0", "GT": "0|1"}[form]
+    truth = [("20", 100, "A", "C", "GT", ["0|0", "0|1"])]
+    files = small(write_vcf, tmp_path, truth, [("20", 100, "A", "C", form, [good, value])])
+    with pytest.raises(InputError, match=message):
+        evaluate(*files)
+
+
+def test_changing_ploidy_is_refused(write_vcf, tmp_path):
+    truth = [("20", 100, "A", "C", "GT", ["0|0", "0|1"]), ("20", 200, "A", "C", "GT", ["0|0", "1"])]
+    with pytest.raises(InputError, match=r"sample s1 has 1 alleles at 20:200 and 2 before"):
+        evaluate(*small(write_vcf, tmp_path, truth, truth))
+
+
+@pytest.mark.parametrize("role", ["truth", "imputed", "panel", "typed"])
+def test_absent_and_cut_files_name_their_role(problem, role):
+    files = dict(zip(["truth", "imputed", "panel", "typed"], problem.files(), strict=True))
+    whole = files[role].read_bytes()
+    lines = whole.splitlines(keepends=True)
+    cut_in_a_record = b"".join(lines[:30]) + lines[30][: len(lines[30]) * 2 // 3]
+    files[role].write_bytes(cut_in_a_record)
+    with pytest.raises(InputError, match=f"{role} .*truncated"):
+        evaluate(**files)
+    files[role].write_bytes(cut_in_a_record + b"\n" + b"".join(lines[31:]))
+    with pytest.raises(
+        InputError, match=rf"{role} .*truncated or damaged after \d+ records \(after 20:\d+\)"
+    ):
+        evaluate(**files)
+    files[role].unlink()
+    with pytest.raises(InputError, match=f"{role} .*no such file"):
+        evaluate(**files)
+
+
+def test_out_that_is_a_file_is_refused_before_any_work(problem):
+    out = problem.folder / "report"
+    out.write_text("mine")
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        evaluate("absent", "absent", "absent", "absent", out=out)
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("bins", [(), (0.1,), (0.1, 0.1), (0, 0.6), (-0.1, 0.5)])
+def test_bins_must_increase_within_a_half(problem, bins):
+    with pytest.raises(InputError, match="bins must be"):
+        evaluate("absent", "absent", "absent", "absent", bins=bins)
+
+
+def test_people_of_the_panel_among_the_samples_are_reported(problem):
+    truth, imputed, panel, typed = problem.files()
+    panel.write_text(panel.read_text().replace("\tp3\t", "\ts3\t"))
+    result = evaluate(truth, imputed, panel, typed)
+    assert result.samples_in_panel == ["s3"]

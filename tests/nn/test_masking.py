@@ -1,0 +1,125 @@
+"""What is hidden in training, and what it costs to be wrong about it."""
+
+import math
+
+import pytest
+import torch
+
+from spinimpute.nn.masking import attribute_weight, mask_chunks, mask_tokens, masked_cross_entropy, spin_loss
+
+VOCABULARY = 8
+LABELS = torch.arange(10) >= 6
+
+
+def table(rows: int = 400) -> torch.Tensor:
+    return torch.randint(0, VOCABULARY + 1, (3, rows, 10))
+
+
+def test_token_masking_hides_nine_tenths_of_the_chosen_cells() -> None:
+    tokens = table()
+    tokens[..., 0] = VOCABULARY
+    masked = mask_tokens(tokens, 0.3, VOCABULARY, torch.Generator().manual_seed(1))
+    missing = tokens == VOCABULARY
+    assert not (masked.loss & missing).any(), "a missing cell has no truth to learn from"
+    assert masked.mask[missing].all()
+    share = masked.loss[~missing].float().mean()
+    assert abs(share - 0.3) < 0.02
+    assert abs(masked.mask[masked.loss].float().mean() - 0.9) < 0.02
+    assert torch.equal(masked.tokens == VOCABULARY, masked.mask), "no value is left under a mask"
+    untouched = ~masked.loss
+    assert torch.equal(masked.tokens[untouched], tokens[untouched])
+    randomised = masked.loss & ~masked.mask
+    assert set(masked.tokens[randomised].tolist()) == set(range(VOCABULARY))
+    agree = (masked.tokens == tokens)[randomised].float().mean()
+    assert abs(agree - 1 / VOCABULARY) < 0.1
+
+
+def test_token_masking_keeps_to_its_columns_and_to_its_generator() -> None:
+    tokens = table(50)
+    first, again = (
+        mask_tokens(tokens, 1.0, VOCABULARY, torch.Generator().manual_seed(4), columns=LABELS)
+        for _ in range(2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert torch.equal(first.loss, LABELS & (tokens != VOCABULARY))
+    assert not mask_tokens(tokens, 0.0, VOCABULARY).loss.any()
+
+
+@pytest.mark.parametrize(
+    ("rows", "fraction", "count"), [(40, 0.15, 6), (46, 0.15, 6), (5, 0.15, 1), (5, 1.0, 5)]
+)
+def test_chunk_masking_hides_all_labels_of_whole_rows(rows: int, fraction: float, count: int) -> None:
+    tokens = torch.randint(0, VOCABULARY, (3, rows, 10))
+    masked = mask_chunks(tokens, fraction, LABELS, VOCABULARY, torch.Generator().manual_seed(1))
+    hidden = masked.mask
+    assert not hidden[..., ~LABELS].any()
+    per_row = hidden[..., LABELS].sum(-1)
+    assert set(per_row.flatten().tolist()) <= {0, 4}
+    assert ((per_row == 4).sum(1) == count).all()
+    assert torch.equal(masked.loss, hidden)
+    assert torch.equal(masked.tokens, torch.where(hidden, VOCABULARY, tokens))
+
+
+def test_chunk_masking_chooses_other_rows_in_other_tasks_and_learns_nothing_from_missing_labels() -> None:
+    tokens = table()
+    masked = mask_chunks(tokens, 0.15, LABELS, VOCABULARY)
+    rows = masked.mask[..., LABELS].all(-1)
+    assert not torch.equal(rows[0], rows[1])
+    missing = tokens == VOCABULARY
+    assert not (masked.loss & missing).any()
+    assert masked.mask[missing].all()
+
+
+def test_cross_entropy_counts_masked_cells_only() -> None:
+    logits = torch.randn(2, 3, 10, VOCABULARY, requires_grad=True)
+    tokens = torch.randint(0, VOCABULARY, (2, 3, 10))
+    loss = torch.rand(2, 3, 10) < 0.4
+    expected = -logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0][loss].mean()
+    got = masked_cross_entropy(logits, tokens, loss)
+    torch.testing.assert_close(got, expected)
+    (gradient,) = torch.autograd.grad(got, logits)
+    assert torch.equal(gradient.any(-1), loss)
+    elsewhere = torch.where(loss, tokens, VOCABULARY)
+    torch.testing.assert_close(masked_cross_entropy(logits, elsewhere, loss), expected)
+    nothing = masked_cross_entropy(logits, tokens, torch.zeros_like(loss))
+    assert nothing == 0
+    nothing.backward()
+
+
+def test_spin_loss_weighs_labels_against_attributes() -> None:
+    logits = torch.randn(2, 3, 10, VOCABULARY)
+    tokens = torch.randint(0, VOCABULARY, (2, 3, 10))
+    loss = torch.rand(2, 3, 10) < 0.6
+    labels = masked_cross_entropy(logits[:, :, 6:], tokens[:, :, 6:], loss[:, :, 6:])
+    attributes = masked_cross_entropy(logits[:, :, :6], tokens[:, :, :6], loss[:, :, :6])
+    for weight in (0.0, 0.3, 1.0):
+        expected = (1 - weight) * labels + weight * attributes
+        torch.testing.assert_close(spin_loss(logits, tokens, loss, LABELS, weight), expected)
+
+
+def test_the_attribute_weight_falls_by_cosine_to_zero() -> None:
+    assert attribute_weight(0, 100) == 0.5
+    assert attribute_weight(25, 100) == pytest.approx(0.25 * (1 + math.sqrt(0.5)))
+    assert attribute_weight(50, 100, start=1.0) == pytest.approx(0.5)
+    assert attribute_weight(100, 100) == attribute_weight(150, 100) == 0
+
+
+def test_wrong_arguments_are_named() -> None:
+    tokens = table(5)
+    with pytest.raises(ValueError, match=r"tokens must have 3 dimensions, however: tokens\.ndim=2"):
+        mask_tokens(tokens[0], 0.3, VOCABULARY)
+    with pytest.raises(ValueError, match=r"probability must be in \[0, 1\], however: probability=1\.5"):
+        mask_tokens(tokens, 1.5, VOCABULARY)
+    with pytest.raises(ValueError, match="columns must have 10 entries"):
+        mask_tokens(tokens, 0.3, VOCABULARY, columns=LABELS[:4])
+    with pytest.raises(ValueError, match="label_columns must have 10 entries"):
+        mask_chunks(tokens, 0.3, LABELS[:4], VOCABULARY)
+    with pytest.raises(ValueError, match="at least one row"):
+        mask_chunks(tokens[:, :0], 0.3, LABELS, VOCABULARY)
+    with pytest.raises(ValueError, match=r"fraction must be in \[0, 1\], however: fraction=-1"):
+        mask_chunks(tokens, -1, LABELS, VOCABULARY)
+    logits = torch.randn(3, 5, 9, VOCABULARY)
+    with pytest.raises(ValueError, match="must have the shape of tokens"):
+        masked_cross_entropy(logits, tokens, tokens == 0)
+    with pytest.raises(ValueError, match="attribute_weight must be in"):
+        spin_loss(torch.randn(3, 5, 10, VOCABULARY), tokens, tokens == 0, LABELS, 2.0)

@@ -1,0 +1,234 @@
+"""What must hold for SPIN, CIPNP and the baselines whatever their weights."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, Categorical
+
+from spinimpute.nn.attention import MABOptions
+from spinimpute.nn.cipnp import CIPNP
+from spinimpute.nn.masking import masked_cross_entropy
+from spinimpute.nn.npt import NPT
+from spinimpute.nn.set_transformer import SetTransformer
+from spinimpute.nn.spin import SPIN, SPINConfig, SPINEncoder
+
+VOCABULARY, COLUMNS = 4, 6
+LABELS = torch.arange(COLUMNS) >= 4
+SMALL = SPINConfig(VOCABULARY, COLUMNS, width=8, inducing_points=3, latent_attributes=2, heads=2)
+RESIDUAL = MABOptions(learned_residual=True)
+
+
+def build(name: str) -> nn.Module:
+    torch.manual_seed(5)
+    if name == "cipnp":
+        return CIPNP(SMALL, pooled=True)
+    if name == "npt":
+        return NPT(VOCABULARY, COLUMNS, 8, options=RESIDUAL)
+    if name == "set transformer":
+        return SetTransformer(
+            VOCABULARY, COLUMNS, 8, inducing_points=3, latent_attributes=2, options=RESIDUAL
+        )
+    return SPIN(dataclasses.replace(SMALL, predictor=name))  # type: ignore[arg-type]
+
+
+def tables(rows: int, tasks: int = 2) -> tuple[Tensor, Tensor]:
+    tokens = torch.randint(0, VOCABULARY, (tasks, rows, COLUMNS))
+    return tokens, torch.rand(tokens.shape) < 0.1
+
+
+SPINS = ["tokenwise", "flat", "cipnp"]
+ALL = [*SPINS, "npt", "set transformer"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_order_of_the_context_does_not_matter_but_its_content_does(name: str) -> None:
+    model = build(name)
+    context, query = tables(9), tables(4)
+    order = torch.randperm(9)
+    logits = model(*context, *query)
+    assert logits.shape == (2, 4, COLUMNS, VOCABULARY)
+    shuffled = model(context[0][:, order], context[1][:, order], *query)
+    torch.testing.assert_close(shuffled, logits, rtol=1e-4, atol=1e-5)
+    changed = context[0].clone()
+    changed[:, :, 5] = (changed[:, :, 5] + 1) % VOCABULARY
+    assert (model(changed, context[1], *query) - logits).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", SPINS)
+def test_a_query_does_not_depend_on_the_other_queries(name: str) -> None:
+    model = build(name)
+    context, (query, mask) = tables(9), tables(5)
+    logits = model(*context, query, mask)
+    others = query.clone()
+    others[:, 1:] = (others[:, 1:] + 1) % VOCABULARY
+    kept = mask.clone()
+    kept[:, 1:] = ~kept[:, 1:]
+    torch.testing.assert_close(model(*context, others, kept)[:, 0], logits[:, 0])
+    torch.testing.assert_close(model(*context, query[:, :1], mask[:, :1])[:, 0], logits[:, 0])
+
+
+@pytest.mark.parametrize("name", SPINS)
+def test_predicting_from_a_kept_encoding_equals_predicting_from_the_context(name: str) -> None:
+    model = build(name)
+    context, query = tables(9), tables(5)
+    h = model.encode(*context)
+    assert h.shape == (2, 3, 2, 8)
+    assert torch.equal(model.predict(*query, h), model(*context, *query))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_value_under_a_masked_label_has_no_influence(name: str) -> None:
+    model = build(name)
+    context, (query, _) = tables(9), tables(4)
+    mask = LABELS.expand_as(query)
+    other = torch.where(mask, (query + 1) % VOCABULARY, query)
+    hidden = torch.where(mask, VOCABULARY, query)
+    logits = model(*context, query, mask)
+    assert torch.equal(model(*context, other, mask), logits)
+    assert torch.equal(model(*context, hidden, torch.zeros_like(mask)), logits)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_masked_label_is_predicted_from_the_query_s_own_attributes(name: str) -> None:
+    model = build(name)
+    context, (query, _) = tables(9), tables(4)
+    mask = LABELS.expand_as(query)
+    other = query.clone()
+    other[:, :, 0] = (other[:, :, 0] + 1) % VOCABULARY
+    difference = model(*context, query, mask) - model(*context, other, mask)
+    assert difference[:, :, LABELS].abs().amax() > 1e-3
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_padding_rows_of_the_context_are_ignored(name: str) -> None:
+    model = build(name)
+    (context, mask), query = tables(9), tables(4)
+    visible = torch.arange(9).expand(2, -1) < 7
+    padded = model(context, mask, *query, visible=visible)
+    torch.testing.assert_close(padded, model(context[:, :7], mask[:, :7], *query), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_weight_learns(name: str) -> None:
+    model = build(name)
+    context, (query, _) = tables(9), tables(4)
+    mask = LABELS.expand_as(query)
+    masked_cross_entropy(model(*context, query, mask), query, mask).backward()
+    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    # Keys shift all scores of a query alike: their bias cancels in the softmax.
+    assert [name for name in idle if not name.endswith("key.bias")] == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bfloat16_runs_and_agrees(name: str) -> None:
+    model = build(name)
+    context, query = tables(9), tables(4)
+    exact = model(*context, *query)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model(*context, *query)
+    assert masked_cross_entropy(mixed, *query).dtype == torch.float32
+    torch.testing.assert_close(mixed.float(), exact, rtol=0.1, atol=0.1)
+    half = model.to(torch.bfloat16)(*context, *query)
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), exact, rtol=0.1, atol=0.15)
+    half.float().sum().backward()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ALL)
+def test_cuda_agrees_with_the_cpu(name: str) -> None:
+    model = build(name)
+    context, query = tables(9), tables(4)
+    exact = model(*context, *query)
+    device = torch.device("cuda")
+    got = model.to(device)(*(tensor.to(device) for tensor in (*context, *query)))
+    torch.testing.assert_close(got.cpu(), exact, rtol=1e-3, atol=1e-3)
+
+
+def test_columns_described_by_side_information_can_be_new_and_in_any_order() -> None:
+    model = SPIN(SPINConfig(VOCABULARY, None, width=8, side_width=3, latent_start="learned", heads=2))
+    for columns in (4, 9):
+        context, query = (torch.randint(0, VOCABULARY, (2, n, columns)) for n in (7, 3))
+        shown, hidden = torch.zeros_like(context) == 1, torch.rand(query.shape) < 0.5
+        side = torch.randn(2, columns, 3)
+        logits = model(context, shown, query, hidden, side)
+        order = torch.randperm(columns)
+        moved = model(context[..., order], shown, query[..., order], hidden[..., order], side[:, order])
+        torch.testing.assert_close(moved, logits[:, :, order], rtol=1e-4, atol=1e-5)
+        assert (model(context, shown, query, hidden, side + 1) - logits).abs().max() > 1e-3
+
+
+def test_rows_of_npt_read_each_other() -> None:
+    model = build("npt")
+    tokens, mask = tables(6)
+    logits = model.rows(tokens, mask)
+    order = torch.randperm(6)
+    moved = model.rows(tokens[:, order], mask[:, order])
+    torch.testing.assert_close(moved, logits[:, order], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model(tokens[:, :4], mask[:, :4], tokens[:, 4:], mask[:, 4:]), logits[:, 4:])
+
+
+def test_cipnp_gives_distributions() -> None:
+    context, query = tables(9), tables(4)
+    model = build("cipnp")
+    categorical = model.distribution(model(*context, *query))
+    assert isinstance(categorical, Categorical)
+    assert categorical.log_prob(query[0]).shape == query[0].shape
+    binary = CIPNP(dataclasses.replace(SMALL, vocabulary=2), "bernoulli")
+    context, query = ((tokens % 2, mask) for tokens, mask in (context, query))
+    parameters = binary(*context, *query)
+    bernoulli = binary.distribution(parameters)
+    assert isinstance(bernoulli, Bernoulli)
+    torch.testing.assert_close(bernoulli.probs, parameters[..., 0].sigmoid())
+    unpooled = CIPNP(SMALL)
+    assert sum(p.numel() for p in unpooled.parameters()) < sum(p.numel() for p in model.parameters())
+
+
+def test_a_configuration_survives_json() -> None:
+    config = dataclasses.replace(SMALL, continuous=(1, 3))
+    read = SPINConfig(**json.loads(json.dumps(dataclasses.asdict(config))))
+    assert read == config
+    model, copy = SPIN(config), SPIN(read)
+    copy.load_state_dict(model.state_dict())
+    x = torch.rand(1, 5, COLUMNS).round()
+    mask = torch.zeros_like(x, dtype=torch.bool)
+    assert torch.equal(model(x, mask, x, mask), copy(x, mask, x, mask))
+
+
+def test_contradictions_and_wrong_shapes_are_named() -> None:
+    for changes, message in (
+        ({"columns": None}, "side_width must be positive"),
+        ({"columns": None, "side_width": 2}, "latent_start='linear'; use 'learned'"),
+        (
+            {"columns": None, "side_width": 2, "latent_start": "learned", "predictor": "flat"},
+            "columns must be",
+        ),
+        ({"predictor": "other"}, "predictor must be 'tokenwise' or 'flat', however: 'other'"),
+        ({"latent_start": "zero"}, "latent_start must be 'linear' or 'learned', however: 'zero'"),
+        ({"blocks": 0}, "blocks must be at least 1, however: blocks=0"),
+        ({"inducing_points": 0}, "inducing_points must be at least 1"),
+        ({"predictor_layers": 0}, "predictor_layers must be at least 1"),
+        ({"heads": 3}, "heads must divide the width"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SPIN(dataclasses.replace(SMALL, **changes))
+    with pytest.raises(ValueError, match="vocabulary must be 2 for a Bernoulli, however: 4"):
+        CIPNP(SMALL, "bernoulli")
+    with pytest.raises(ValueError, match="predictor must be 'tokenwise' for CIPNP"):
+        CIPNP(dataclasses.replace(SMALL, predictor="flat"))
+    with pytest.raises(ValueError, match="distribution must be 'categorical' or 'bernoulli'"):
+        CIPNP(SMALL, "normal")  # type: ignore[arg-type]
+    encoder = SPINEncoder(8, 5)
+    with pytest.raises(ValueError, match=r"d must have 4 dimensions, however: d\.ndim=3"):
+        encoder(torch.randn(3, 5, 8))
+    with pytest.raises(ValueError, match="d must have 5 columns"):
+        encoder(torch.randn(1, 3, 6, 8))
+    model = build("tokenwise")
+    query = tables(4)
+    with pytest.raises(ValueError, match=r"h must have 4 dimensions, however: h\.ndim=3"):
+        model.predict(*query, torch.randn(3, 2, 8))
+    with pytest.raises(ValueError, match="h must have 2 tasks"):
+        model.predict(*query, torch.randn(1, 3, 2, 8))

@@ -1,0 +1,164 @@
+"""Optimisers against steps computed by hand."""
+
+import copy
+import io
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+
+
+def lamb_by_hand(
+    w: np.ndarray, gradients: list[np.ndarray], lr: float, decay: float, clamp: float
+) -> np.ndarray:
+    m, v = np.zeros_like(w), np.zeros_like(w)
+    for g in gradients:
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g**2
+        step = m / (np.sqrt(v) + 1e-6) + decay * w
+        w = w - lr * min(np.sqrt((w**2).sum()), clamp) / np.sqrt((step**2).sum()) * step
+    return w
+
+
+@pytest.mark.parametrize(("w", "decay"), [([3.0, 4.0], 0.0), ([3.0, 4.0], 0.1), ([300.0, -40.0], 0.01)])
+def test_lamb_takes_the_steps_computed_by_hand(w: list[float], decay: float) -> None:
+    start = np.array(w)
+    gradients = [np.array([0.1, -0.2]), np.array([0.3, 0.05])]
+    parameter = nn.Parameter(torch.tensor(w, dtype=torch.float64))
+    optimiser = Lamb([parameter], lr=0.02, weight_decay=decay)
+    for gradient in gradients:
+        parameter.grad = torch.from_numpy(gradient)
+        optimiser.step()
+    expected = lamb_by_hand(start, gradients, 0.02, decay, 10.0)
+    np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-12)
+
+
+def test_a_first_lamb_step_moves_by_the_learning_rate_times_the_weights() -> None:
+    # ‖w‖ = 5; without decay the first step is sign(g) / √2 whatever the size of the gradient.
+    parameter = nn.Parameter(torch.tensor([3.0, 4.0], dtype=torch.float64))
+    parameter.grad = torch.tensor([70.0, -0.5], dtype=torch.float64)
+    Lamb([parameter], lr=0.1).step()
+    expected = [3 - 0.1 * 5 / math.sqrt(2), 4 + 0.1 * 5 / math.sqrt(2)]
+    np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-4)
+
+
+def test_lamb_leaves_zero_where_it_can_start_and_unused_weights_alone() -> None:
+    zero, unused = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.ones(2))
+    zero.grad = torch.ones(2)
+    optimiser = Lamb([zero, unused], lr=0.1)
+    optimiser.step()
+    assert (zero < 0).all(), "a factor ‖w‖ = 0 would hold it at zero for ever"
+    assert torch.equal(unused, torch.ones(2))
+    zero.grad = torch.zeros(2)
+    assert optimiser.step(lambda: 2.5) == 2.5
+    assert torch.isfinite(zero).all()
+
+
+def test_lookahead_follows_the_sequence_computed_by_hand() -> None:
+    parameter = nn.Parameter(torch.tensor([0.0]))
+    lookahead = Lookahead(torch.optim.SGD([parameter], lr=1.0), k=3, alpha=0.5)
+    seen = []
+    for _ in range(7):
+        lookahead.zero_grad()
+        parameter.grad = torch.tensor([-1.0])
+        lookahead.step()
+        seen.append(parameter.item())
+    # 3 -> 0 + (3 - 0) / 2 = 1.5; 4.5 -> 1.5 + (4.5 - 1.5) / 2 = 3
+    assert seen == [1.0, 2.0, 1.5, 2.5, 3.5, 3.0, 4.0]
+
+
+class Run:
+    """A small training run whose data depend on the step alone."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        self.model = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 1))
+        self.optimiser = Lookahead(Lamb(self.model.parameters(), lr=0.02, weight_decay=0.01))
+        self.schedule = flat_then_cosine(self.optimiser, 20)
+        self.step = 0
+
+    def advance(self, steps: int) -> None:
+        for _ in range(steps):
+            x = torch.randn(16, 5, generator=torch.Generator().manual_seed(self.step))
+            self.optimiser.zero_grad()
+            (self.model(x) - x.sum(1, keepdim=True)).square().mean().backward()
+            self.optimiser.step()
+            self.schedule.step()
+            self.step += 1
+
+    def save(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name).state_dict() for name in ("model", "optimiser", "schedule")}
+        return {**parts, "step": self.step}
+
+    def load(self, state: dict[str, Any]) -> None:
+        for name in ("model", "optimiser", "schedule"):
+            getattr(self, name).load_state_dict(state[name])
+        self.step = state["step"]
+
+    def weights(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.model.parameters()]
+
+
+@pytest.mark.parametrize("stop", [5, 6, 8, 17])
+def test_a_resumed_run_continues_bit_for_bit(stop: int) -> None:
+    whole = Run()
+    whole.advance(20)
+    first = Run()
+    first.advance(stop)
+    file = io.BytesIO()
+    torch.save(first.save(), file)
+    first.advance(3)  # what was saved must not follow the run that goes on
+    file.seek(0)
+    resumed = Run()
+    resumed.load(torch.load(file, weights_only=True))
+    resumed.advance(20 - stop)
+    assert all(torch.equal(a, b) for a, b in zip(whole.weights(), resumed.weights(), strict=True))
+
+
+def test_a_saved_state_is_a_copy_and_slow_weights_matter() -> None:
+    run = Run()
+    run.advance(8)
+    state = run.optimiser.state_dict()
+    kept = copy.deepcopy(state["slow"])
+    run.advance(6)
+    assert all(torch.equal(a, b) for a, b in zip(kept, state["slow"], strict=True))
+    with pytest.raises(ValueError, match="slow weights must have the shapes"):
+        Lookahead(torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=1.0)).load_state_dict(state)
+
+
+def test_the_learning_rate_is_flat_then_falls_by_cosine() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    optimiser = torch.optim.SGD([parameter], lr=0.5)
+    schedule = flat_then_cosine(optimiser, 100)
+    rates = []
+    for _ in range(110):
+        rates.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        schedule.step()
+    assert rates[:71] == [0.5] * 71
+    assert rates[85] == pytest.approx(0.25)
+    assert rates[100:] == [0.0] * 10
+    assert all(a >= b for a, b in itertools.pairwise(rates))
+
+
+def test_settings_out_of_range_are_named() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    optimiser = torch.optim.SGD([parameter], lr=0.5)
+    with pytest.raises(ValueError, match="lr must not be negative, however: lr=-1"):
+        Lamb([parameter], lr=-1)
+    with pytest.raises(ValueError, match="betas must be in"):
+        Lamb([parameter], betas=(0.9, 1.0))
+    with pytest.raises(ValueError, match="k must be at least 1, however: k=0"):
+        Lookahead(optimiser, k=0)
+    with pytest.raises(ValueError, match="alpha must be in"):
+        Lookahead(optimiser, alpha=2.0)
+    with pytest.raises(ValueError, match="total_steps must be at least 1"):
+        flat_then_cosine(optimiser, 0)
+    with pytest.raises(ValueError, match="flat must be in"):
+        flat_then_cosine(optimiser, 10, flat=1.5)
