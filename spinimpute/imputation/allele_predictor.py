@@ -20,9 +20,10 @@ from spinimpute.imputation.inducing import (
 from spinimpute.imputation.panel_blocks import EncodedBlock, PanelBlock
 
 HAPLOTYPE_CHUNK = 8_192  # panel haplotypes encoded at once: bounds the memory, whatever the panel
-QUERY_CHUNK = 512
+QUERY_CHUNK = 128  # small enough for a processor's cache
 SITE_CHUNK = 1_024
-MOST_INDUCING_POINTS = 256
+# measured in benchmarks/simulated: more help no further, typed patterns of a block being fewer
+MOST_INDUCING_POINTS = 512
 
 
 class AllelePredictor:
@@ -88,7 +89,7 @@ class AllelePredictor:
     ) -> np.ndarray:
         """P(ALT) (U, Q) at some sites of gap g."""
         here = Attention(
-            attention.chosen_BQK, attention.logits_BGQK2[:, g : g + 1], attention.value_BGQKV[:, g : g + 1]
+            attention.chosen_BQK, attention.logits_BG2QK[:, g : g + 1], attention.value_BGVQK[:, g : g + 1]
         )
         span = slice(int(part[0]), int(part[-1]) + 1)  # the sites of a gap are neighbours
         sites = GapSites(

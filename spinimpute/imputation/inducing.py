@@ -72,11 +72,11 @@ class InducingPoints(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """chosen_BQK: candidates (int64); logits_BGQK2: to the left and right; value_BGQKV."""
+    """chosen_BQK: candidates (int64); logits_BG2QK: to copy from the left and the right; value_BGVQK."""
 
     chosen_BQK: Tensor
-    logits_BGQK2: Tensor
-    value_BGQKV: Tensor
+    logits_BG2QK: Tensor
+    value_BGVQK: Tensor
 
 
 class GapSites(NamedTuple):
@@ -206,27 +206,6 @@ class CopyingPredictor(nn.Module):
             last,
         )
 
-    def _runs(self, mismatch_SBQK: Tensor, info_SBQ: Tensor, step_SB: Tensor) -> list[Tensor]:
-        """Soft match runs (B, Q, K, 2D) that end at each of the last core + 1 sites of a walk to the gaps.
-
-        Logs of information and genetic length of the matching stretch; every mismatch lets only a learned
-        share of what lies beyond it through, one share for each of D decays.
-        """
-        keep_D = torch.sigmoid(self.keep)
-        fade_SBD = torch.exp(-step_SB.unsqueeze(-1) * F.softplus(self.fade))
-        s, b, q, k = mismatch_SBQK.shape
-        run = mismatch_SBQK.new_zeros(b, q, k, len(keep_D))
-        length = torch.zeros_like(run)
-        ends = []
-        for i in range(s):
-            open_BQKD = 1 - mismatch_SBQK[i].unsqueeze(-1) * (1 - keep_D)
-            fade = fade_SBD[i].view(b, 1, 1, -1)
-            run = open_BQKD * (run * fade + info_SBQ[i].view(b, q, 1, 1))
-            length = open_BQKD * (length * fade + step_SB[i].view(b, 1, 1, 1))
-            if i >= s - self.settings.core - 1:
-                ends.append(torch.cat([torch.log1p(run) / 2, torch.log(length + 1e-4) / 4 + 1], dim=-1))
-        return ends
-
     def forward(
         self,
         q_BQS: Tensor,
@@ -243,23 +222,26 @@ class CopyingPredictor(nn.Module):
         total_BQK, chosen_BQK = score_BQH.topk(min(s.candidates, score_BQH.shape[-1]), dim=-1)
         b, q, k = chosen_BQK.shape
         batch = torch.arange(b, device=q_BQS.device).view(b, 1, 1)
-        soft_BQKS = points.typed_BHS[batch, chosen_BQK]
+        soft_SBQK = points.typed_BHS.permute(2, 0, 1).contiguous()[:, batch, chosen_BQK]
         mass_BQK = points.mass_BH[batch, chosen_BQK]
-        known_BQS = known_BQS * context.valid_BS.unsqueeze(1)
-        q_BQ1S = q_BQS.unsqueeze(2)
-        mismatch_BQKS = (soft_BQKS + q_BQ1S - 2 * soft_BQKS * q_BQ1S) * known_BQS.unsqueeze(2)
-        f = context.frequency_BS.clamp(1e-4, 1 - 1e-4).unsqueeze(1)
-        info_BQS = -(q_BQS * f.log() + (1 - q_BQS) * torch.log1p(-f)) * known_BQS
-        left, right = self._runs_both_ways(mismatch_BQKS, info_BQS, context)
+        q_SBQ = q_BQS.permute(2, 0, 1)
+        known_SBQ = known_BQS.permute(2, 0, 1) * context.valid_BS.T.unsqueeze(-1)
+        # soft + q - 2 soft q, where known
+        mismatch_SBQK = torch.addcmul(
+            (q_SBQ * known_SBQ).unsqueeze(-1), soft_SBQK, ((1 - 2 * q_SBQ) * known_SBQ).unsqueeze(-1)
+        )
+        f_SB1 = context.frequency_BS.clamp(1e-4, 1 - 1e-4).T.unsqueeze(-1)
+        info_SBQ = -(q_SBQ * f_SB1.log() + (1 - q_SBQ) * torch.log1p(-f_SB1)) * known_SBQ
+        left, right = self._runs_both_ways(mismatch_SBQK, info_SBQ, context)
         same = torch.stack(
             [
                 (total_BQK - total_BQK[..., :1]).clamp(min=-60) / 10,
                 total_BQK.clamp(min=-60) / 20,
                 (mass_BQK + 0.1).log() / 3,
                 torch.full_like(mass_BQK, _size_feature(context.n_haplotypes)),
-            ],
-            dim=-1,
+            ]
         )
+        present_BQK = (mass_BQK + 1e-3).log().masked_fill(mass_BQK == 0, -1e4)
         logits, values = [], []
         for g in range(s.core):
             i, j = s.flank + g, s.flank + g + 1
@@ -267,78 +249,124 @@ class CopyingPredictor(nn.Module):
             width_B = (context.cM_BS[:, j] - context.cM_BS[:, i]) * both_B
             here = torch.stack(
                 [
-                    mismatch_BQKS[..., i],
-                    mismatch_BQKS[..., j],
+                    mismatch_SBQK[i],
+                    mismatch_SBQK[j],
                     (torch.log(width_B + 1e-5) / 3 + 1.5).view(b, 1, 1).expand(b, q, k),
                     both_B.view(b, 1, 1).expand(b, q, k),
-                ],
-                dim=-1,
+                ]
             )
-            out = self.pair(torch.cat([left[g], right[g + 1], same, here], dim=-1))
-            present = (mass_BQK + 1e-3).log().masked_fill(mass_BQK == 0, -1e4)
-            logits.append(out[..., :2] + present.unsqueeze(-1))
-            values.append(out[..., 2:])
+            features_CM = torch.cat([left[g], right[g + 1], same, here]).flatten(1)
+            out_BCQK = features_first(self.pair, features_CM).view(-1, b, q, k).transpose(0, 1)
+            logits.append(out_BCQK[:, :2] + present_BQK.unsqueeze(1))
+            values.append(out_BCQK[:, 2:])
         return Attention(chosen_BQK, torch.stack(logits, 1), torch.stack(values, 1))
 
     def _runs_both_ways(
-        self, mismatch_BQKS: Tensor, info_BQS: Tensor, context: BlockContext
+        self, mismatch_SBQK: Tensor, info_SBQ: Tensor, context: BlockContext
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Features of the runs that end at the core's typed places, from the left and from the right."""
+        """Features (2D, B, Q, K) of the runs that end at the core's places, from the left and the right."""
         s = self.settings
         valid_BS = context.valid_BS
         step_BS = (context.cM_BS[:, 1:] - context.cM_BS[:, :-1]) * valid_BS[:, 1:] * valid_BS[:, :-1]
         zero = torch.zeros_like(step_BS[:, :1])
         from_left_SB = torch.cat([zero, step_BS], 1).T
         from_right_SB = torch.cat([step_BS, zero], 1).T
-        mismatch_SBQK = mismatch_BQKS.permute(3, 0, 1, 2).contiguous()
-        info_SBQ = info_BQS.permute(2, 0, 1).contiguous()
-        end = s.flank + s.core + 1
-        left = self._runs(mismatch_SBQK[:end], info_SBQ[:end], from_left_SB[:end])
-        right = self._runs(
-            mismatch_SBQK[s.flank :].flip(0), info_SBQ[s.flank :].flip(0), from_right_SB[s.flank :].flip(0)
-        )
+        n = s.shape.n_typed
+        left = self._runs(mismatch_SBQK, info_SBQ, from_left_SB, range(s.flank + s.core + 1))
+        right = self._runs(mismatch_SBQK, info_SBQ, from_right_SB, range(n - 1, s.flank - 1, -1))
         return left, right[::-1]
+
+    def _runs(self, mismatch_SBQK: Tensor, info_SBQ: Tensor, step_SB: Tensor, places: range) -> list[Tensor]:
+        """Soft match runs that end at each of the last core + 1 places of a walk towards the gaps.
+
+        Logs of information and genetic length of the matching stretch; every mismatch lets only a learned
+        share of what lies beyond it through, one share for each of D decays.
+        """
+        closed_D111 = torch.sigmoid(self.keep).view(-1, 1, 1, 1) - 1
+        fade_SDB11 = torch.exp(-F.softplus(self.fade).view(1, -1, 1) * step_SB.unsqueeze(1))[..., None, None]
+        _, b, q, k = mismatch_SBQK.shape
+        d = len(closed_D111)
+        one = mismatch_SBQK.new_ones(1)
+        run_2DBQK = mismatch_SBQK.new_zeros(2, d, b, q, k)
+        ends = []
+        for count, i in enumerate(places):
+            open_DBQK = torch.addcmul(one, mismatch_SBQK[i], closed_D111)
+            gain_21BQ1 = torch.stack([info_SBQ[i], step_SB[i].unsqueeze(-1).expand(b, q)])[:, None, ..., None]
+            run_2DBQK = torch.addcmul(gain_21BQ1, run_2DBQK, fade_SDB11[i]) * open_DBQK
+            if count >= len(places) - self.settings.core - 1:
+                information, length = run_2DBQK
+                ends.append(torch.cat([torch.log1p(information) / 2, torch.log(length + 1e-4) / 4 + 1]))
+        return ends
 
     def copy(self, attention: Attention, sites: GapSites, n_haplotypes: int) -> tuple[Tensor, Tensor]:
         """P(ALT) (B, G, Q, U) by pure copying, and after the decoder's correction, both as logits."""
-        chosen_BQK, logits_BGQK2, value_BGQKV = attention
-        b, g, h, _ = sites.alleles_BGHU.shape
+        chosen_BQK, logits_BG2QK, value_BGVQK = attention
+        b, g, h, u = sites.alleles_BGHU.shape
         q, k = chosen_BQK.shape[1:]
-        w_BGQK2 = torch.softmax(logits_BGQK2, dim=3)
-        v = value_BGQKV.shape[-1]
-        parts = torch.cat([w_BGQK2, w_BGQK2[..., :1] * value_BGQKV, w_BGQK2[..., 1:] * value_BGQKV], dim=-1)
+        w_BG2QK = torch.softmax(logits_BG2QK, dim=-1)
+        v = value_BGVQK.shape[2]
+        parts_BGCQK = torch.cat(
+            [w_BG2QK, w_BG2QK[:, :, :1] * value_BGVQK, w_BG2QK[:, :, 1:] * value_BGVQK], dim=2
+        )
         # scatter the candidates' weights over all inducing points: dense products beat gathered ones
-        dense = parts.new_zeros(b, g, q, h, 2 + 2 * v)
-        index = chosen_BQK.view(b, 1, q, k, 1).expand(b, g, q, k, 2 + 2 * v)
-        dense.scatter_(3, index, parts)
-        copied = torch.einsum("bgqhc,bghu->bgquc", dense, sites.alleles_BGHU)
-        t = sites.fraction_BGU.unsqueeze(2).unsqueeze(-1)
-        p0 = ((1 - t) * copied[..., :1] + t * copied[..., 1:2]).squeeze(-1)
-        carried = (1 - t) * copied[..., 2 : 2 + v] + t * copied[..., 2 + v :]
-        total = parts.sum(3)
-        pooled = (1 - t) * total[..., 2 : 2 + v].unsqueeze(3) + t * total[..., 2 + v :].unsqueeze(3)
-        f = sites.frequency_BGU.clamp(1e-5, 1 - 1e-5).unsqueeze(2).expand_as(p0)
+        dense_BGCQH = parts_BGCQK.new_zeros(b, g, 2 + 2 * v, q, h)
+        dense_BGCQH.scatter_(-1, chosen_BQK.view(b, 1, 1, q, k).expand(parts_BGCQK.shape), parts_BGCQK)
+        copied_BGCQU = (dense_BGCQH.flatten(2, 3) @ sites.alleles_BGHU).view(b, g, 2 + 2 * v, q, u)
+        t_BG11U = sites.fraction_BGU[:, :, None, None]
+
+        def mixed(from_left: Tensor, from_right: Tensor) -> Tensor:
+            return torch.lerp(from_left, from_right, t_BG11U)
+
+        p0 = mixed(copied_BGCQU[:, :, :1], copied_BGCQU[:, :, 1:2]).squeeze(2)
+        carried_BGVQU = mixed(copied_BGCQU[:, :, 2 : 2 + v], copied_BGCQU[:, :, 2 + v :])
+        total_BGCQ1 = parts_BGCQK.sum(-1, keepdim=True)
+        pooled_BGVQU = mixed(
+            total_BGCQ1[:, :, 2 : 2 + v].expand_as(carried_BGVQU),
+            total_BGCQ1[:, :, 2 + v :].expand_as(carried_BGVQU),
+        )
+        f_BGQU = sites.frequency_BGU.clamp(1e-5, 1 - 1e-5).unsqueeze(2).expand_as(p0)
         # float32 cannot tell 1 - 1e-8 from 1
-        p0 = (0.999 * p0 + 0.001 * f).clamp(1e-6, 1 - 1e-6)
+        p0 = (0.999 * p0 + 0.001 * f_BGQU).clamp(1e-6, 1 - 1e-6)
         logit0 = logit(p0)
-        on = carried / (p0.unsqueeze(-1) + 1e-3)
-        off = (pooled - carried) / (1 - p0 + 1e-3).unsqueeze(-1)
-        entropy_BGQ2 = -(w_BGQK2 * (w_BGQK2 + 1e-9).log()).sum(3)
-        best_BGQ2 = w_BGQK2.max(dim=3).values
-        more = torch.stack(
+        entropy_BGQ1 = -(w_BG2QK * (w_BG2QK + 1e-9).log()).sum(-1).mean(2).unsqueeze(-1)
+        best_BGQ1 = w_BG2QK.amax(-1).mean(2).unsqueeze(-1)
+        t = sites.fraction_BGU.unsqueeze(2)
+        more_BGCQU = torch.stack(
             [
                 logit0 / 4,
-                logit(f) / 4,
-                torch.minimum(f, 1 - f).log() / 4 + 1,
-                entropy_BGQ2.mean(-1, keepdim=True).expand_as(p0),
-                best_BGQ2.mean(-1, keepdim=True).expand_as(p0),
-                (t.squeeze(-1) * (1 - t.squeeze(-1))).expand_as(p0),
+                logit(f_BGQU) / 4,
+                torch.minimum(f_BGQU, 1 - f_BGQU).log() / 4 + 1,
+                entropy_BGQ1.expand_as(p0),
+                best_BGQ1.expand_as(p0),
+                (t * (1 - t)).expand_as(p0),
                 (torch.log(sites.distance_BGU + 1e-5) / 3 + 1.5).unsqueeze(2).expand_as(p0),
                 torch.full_like(p0, _size_feature(n_haplotypes)),
             ],
-            dim=-1,
+            dim=2,
         )
-        return logit0, logit0 + self.decoder(torch.cat([on, off, more], dim=-1)).squeeze(-1)
+        features_BGCQU = torch.cat(
+            [
+                carried_BGVQU / (p0.unsqueeze(2) + 1e-3),
+                (pooled_BGVQU - carried_BGVQU) / (1 - p0 + 1e-3).unsqueeze(2),
+                more_BGCQU,
+            ],
+            dim=2,
+        )
+        correction = features_first(self.decoder, features_BGCQU.movedim(2, 0).flatten(1))
+        return logit0, logit0 + correction.view_as(logit0)
+
+
+def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
+    """A network of linear maps and activations on features that are rows: (C, M) -> (outputs, M).
+
+    The long axis last keeps every elementwise step in one stretch of memory, several times faster on a CPU.
+    """
+    for layer in network:
+        if isinstance(layer, nn.Linear):
+            x_CM = torch.addmm(layer.bias.unsqueeze(-1), layer.weight, x_CM)
+        else:
+            x_CM = layer(x_CM)
+    return x_CM
 
 
 class AlleleCIPNP(nn.Module):

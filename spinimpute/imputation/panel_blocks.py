@@ -102,6 +102,7 @@ class BlockReader:
         self.typed_index = typed_index
         self.low, self.high, self.start, self.stop = low, high, start, stop
         self._typed_cM = panel.cM[typed_index]
+        self._frequency = panel.frequency
         first = int(np.searchsorted(typed_index, start))
         last = int(np.searchsorted(typed_index, stop - 1))
         self.blocks = range(first // shape.core, last // shape.core + 1)
@@ -129,11 +130,11 @@ class BlockReader:
             self._typed_cM[places.first] - places.cM_S[places.offset] if places.last > places.first else 0.0
         )
         frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
-        frequency_S[seen] = panel.frequency[typed[places.first : places.last]]
+        frequency_S[seen] = self._frequency[typed[places.first : places.last]]
         sites = BlockSites(
             index_U,
             gap_U - block * core,
-            panel.frequency[index_U].astype(np.float32),
+            self._frequency[index_U].astype(np.float32),
             fraction_U,
             distance_U,
             (panel.cM[index_U] - middle).astype(np.float32),

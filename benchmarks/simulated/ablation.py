@@ -1,0 +1,139 @@
+"""Accuracy by number of inducing points, candidates and rounds, on simulated panels never trained on.
+
+usage: python benchmarks/simulated/ablation.py [--model model.safetensors] [--out results.tsv]
+
+Choices of defaults are made here, never on the real target files of `benchmarks/imputation`. Needs msprime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import spinimpute
+from spinimpute.evaluation.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.imputation.allele_predictor import AllelePredictor
+from spinimpute.imputation.inducing import AlleleCIPNP
+from spinimpute.imputation.simulation import Segment, SimulationSettings, simulate_segment
+
+# seed, people, recombination per bp, typed sites per Mb: outside the seeds of training and validation
+SETS = [
+    (77_001, 450, 1.2e-8, 700),
+    (77_002, 2_350, 1.2e-8, 700),
+    (77_003, 1_000, 1.5e-8, 150),
+    (77_004, 2_000, 0.2e-8, 400),
+]
+TARGETS = 100  # people
+BINS = (0.0, 0.001, 0.005, 0.02, 0.5)
+GRID = [
+    # inducing points, candidates, rounds
+    (64, 48, 3),
+    (128, 48, 3),
+    (256, 48, 3),
+    (512, 48, 3),
+    (1024, 48, 3),
+    (512, 24, 3),
+    (512, 96, 3),
+    (512, 48, 1),
+]
+
+
+def simulated_set(seed: int, people: int, rate: float, density: float) -> tuple[Segment, np.ndarray]:
+    """A segment of 0.9 Mb and the typed sites of an array that prefers common ones."""
+    settings = SimulationSettings(
+        length=(900_000, 900_001),
+        people=(people, people + 1),
+        recombination_rate=(rate, rate * 1.0001),
+        recent_growth=(4.0, 8.0),
+    )
+    segment = simulate_segment(seed, settings)
+    rng = np.random.default_rng(seed)
+    frequency = segment.alleles(0, segment.n_sites)[:, : -2 * TARGETS].mean(1)
+    minor = np.minimum(frequency, 1 - frequency)
+    usable = np.flatnonzero(minor > 0.01)
+    weight = (minor[usable] + 0.02) ** 0.6
+    typed = rng.choice(usable, int(density * 0.9), replace=False, p=weight / weight.sum())
+    return segment, np.sort(typed)
+
+
+def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
+    """The segment without its last people, as a panel file."""
+    alleles = segment.alleles(0, segment.n_sites)[:, : -2 * TARGETS]
+    names = "\t".join(f"p{i}" for i in range(alleles.shape[1] // 2))
+    vcf, genetic_map = folder / "panel.vcf", folder / "panel.map"
+    calls = np.array(["0|0", "1|0", "0|1", "1|1"])
+    with vcf.open("w") as file:
+        file.write("##fileformat=VCFv4.2\n##contig=<ID=1>\n")
+        file.write('##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">\n')
+        file.write(f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{names}\n")
+        for position, row in zip(segment.position, alleles, strict=True):
+            genotypes = "\t".join(calls[row[::2] + 2 * row[1::2]])
+            file.write(f"1\t{position}\t.\tA\tC\t.\tPASS\t.\tGT\t{genotypes}\n")
+    points = zip(segment.position, segment.cM, strict=True)
+    genetic_map.write_text("".join(f"1 . {cM:.9f} {position}\n" for position, cM in points))
+    return spinimpute.build_panel(vcf, folder / "panel.spin", GeneticMap.read(genetic_map, "1"))
+
+
+def resized(loaded: AllelePredictor, points: int, candidates: int, rounds: int) -> AllelePredictor:
+    """The same weights with other sizes."""
+    model = AlleleCIPNP(dataclasses.replace(loaded.model.settings, candidates=candidates, rounds=rounds))
+    model.load_state_dict(loaded.model.state_dict())
+    return AllelePredictor(model, loaded.fingerprint, torch.device("cpu"), points)
+
+
+def r2_by_frequency(p_UQ: np.ndarray, truth_UQ: np.ndarray, frequency: np.ndarray) -> list[float]:
+    """Pooled dosage r2 of all sites and of each bin, genotypes turned to the panel's minor allele."""
+    dosage, minor = turn_to_minor(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
+    truth, _ = turn_to_minor((truth_UQ[:, ::2] + truth_UQ[:, 1::2]).astype(np.float32), frequency)
+    statistics = site_statistics(truth, dosage)
+    bins = [(0.0, 0.5), *itertools.pairwise(BINS)]
+    chosen = [(minor > low) & (minor <= high) for low, high in bins]
+    return [pooled_r2(statistics[c]) if c.any() else float("nan") for c in chosen]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", help="checkpoint (default: the shipped one)")
+    parser.add_argument("--out", type=Path, help="write the table there too")
+    args = parser.parse_args()
+    loaded = spinimpute.load_predictor(args.model, "cpu")
+    if not isinstance(loaded, AllelePredictor):
+        parser.error("--model must hold inducing points that carry alleles")
+    names = ["all", *(f"({a:g},{b:g}]" for a, b in itertools.pairwise(BINS))]
+    rows = ["\t".join(["set", "haplotypes", "points", "candidates", "rounds", "seconds", *names])]
+    print(rows[0])
+    for seed, people, rate, density in SETS:
+        segment, typed = simulated_set(seed, people, rate, density)
+        with tempfile.TemporaryDirectory() as folder, write_panel(segment, Path(folder)) as panel:
+            # sites that only the targets vary at are not in question
+            kept = np.searchsorted(segment.position, panel.position)
+            truth = segment.alleles(0, segment.n_sites)[kept, -2 * TARGETS :]
+            typed_here = np.flatnonzero(np.isin(kept, typed))
+            scored = (panel.frequency > 0) & (panel.frequency < 1)
+            scored[typed_here] = False
+            for points, candidates, rounds in GRID:
+                predictor = resized(loaded, points, candidates, rounds)
+                start = time.perf_counter()
+                p = spinimpute.impute_haplotypes(panel, truth[typed_here], typed_here, predictor)
+                seconds = time.perf_counter() - start
+                r2 = r2_by_frequency(p[scored], truth[scored], panel.frequency[scored])
+                cells = [seed, panel.n_haplotypes, points, candidates, rounds, f"{seconds:.1f}"]
+                rows.append("\t".join([*map(str, cells), *(f"{value:.4f}" for value in r2)]))
+                print(rows[-1], flush=True)
+    print(f"torch {torch.__version__}, model {args.model or 'shipped'}")
+    if args.out:
+        args.out.write_text("\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

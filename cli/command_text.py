@@ -1,0 +1,43 @@
+"""The command line as it is kept in files: as little of it as determines their content."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import click
+
+
+def command_text(ctx: click.Context, without: Collection[str], given: Mapping[str, Any] | None = None) -> str:
+    """The command with the options that differ from their defaults, in the order of the help, on one line.
+
+    without: parameters that do not influence the result, such as the number of threads; without them the same
+    input gives the same bytes. given: parameters whose values come from elsewhere than the command line.
+    The text is what a shell would take, with control characters and undecodable bytes written as $'\\x0a'.
+    """
+    words = ctx.command_path.split()
+    values = ctx.params | dict(given or {})
+    for parameter in ctx.command.params:
+        if parameter.name is None or parameter.name in without:
+            continue
+        value = values.get(parameter.name)
+        if value is None or value == parameter.get_default(ctx):
+            continue
+        words.append(max(parameter.opts, key=len))
+        if value is not True:
+            words.append(_quoted(str(value)))
+    return " ".join(words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(_escaped(character) for character in word) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and character not in "\\'":
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

@@ -1,0 +1,61 @@
+"""`spinimpute evaluate`"""
+
+from __future__ import annotations
+
+import itertools
+
+import click
+
+from cli.options import force_option, quiet_option
+
+
+@click.command()
+@click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF.")
+@click.option("--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT.")
+@click.option("--panel", required=True, metavar="FILE", help="The panel: .spin, VCF or BCF.")
+@click.option("--typed", required=True, metavar="FILE", help="What was imputed: its sites do not count.")
+@click.option("--out", "-o", metavar="FOLDER", help="Write accuracy.tsv, accuracy.png and calibration.tsv.")
+@click.option("--bins", metavar="A,B,...", help="Bounds of the minor allele frequency bins, from 0 to 0.5.")
+@force_option
+@quiet_option
+def evaluate(
+    truth: str,
+    imputed: str,
+    panel: str,
+    typed: str,
+    out: str | None,
+    bins: str | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Compare imputed with true genotypes, by minor allele frequency.
+
+    Beside the imputed file stands a predictor that knows the panel's allele frequencies and nothing else.
+    """
+    from spinimpute.evaluation.evaluate import evaluate as run
+    from spinimpute.evaluation.metrics import DEFAULT_BINS
+    from spinimpute.evaluation.report import summary_table
+
+    bounds = DEFAULT_BINS if bins is None else _bounds(bins)
+    result = run(truth, imputed, panel, typed, out=out, bins=bounds, force=force)
+    if not quiet:
+        from rich.console import Console
+
+        Console().print(summary_table(result))
+        for reason, count in result.left_out.items():
+            click.echo(f"{count} left out: {reason}", err=True)
+        if out is not None:
+            click.echo(f"report: {out}", err=True)
+
+
+def _bounds(text: str) -> tuple[float, ...]:
+    from spinimpute.errors import InputError
+
+    try:
+        bounds = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--bins {text}: not numbers with commas between them") from error
+    increasing = all(a < b for a, b in itertools.pairwise(bounds))
+    if len(bounds) < 2 or not increasing or bounds[0] < 0 or bounds[-1] > 0.5:
+        raise InputError(f"--bins {text}: give at least two increasing numbers between 0 and 0.5")
+    return bounds

@@ -1,0 +1,130 @@
+"""`spinimpute impute`"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from cli.options import (
+    device_option,
+    force_option,
+    map_option,
+    out_option,
+    progress_bar,
+    quiet_option,
+    recorded_command,
+    region_option,
+    threads_option,
+)
+
+PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+
+
+@click.command()
+@click.option("--vcf", required=True, metavar="FILE", help="Phased target: VCF, VCF.gz or BCF.")
+@click.option(
+    "--panel",
+    metavar="FILE",
+    help=f"Panel file (.spin), or a phased VCF or BCF. Default: ${PANEL_VARIABLE}.",
+)
+@map_option
+@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@click.option(
+    "-O", "--output-type", type=click.Choice(["b", "z", "v"]), help="BCF, VCF.gz or VCF. Default: by suffix."
+)
+@click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
+@region_option("Impute this part of the panel only.")
+@click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
+@click.option("--model", metavar="FILE", help="Checkpoint (default: the shipped one).")
+@click.option(
+    "--inducing-points",
+    type=click.IntRange(min=2),
+    metavar="H",
+    help="Soft haplotypes of each block, at most (default: 512).",
+)
+@click.option("--window-cm", type=float, default=2.0, show_default=True, help="Length of a window.")
+@click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
+@threads_option
+@device_option
+@click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
+@force_option
+@quiet_option
+def impute(
+    vcf: str,
+    panel: str | None,
+    genetic_map: str | None,
+    out: str,
+    output_type: str | None,
+    formats: str,
+    region: str | None,
+    keep_unmatched: bool,
+    model: str | None,
+    inducing_points: int | None,
+    window_cm: float,
+    overlap_cm: float,
+    threads: int | None,
+    device: str,
+    seed: int,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Impute phased genotypes at all sites of a reference panel."""
+    panel = panel or os.environ.get(PANEL_VARIABLE)
+    if not panel:
+        raise _no_panel()
+    wanted = _formats(formats)
+    from spinimpute.imputation.pipeline import OutputSettings
+    from spinimpute.imputation.pipeline import impute as run
+
+    output = OutputSettings(
+        wanted,
+        output_type,
+        keep_unmatched,
+        [f"##spinimpute_command={recorded_command(sys.argv[1:])}", f"##spinimpute_seed={seed}"],
+    )
+    with progress_bar("imputing", quiet) as progress:
+        summary = run(
+            vcf,
+            out,
+            panel,
+            model=model,
+            genetic_map=genetic_map,
+            region=region,
+            output=output,
+            inducing_points=inducing_points,
+            window_cM=window_cm,
+            overlap_cM=overlap_cm,
+            threads=threads,
+            device=device,
+            force=force,
+            progress=progress,
+        )
+    for warning in summary.warnings:
+        click.echo(f"spinimpute: warning: {warning}", err=True)
+    if not quiet:
+        for line in [*summary.lines(), f"output:   {out}"]:
+            click.echo(line, err=True)
+
+
+def _no_panel() -> Exception:
+    from spinimpute.errors import InputError
+
+    return InputError(
+        f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
+        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with\n"
+        "    spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin"
+    )
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    from spinimpute.errors import InputError
+
+    known = ("GT", "DS", "HDS", "GP")
+    formats = [name.strip().upper() for name in text.split(",")]
+    wrong = [name for name in formats if name not in known]
+    if wrong or len(set(formats)) < len(formats):
+        raise InputError(f"--format {text}: give each of {', '.join(known)} at most once, with commas")
+    # the VCF specification wants GT first
+    return tuple(sorted(formats, key=lambda name: name != "GT"))

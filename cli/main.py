@@ -1,0 +1,108 @@
+"""`spinimpute`: the group of commands, and the one place where errors become messages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+TERMINATED = 143
+
+# name -> (module, attribute, one line of help): commands are listed without importing them
+COMMANDS = {
+    "panel": ("cli.panel", "panel", "Build, describe and verify reference panels."),
+    "impute": ("cli.impute", "impute", "Impute phased genotypes from a reference panel."),
+    "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
+    "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is run, so that help comes at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"spinimpute {version('spinimpute')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Each command explains itself: spinimpute COMMAND -h",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def spinimpute() -> None:
+    """Genotype imputation with neural networks that query the reference panel."""
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"spinimpute: warning: {message}", err=True)
+
+
+def _terminated(*_: Any) -> NoReturn:
+    # a scheduler's SIGTERM then unwinds like an exception: temporary files are removed
+    _fail("terminated; nothing was written", TERMINATED)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(f"spinimpute: {message}", err=True)
+    sys.exit(status)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line. Exit status: 0; 2 for bad input; 130 or 143 when interrupted."""
+    from spinimpute.errors import InputError
+
+    warnings.showwarning = _show_warning
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        # not standalone: click then leaves exceptions to us
+        status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except InputError as error:
+        _fail(f"error: {error}", BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted; nothing was written", INTERRUPTED)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; Python would complain when it closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

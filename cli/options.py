@@ -1,0 +1,78 @@
+"""Options that several commands share, and what goes with them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Command], Command]
+
+
+def out_option(what: str) -> Option:
+    return click.option("--out", "-o", required=True, metavar="FILE", help=what)
+
+
+def region_option(what: str) -> Option:
+    return click.option("--region", "-r", metavar="CHR[:FROM-TO]", help=what)
+
+
+map_option = click.option(
+    "--map",
+    "genetic_map",
+    metavar="FILE",
+    help="Genetic map: PLINK .map, SHAPEIT .gmap[.gz] or HapMap columns. Without one: 1 cM/Mb.",
+)
+force_option = click.option("--force", "-f", is_flag=True, help="Overwrite existing output.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="No summary and no progress bar.")
+threads_option = click.option(
+    "--threads",
+    "-t",
+    type=click.IntRange(min=1),
+    help="Threads (default: all processors). Results do not depend on it.",
+)
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where to compute; auto takes a GPU where there is one.",
+)
+
+# these change nothing in the output: it must be the same with and without them
+_WITHOUT_EFFECT = {"--threads", "-t", "--device", "--force", "-f", "--quiet", "-q", "--out", "-o"}
+_FLAGS = {"--force", "-f", "--quiet", "-q"}
+
+
+def recorded_command(arguments: list[str]) -> str:
+    """The command line for a file's header, without options that have no effect on the file's content."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        name = argument.split("=", 1)[0]
+        if skip:
+            skip = False
+        elif name in _WITHOUT_EFFECT:
+            skip = name not in _FLAGS and "=" not in argument
+        elif len(argument) > 2 and argument[0] == "-" != argument[1] and argument[:2] in _WITHOUT_EFFECT:
+            continue  # -t4, -fq
+        else:
+            kept.append(argument)
+    # a header line ends at the line's end, whatever a file name may hold
+    return " ".join(shlex.join(["spinimpute", *kept]).split())
+
+
+@contextmanager
+def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
+    """A bar on stderr, shown on terminals only; gives a function that takes the fraction done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(label, total=1.0)
+        yield lambda fraction: progress.update(task, completed=fraction)

@@ -1,0 +1,83 @@
+"""`spinimpute train`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli.options import device_option, force_option, out_option, progress_bar, quiet_option
+
+
+@click.command()
+@click.option("--config", required=True, metavar="FILE", help="TOML; see configs/ of the source.")
+@out_option("Checkpoint to write (.safetensors); its log and state lie beside it.")
+@click.option("--panel", metavar="FILE", help="Train on this .spin panel's own people, not on simulations.")
+@click.option("--init", metavar="FILE", help="Start from this checkpoint; 'shipped' for the shipped model.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run.")
+@click.option("--steps", type=click.IntRange(min=1), help="Instead of the configuration's.")
+@click.option("--seed", type=click.IntRange(min=0), help="Instead of the configuration's.")
+@click.option("--log", metavar="FILE", help="JSON lines (default: OUT.log.jsonl).")
+@click.option("--threads", "-t", type=click.IntRange(min=1), help="Threads (default: PyTorch's choice).")
+@device_option
+@force_option
+@quiet_option
+def train(
+    config: str,
+    out: str,
+    panel: str | None,
+    init: str | None,
+    resume: bool,
+    steps: int | None,
+    seed: int | None,
+    log: str | None,
+    threads: int | None,
+    device: str,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Meta-train a model on simulated segments, or further on a panel's own people."""
+    from spinimpute.errors import InputError
+    from spinimpute.imputation.train import train as run
+
+    total = 0
+    with progress_bar("training", quiet) as show:
+
+        def progress(entry: dict[str, Any]) -> None:
+            nonlocal total
+            if "configuration" in entry:
+                training = entry["configuration"]["configuration"]["training"]
+                total = training["steps"]
+                if not quiet:
+                    click.echo(
+                        f"{entry['weights']} weights, {total} steps, seed {training['seed']}", err=True
+                    )
+            elif "validation_loss" in entry:
+                show(entry["step"] / total)
+                if not quiet:
+                    click.echo(
+                        f"step {entry['step']}: loss {entry['train_loss']:.4f}, validation "
+                        f"{entry['validation_loss']:.4f}, r2 {entry['validation_r2']:.4f}",
+                        err=True,
+                    )
+
+        try:
+            result = run(
+                config,
+                out,
+                panel=panel,
+                init=init,
+                resume=resume,
+                device=device,
+                threads=threads,
+                seed=seed,
+                steps=steps,
+                force=force,
+                log=log,
+                progress=progress,
+            )
+        except ImportError as error:
+            raise InputError(str(error)) from error
+    click.echo(
+        f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps", err=True
+    )
