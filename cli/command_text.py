@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 import click
 
 
-def command_text(ctx: click.Context, without: Collection[str], given: Mapping[str, Any] | None = None) -> str:
+def command_text(ctx: click.Context, without: Collection[str]) -> str:
     """The command with the options that differ from their defaults, in the order of the help, on one line.
 
     without: parameters that do not influence the result, such as the number of threads; without them the same
-    input gives the same bytes. given: parameters whose values come from elsewhere than the command line.
-    The text is what a shell would take, with control characters and undecodable bytes written as $'\\x0a'.
+    input gives the same bytes. A value that comes from the environment is written like one that was typed.
+    The text is what a shell would take, with control characters and undecodable bytes as in $'\\x0a'.
     """
     words = ctx.command_path.split()
-    values = ctx.params | dict(given or {})
     for parameter in ctx.command.params:
         if parameter.name is None or parameter.name in without:
             continue
-        value = values.get(parameter.name)
+        value = ctx.params.get(parameter.name)
         if value is None or value == parameter.get_default(ctx):
             continue
         words.append(max(parameter.opts, key=len))

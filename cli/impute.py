@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
+from cli.command_text import command_text
 from cli.options import (
     device_option,
     force_option,
@@ -14,12 +12,13 @@ from cli.options import (
     out_option,
     progress_bar,
     quiet_option,
-    recorded_command,
     region_option,
     threads_option,
 )
 
 PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+# the output must be the same with and without them
+WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 
 
 @click.command()
@@ -27,6 +26,7 @@ PANEL_VARIABLE = "SPINIMPUTE_PANEL"
 @click.option(
     "--panel",
     metavar="FILE",
+    envvar=PANEL_VARIABLE,
     help=f"Panel file (.spin), or a phased VCF or BCF. Default: ${PANEL_VARIABLE}.",
 )
 @map_option
@@ -51,7 +51,9 @@ PANEL_VARIABLE = "SPINIMPUTE_PANEL"
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
 @force_option
 @quiet_option
+@click.pass_context
 def impute(
+    ctx: click.Context,
     vcf: str,
     panel: str | None,
     genetic_map: str | None,
@@ -71,7 +73,6 @@ def impute(
     quiet: bool,
 ) -> None:
     """Impute phased genotypes at all sites of a reference panel."""
-    panel = panel or os.environ.get(PANEL_VARIABLE)
     if not panel:
         raise _no_panel()
     wanted = _formats(formats)
@@ -82,7 +83,7 @@ def impute(
         wanted,
         output_type,
         keep_unmatched,
-        [f"##spinimpute_command={recorded_command(sys.argv[1:])}", f"##spinimpute_seed={seed}"],
+        [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
     with progress_bar("imputing", quiet) as progress:
         summary = run(

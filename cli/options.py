@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -42,28 +41,6 @@ device_option = click.option(
     show_default=True,
     help="Where to compute; auto takes a GPU where there is one.",
 )
-
-# these change nothing in the output: it must be the same with and without them
-_WITHOUT_EFFECT = {"--threads", "-t", "--device", "--force", "-f", "--quiet", "-q", "--out", "-o"}
-_FLAGS = {"--force", "-f", "--quiet", "-q"}
-
-
-def recorded_command(arguments: list[str]) -> str:
-    """The command line for a file's header, without options that have no effect on the file's content."""
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        name = argument.split("=", 1)[0]
-        if skip:
-            skip = False
-        elif name in _WITHOUT_EFFECT:
-            skip = name not in _FLAGS and "=" not in argument
-        elif len(argument) > 2 and argument[0] == "-" != argument[1] and argument[:2] in _WITHOUT_EFFECT:
-            continue  # -t4, -fq
-        else:
-            kept.append(argument)
-    # a header line ends at the line's end, whatever a file name may hold
-    return " ".join(shlex.join(["spinimpute", *kept]).split())
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from cli.options import force_option, map_option, out_option, recorded_command, region_option
+from cli.command_text import command_text
+from cli.options import force_option, map_option, out_option, region_option
 
 
 @click.group()
@@ -22,7 +22,9 @@ def panel() -> None:
 @click.option("--samples-file", metavar="FILE", help="Take these samples only, one name a line.")
 @out_option("Panel file to write, by convention .spin.")
 @force_option
+@click.pass_context
 def build(
+    ctx: click.Context,
     vcf: str,
     genetic_map: str | None,
     region: str | None,
@@ -36,7 +38,7 @@ def build(
 
     samples = None if samples_file is None else _names(samples_file)
     parsed = None if region is None else Region.parse(region)
-    command = recorded_command(sys.argv[1:])
+    command = command_text(ctx, without=("out", "force"))
     with build_panel(vcf, out, genetic_map, parsed, samples, force, command) as built:
         click.echo(
             f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, {built.n_sites} sites, "
@@ -51,9 +53,10 @@ def _names(path: str) -> list[str]:
     from spinimpute.errors import InputError
 
     try:
-        names = Path(path).read_text().split()
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"samples file {path}: cannot be read ({error})") from error
+    names = [line.strip() for line in lines if line.strip()]  # a name may hold blanks
     if not names:
         raise InputError(f"samples file {path}: there is no name in it")
     return names

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from spinimpute.errors import InputError
@@ -30,11 +30,11 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[st
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        save_file(
+        encoded = save(
             {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()},
-            str(temporary),
             {"format": kind, "metadata": json.dumps(metadata, sort_keys=True)},
         )
+        temporary.write_bytes(encoded)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot write {path}: {error}") from error

@@ -1,0 +1,105 @@
+"""The command line as a user runs it: arguments in; exit code, stdout and stderr out."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import spinimpute
+from cli.main import main
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONSOLE_SCRIPT = [sys.executable, "-c", "from cli.main import main; main()"]  # what the installed script does
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """run(*arguments): the console script's function in this process."""
+    terminate = signal.getsignal(signal.SIGTERM)
+
+    def run_main(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as exited:
+            code = exited.code
+        finally:
+            signal.signal(signal.SIGTERM, terminate)
+        assert isinstance(code, int)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Result(code, out, err)
+
+    monkeypatch.delenv("SPINIMPUTE_PANEL", raising=False)
+    return run_main
+
+
+@pytest.fixture
+def start() -> Callable[..., "subprocess.Popen[str]"]:
+    """start(*arguments): the console script as a process of its own, in the repository's environment."""
+    environment = {k: v for k, v in os.environ.items() if k != "SPINIMPUTE_PANEL"}
+    environment["PYTHONPATH"] = str(REPOSITORY)
+
+    def start_script(*arguments: object) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*CONSOLE_SCRIPT, *map(os.fspath, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # a test run in the background may ignore SIGINT, and children inherit that
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    return start_script
+
+
+@pytest.fixture
+def script(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Result]:
+    """script(*arguments): the same, until it ends."""
+
+    def run_script(*arguments: object) -> Result:
+        process = start(*arguments)
+        out, err = process.communicate(timeout=60)
+        return Result(process.returncode, out, err)
+
+    return run_script
+
+
+@pytest.fixture(scope="session")
+def example() -> Path:
+    return REPOSITORY / "data" / "example"
+
+
+@pytest.fixture(scope="session")
+def panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's panel file."""
+    path = tmp_path_factory.mktemp("panel") / "panel.spin"
+    spinimpute.build_panel(example / "panel.vcf.gz", path, example / "genetic.map").close()
+    return path
+
+
+@pytest.fixture
+def edited_target(example: Path, tmp_path: Path) -> Callable[[Callable[[str], str]], Path]:
+    """edited_target(edit): the example's target as plain VCF, its text changed by `edit`."""
+
+    def write(edit: Callable[[str], str]) -> Path:
+        text = gzip.decompress((example / "target.vcf.gz").read_bytes()).decode()
+        path = tmp_path / "edited.vcf"
+        path.write_text(edit(text))
+        return path
+
+    return write

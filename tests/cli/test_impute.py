@@ -1,0 +1,371 @@
+"""`spinimpute impute`: what it hands to the library, and files in, files out."""
+
+import gzip
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import cyvcf2
+import pytest
+
+from spinimpute.imputation.pipeline import DEFAULT_OVERLAP_CM, DEFAULT_WINDOW_CM
+from spinimpute.imputation.summary import ImputationSummary
+
+Run = Callable[..., Any]
+Edit = Callable[[Callable[[str], str]], Path]
+
+LIBRARY = "spinimpute.imputation.pipeline.impute"
+
+
+def header_of(path: Path) -> list[str]:
+    vcf = cyvcf2.VCF(str(path))
+    lines = vcf.raw_header.splitlines()
+    vcf.close()
+    return lines
+
+
+def command_in(path: Path) -> str:
+    (line,) = [line for line in header_of(path) if line.startswith("##spinimpute_command=")]
+    return line.removeprefix("##spinimpute_command=")
+
+
+def positions(path: Path) -> list[int]:
+    vcf = cyvcf2.VCF(str(path))
+    found = [record.POS for record in vcf]
+    vcf.close()
+    return found
+
+
+class TestArguments:
+    def test_defaults(self, run: Run) -> None:
+        with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
+            done = run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", "o.bcf")
+        assert done.code == 0
+        (vcf, out, panel), options = library.call_args
+        assert [str(path) for path in (vcf, out, panel)] == ["t.vcf", "o.bcf", "p.spin"]
+        output = options.pop("output")
+        assert tuple(output.formats) == ("GT", "DS")
+        assert (output.output_type, output.keep_unmatched) == (None, False)
+        options.pop("progress")
+        assert options == {
+            "model": None,
+            "genetic_map": None,
+            "region": None,
+            "inducing_points": None,
+            "window_cM": DEFAULT_WINDOW_CM,
+            "overlap_cM": DEFAULT_OVERLAP_CM,
+            "threads": None,
+            "device": "auto",
+            "force": False,
+        }
+
+    def test_everything(self, run: Run) -> None:
+        # fmt: off
+        arguments = [
+            "--vcf", "t.vcf", "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "ds,GT,HDS,GP",
+            "-r", "20:5-9", "--map", "m.map", "--keep-unmatched", "--model", "w.safetensors",
+            "--inducing-points", "64", "--window-cm", "3", "--overlap-cm", "0.5", "--threads", "3",
+            "--device", "cpu", "--seed", "8", "--force", "--quiet",
+        ]
+        # fmt: on
+        with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
+            done = run("impute", *arguments)
+        assert (done.code, done.err) == (0, "")
+        options = library.call_args.kwargs
+        output = options["output"]
+        assert tuple(output.formats) == ("GT", "DS", "HDS", "GP")  # VCF wants GT first
+        assert (output.output_type, output.keep_unmatched) == ("b", True)
+        assert (str(options["model"]), str(options["genetic_map"])) == ("w.safetensors", "m.map")
+        names = ("region", "inducing_points", "window_cM", "overlap_cM", "threads", "device", "force")
+        assert [options[name] for name in names] == ["20:5-9", 64, 3.0, 0.5, 3, "cpu", True]
+
+    def test_panel_of_the_environment(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SPINIMPUTE_PANEL", "env.spin")
+        for given, used in ([], "env.spin"), (["--panel", "own.spin"], "own.spin"):
+            with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
+                run("impute", "--vcf", "t.vcf", "--out", "o.bcf", *given)
+            assert str(library.call_args.args[2]) == used
+            lines = library.call_args.kwargs["output"].header_lines
+            assert any(f"--panel {used}" in line for line in lines)
+
+    @pytest.mark.parametrize("value", [None, ""])
+    def test_no_panel_says_how_to_get_one(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, value: str | None
+    ) -> None:
+        if value is not None:
+            monkeypatch.setenv("SPINIMPUTE_PANEL", value)
+        failed = run("impute", "--vcf", "t.vcf", "--out", "o.vcf.gz")
+        assert failed.code == 2
+        assert failed.err.startswith("spinimpute: error: no ")
+        for hint in ("SPINIMPUTE_PANEL", "1000 Genomes", "spinimpute panel build --vcf"):
+            assert hint in failed.err
+
+    @pytest.mark.parametrize("formats", ["XX", "GT,GT", "", "GT,,DS", "GT DS"])
+    def test_bad_format(self, run: Run, formats: str) -> None:
+        failed = run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--format", formats)
+        assert failed.code == 2
+        assert failed.err.startswith("spinimpute: error: --format")
+        assert "HDS" in failed.err or "twice" in failed.err
+
+    def test_summary_and_its_warnings(self, run: Run) -> None:
+        summary = ImputationSummary(samples=3, warnings=["look out"])
+        for quiet in [], ["--quiet"]:
+            with mock.patch(LIBRARY, return_value=summary):
+                done = run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", *quiet)
+            assert done.out == ""
+            assert "spinimpute: warning: look out\n" in done.err
+            assert ("3 samples" in done.err) is not bool(quiet)
+
+    def test_a_seed_is_in_the_header(self, run: Run) -> None:
+        with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
+            run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--seed", "42")
+        assert any("42" in line for line in library.call_args.kwargs["output"].header_lines)
+
+
+class TestHeaderLine:
+    def lines(self, run: Run, *arguments: object) -> list[str]:
+        with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
+            done = run("impute", *arguments)
+        assert done.code == 0
+        return list(library.call_args.kwargs["output"].header_lines)
+
+    def test_only_what_influences_the_result(self, run: Run) -> None:
+        common = ["--vcf", "t.vcf", "--panel", "p.spin", "--region", "20"]
+        plain = self.lines(run, *common, "--out", "a.bcf")
+        for idle in (
+            ["--out", "b.bcf", "--threads", "2", "--quiet", "--force", "--device", "cpu"],
+            ["--out=b.bcf", "--threads=2"],
+            ["-ob.bcf"],
+            ["-o", "b.bcf"],
+        ):
+            assert self.lines(run, *common, *idle) == plain
+        assert self.lines(run, "--vcf", "t.vcf", "--panel", "p.spin", "--out", "a.bcf") != plain
+        assert "##spinimpute_command=spinimpute impute --vcf t.vcf --panel p.spin --region 20" in plain
+
+    @pytest.mark.parametrize("name", ["a\nb.vcf", "a\r\n##x.vcf", "a\tb.vcf", "a b.vcf", "a\u2028b.vcf"])
+    def test_strange_names_stay_on_one_line(self, run: Run, name: str) -> None:
+        for line in self.lines(run, "--vcf", name, "--panel", "p.spin", "--out", "o.bcf"):
+            assert len(line.splitlines()) == 1
+            assert "\t" not in line
+
+    def test_names_are_not_changed(self, run: Run) -> None:
+        """Two blanks are another name than one."""
+        (line, *_) = self.lines(run, "--vcf", "a  b.vcf", "--panel", "p.spin", "--out", "o.bcf")
+        assert "'a  b.vcf'" in line
+
+    def test_a_name_that_is_not_text(self, script: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+        target = tmp_path / os.fsdecode(b"target\xff.vcf.gz")
+        target.write_bytes((example / "target.vcf.gz").read_bytes())
+        out = tmp_path / "o.vcf"
+        done = script("impute", "--vcf", target, "--panel", panel, "--out", out, "--region", "20:1-50000")
+        assert "Traceback" not in done.err
+        assert done.code == 0
+        assert "\\xff" in command_in(out)
+
+
+class TestEndToEnd:
+    def impute(self, run: Run, vcf: Path, panel: Path, out: Path, *more: object) -> Any:
+        return run("impute", "--vcf", vcf, "--panel", panel, "--out", out, *more)
+
+    @pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf", ".vcf"])
+    def test_output_is_readable(
+        self, run: Run, example: Path, panel: Path, tmp_path: Path, suffix: str
+    ) -> None:
+        out = tmp_path / f"o{suffix}"
+        region = ("--region", "chr20:1-200000", "--format", "GT,DS,GP")
+        done = self.impute(run, example / "target.vcf.gz", panel, out, *region)
+        assert done.code == 0
+        assert "20 samples" in done.err
+        vcf = cyvcf2.VCF(str(out))
+        assert len(vcf.samples) == 20
+        records = list(vcf)
+        assert {record.FORMAT[0] for record in records} == {"GT"}
+        assert all(record.FORMAT == ["GT", "DS", "GP"] for record in records)
+        at = [record.POS for record in records]
+        assert at == [p for p in positions(example / "panel.vcf.gz") if p <= 200_000]
+        index = {".vcf.gz": [".tbi"], ".bcf": [".csi"], ".vcf": []}[suffix]
+        assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+            [out.name, *(out.name + i for i in index)]
+        )
+
+    def test_output_type_without_a_known_suffix(
+        self, run: Run, example: Path, panel: Path, tmp_path: Path
+    ) -> None:
+        target, out = example / "target.vcf.gz", tmp_path / "imputed.genotypes"
+        failed = self.impute(run, target, panel, out)
+        assert failed.code == 2
+        assert "cannot tell the format" in failed.err
+        assert not list(tmp_path.iterdir())
+        done = self.impute(run, target, panel, out, "-O", "b", "--region", "20:1-50000", "--quiet")
+        assert (done.code, done.err) == (0, "")
+        assert gzip.decompress(out.read_bytes()).startswith(b"BCF")
+
+    @pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf"])
+    def test_bytes_do_not_depend_on_the_threads(
+        self, run: Run, example: Path, panel: Path, tmp_path: Path, suffix: str
+    ) -> None:
+        outs = [tmp_path / f"{threads}{suffix}" for threads in (1, 2)]
+        for threads, out in zip((1, 2), outs, strict=True):
+            idle = ("--threads", threads, *(["--quiet"] if threads == 2 else []))
+            assert self.impute(run, example / "target.vcf.gz", panel, out, *idle).code == 0
+        assert outs[0].read_bytes() == outs[1].read_bytes()
+        assert "threads" not in command_in(outs[0])
+
+    def test_panel_from_a_vcf(self, run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+        outs = [tmp_path / "spin.vcf", tmp_path / "vcf.vcf"]
+        region = ("--region", "20:1-100000")
+        self.impute(run, example / "target.vcf.gz", panel, outs[0], *region)
+        with_map = ("--map", example / "genetic.map", *region)
+        done = self.impute(run, example / "target.vcf.gz", example / "panel.vcf.gz", outs[1], *with_map)
+        assert done.code == 0
+        assert "warning" not in done.err
+        first, second = (
+            [line for line in out.read_text().splitlines() if "spinimpute_command" not in line]
+            for out in outs
+        )
+        assert first == second
+
+    def test_prefix_of_the_chromosome(
+        self, run: Run, example: Path, panel: Path, tmp_path: Path, edited_target: Edit
+    ) -> None:
+        prefixed = edited_target(
+            lambda text: re.sub(r"^20\t", "chr20\t", text.replace("ID=20", "ID=chr20"), flags=re.M)
+        )
+        outs = [tmp_path / "a.vcf", tmp_path / "b.vcf"]
+        for target, out in zip((example / "target.vcf.gz", prefixed), outs, strict=True):
+            assert self.impute(run, target, panel, out, "--region", "20:1-100000").code == 0
+        records = [[line for line in out.read_text().splitlines() if line[0] != "#"] for out in outs]
+        assert records[0] == records[1]
+
+    def test_unmatched_sites(
+        self, run: Run, example: Path, panel: Path, tmp_path: Path, edited_target: Edit
+    ) -> None:
+        def with_insertion(text: str) -> str:
+            first = next(line for line in text.splitlines() if line.startswith("20\t"))
+            columns = first.split("\t")
+            columns[1:5] = [str(int(columns[1]) + 1), "new", "A", "ACGT"]
+            return text.replace(first, first + "\n" + "\t".join(columns))
+
+        target, out = edited_target(with_insertion), tmp_path / "o.vcf"
+        region = ("--region", "20:1-100000", "--force")
+        done = self.impute(run, target, panel, out, *region)
+        assert "1 not matched: " in done.err
+        assert "\tnew\t" not in out.read_text()
+        assert self.impute(run, target, panel, out, *region, "--keep-unmatched").code == 0
+        assert out.read_text().count("\tnew\t") == 1
+
+
+class TestRefusals:
+    """Exit 2, a message that starts with our name, nothing written."""
+
+    @pytest.fixture
+    def refused(self, script: Run, run: Run, example: Path, panel: Path, tmp_path: Path) -> Run:
+        def impute(**given: object) -> str:
+            """Impute with these options; the message."""
+            options = {"vcf": example / "target.vcf.gz", "panel": panel, "out": tmp_path / "out" / "o.vcf.gz"}
+            (tmp_path / "out").mkdir(exist_ok=True)
+            before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+            arguments = [
+                text for name, value in (options | given).items() for text in (f"--{name}", str(value))
+            ]
+            failed = run("impute", *arguments)
+            assert failed.code == 2
+            assert failed.out == ""
+            assert failed.err.count("spinimpute: error: ") == 1
+            assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+            return str(failed.err)
+
+        return impute
+
+    def test_existing_output(self, refused: Run, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "o.vcf.gz").write_text("precious")
+        assert "already exists; use --force to overwrite" in refused()
+
+    def test_missing_files(self, refused: Run, tmp_path: Path) -> None:
+        absent = tmp_path / "absent"
+        assert f"target {absent}.vcf.gz: there is no such file" in refused(vcf=f"{absent}.vcf.gz")
+        assert f"{absent}.spin" in refused(panel=f"{absent}.spin")
+        assert f"{absent}.bcf" in refused(panel=f"{absent}.bcf")
+        assert f"{absent}.safetensors: there is no such file" in refused(model=f"{absent}.safetensors")
+        assert "there is no folder" in refused(out=absent / "o.vcf.gz")
+        assert "folder" in refused(vcf=tmp_path)
+
+    def test_missing_map(self, refused: Run, example: Path, tmp_path: Path) -> None:
+        assert "absent.map" in refused(panel=example / "panel.vcf.gz", map=tmp_path / "absent.map")
+
+    def test_map_with_a_panel_file(self, refused: Run, example: Path) -> None:
+        assert "has its genetic map in it" in refused(map=example / "genetic.map")
+
+    @pytest.mark.parametrize(
+        ("region", "said"),
+        [
+            ("20:9-5", "the region '20:9-5' is empty"),
+            ("20:x-y", "cannot read the region"),
+            ("", "cannot read the region"),
+            ("21:1-5", "not on the panel's chromosome"),
+            ("20:5000000-6000000", "no site in"),
+        ],
+    )
+    def test_bad_region(self, refused: Run, region: str, said: str) -> None:
+        assert said in refused(region=region)
+
+    def test_another_chromosome(self, refused: Run, edited_target: Edit) -> None:
+        target = edited_target(
+            lambda text: re.sub(r"^20\t", "21\t", text.replace("ID=20", "ID=21"), flags=re.M)
+        )
+        message = refused(vcf=target)
+        assert "20" in message
+        assert "21" in message
+
+    def test_unphased_target(self, refused: Run, edited_target: Edit) -> None:
+        message = refused(vcf=edited_target(lambda text: text.replace("0|1", "0/1")))
+        assert "unphased heterozygote; phase the file first" in message
+        assert "sample target_" in message
+        assert "20:" in message
+
+    def test_foreign_panel(self, refused: Run, example: Path, tmp_path: Path) -> None:
+        foreign = tmp_path / "foreign.spin"
+        foreign.write_bytes((example / "panel.vcf.gz").read_bytes())
+        assert "not a spinimpute panel" in refused(panel=foreign)
+        foreign.write_bytes(b"")
+        refused(panel=foreign)
+
+    def test_truncated_and_damaged_panel(self, refused: Run, panel: Path, tmp_path: Path) -> None:
+        copy = tmp_path / "copy.spin"
+        content = bytearray(panel.read_bytes())
+        copy.write_bytes(content[:-100])
+        assert "truncated" in refused(panel=copy)
+        content[200] ^= 1  # a haplotype
+        copy.write_bytes(content)
+        assert "damaged" in refused(panel=copy)
+
+    def test_foreign_model(self, refused: Run, panel: Path) -> None:
+        assert "not a readable safetensors file" in refused(model=panel)
+
+    def test_no_cuda(self, refused: Run) -> None:
+        with mock.patch("torch.cuda.is_available", return_value=False):
+            assert "no CUDA device is available" in refused(device="cuda")
+
+    @pytest.mark.parametrize("given", [("window-cm", "0"), ("window-cm", "nan"), ("overlap-cm", "-1")])
+    def test_impossible_windows(self, refused: Run, given: tuple[str, str]) -> None:
+        assert "must have a positive length" in refused(**{given[0]: given[1]})
+
+    @pytest.mark.xfail(raises=OSError, strict=False, reason="paths are looked at before they are opened")
+    def test_a_name_that_is_too_long(self, refused: Run, tmp_path: Path) -> None:
+        refused(vcf=tmp_path / ("x" * 300))
+        refused(panel=tmp_path / ("x" * 300 + ".spin"))
+        refused(out=tmp_path / ("x" * 300 + ".bcf"))
+
+    def test_as_a_process(self, script: Run, example: Path, tmp_path: Path) -> None:
+        target = tmp_path / "no.vcf.gz"
+        failed = script(
+            "impute", "--vcf", target, "--panel", example / "panel.vcf.gz", "--out", tmp_path / "o.bcf"
+        )
+        assert failed.code == 2
+        assert f"spinimpute: error: target {target}: there is no such file" in failed.err
+        assert "Traceback" not in failed.err
+        assert not list(tmp_path.iterdir())

@@ -1,0 +1,44 @@
+"""Ctrl-C, and a scheduler's SIGTERM, leave no output and no temporary file."""
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_nothing_stays_behind(
+    start: Callable[..., Any],
+    example: Path,
+    panel: Path,
+    tmp_path: Path,
+    number: signal.Signals,
+    code: int,
+    said: str,
+) -> None:
+    # fmt: off
+    process = start(
+        "impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.vcf.gz",
+        "--threads", "1", "--window-cm", "0.05",
+    )
+    # fmt: on
+    try:
+        until = time.monotonic() + 50
+        while not list(tmp_path.iterdir()):  # the temporary file: imputation has begun
+            assert time.monotonic() < until
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=50)
+    finally:
+        process.kill()
+    assert "Traceback" not in err
+    assert err.strip().startswith(f"spinimpute: {said}")
+    assert len(err.strip().splitlines()) == 1
+    assert process.returncode == code
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,110 @@
+"""The group itself: help, versions, mistakes in the command line, and how it ends."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from cli.main import COMMANDS
+
+Run = Callable[..., Any]
+
+HEAVY = ("torch", "numpy", "cyvcf2", "pandas", "matplotlib", "rich")
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["impute", "-h"], ["panel", "build", "-h"], ["train", "-h"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys, json\n"
+        "from cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as exited: code = exited.code\n"
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "print(json.dumps([code, loaded]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    shown, status = done.stdout.rstrip().rsplit("\n", 1)
+    assert json.loads(status) == [0, []]
+    assert shown.startswith("Usage: spinimpute")
+    assert "--help" in shown
+
+
+def test_group_help_lists_every_command(run: Run) -> None:
+    shown = run("-h")
+    assert shown.code == 0
+    for name in ("panel", "impute", "evaluate", "train"):
+        assert name in COMMANDS
+        assert f"\n  {name} " in shown.out
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "panel build", "panel info", "panel verify"])
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    shown = run(*command.split(), "-h")
+    assert shown.code == 0
+    assert shown.out.startswith(f"Usage: spinimpute {command}")
+
+
+def test_version(run: Run) -> None:
+    shown = run("--version")
+    assert shown.code == 0
+    assert shown.out.startswith("spinimpute 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Usage: spinimpute"),
+        (["panel"], "Usage: spinimpute panel"),
+        (["imputate"], "imputate"),
+        (["impute", "--vfc", "x"], "--vfc"),
+        (["impute"], "--vcf"),
+        (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--threads", "0"], "--threads"),
+        (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--device", "tpu"], "tpu"),
+        (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "-O", "x"], "-O"),
+    ],
+)
+def test_mistakes_in_the_command_line(run: Run, arguments: list[str], said: str) -> None:
+    failed = run(*arguments)
+    assert failed.code == 2
+    assert failed.out == ""
+    assert said in failed.err
+
+
+def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.spin"
+    done = run("panel", "build", "--vcf", example / "panel.vcf.gz", "--out", out)
+    assert done.code == 0
+    assert "spinimpute: warning: no genetic map" in done.err
+    assert ".py:" not in done.err
+
+
+def test_an_interrupt_is_one_line(run: Run, tmp_path: Path) -> None:
+    with mock.patch("spinimpute.imputation.pipeline.impute", side_effect=KeyboardInterrupt):
+        stopped = run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", tmp_path / "o.vcf")
+    assert stopped.code == 130
+    assert len(stopped.err.strip().splitlines()) == 1
+    assert stopped.err.strip().startswith("spinimpute: interrupted")
+
+
+def test_a_bug_of_ours_keeps_its_traceback(run: Run, tmp_path: Path) -> None:
+    with (
+        mock.patch("spinimpute.imputation.pipeline.impute", side_effect=ZeroDivisionError),
+        pytest.raises(ZeroDivisionError),
+    ):
+        run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", tmp_path / "o.vcf")
+
+
+def test_a_closed_pipe_is_no_news(start: Run, panel: Path) -> None:
+    process = start("panel", "info", panel)
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 1
+    assert err == ""

@@ -1,0 +1,144 @@
+"""`spinimpute panel build | info | verify`."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from spinimpute.genotypes.panel_file import Panel, build_panel
+from spinimpute.genotypes.sites import Region
+
+Run = Callable[..., Any]
+
+
+def test_arguments(run: Run, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("b b\n\na\r\n")
+    with mock.patch("spinimpute.genotypes.panel_file.build_panel", wraps=build_panel) as library:
+        # fmt: off
+        failed = run(
+            "panel", "build", "--vcf", "p.bcf", "--map", "m.map", "-r", "chr20:1,000-2,000",
+            "--samples-file", names, "-o", "o.spin", "--force",
+        )
+        # fmt: on
+    assert failed.code == 2
+    assert "p.bcf: there is no such file" in failed.err
+    (call,) = library.call_args_list
+    given = dict(
+        zip(("vcf", "out", "genetic_map", "region", "samples", "force", "command"), call.args, strict=False)
+    )
+    given |= call.kwargs
+    assert [str(given[name]) for name in ("vcf", "out", "genetic_map")] == ["p.bcf", "o.spin", "m.map"]
+    assert given["region"] == Region("chr20", 1000, 2000)
+    assert given["samples"] == ["b b", "a"]  # one name a line; names may hold blanks
+    assert given["force"] is True
+    assert given["command"].startswith("spinimpute panel build --vcf p.bcf")
+    assert "o.spin" not in given["command"]
+
+
+def test_build_info_verify(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.spin"
+    arguments = ("panel", "build", "--vcf", example / "panel.vcf.gz", "--map", example / "genetic.map")
+    built = run(*arguments, "--out", out)
+    assert built.code == 0
+    assert "300 haplotypes" in built.err
+    assert "warning" not in built.err
+    with Panel.open(out) as made, Panel.open(panel) as expected:
+        assert made.checksum == expected.checksum
+        checksum = made.checksum
+
+    told = run("panel", "info", out)
+    assert told.code == 0
+    for fact in ("20", "259-999886", "4453", "300", "150", checksum, "panel.vcf.gz", "genetic.map"):
+        assert fact in told.out
+
+    assert run("panel", "verify", out).code == 0
+
+    again = run(*arguments, "--out", out)
+    assert again.code == 2
+    assert "already exists; use --force to overwrite" in again.err
+    before = out.read_bytes()
+    assert run(*arguments, "--out", out, "--force").code == 0
+    assert out.read_bytes() == before
+
+
+def test_a_part_of_the_people_and_sites(run: Run, example: Path, tmp_path: Path) -> None:
+    names, out = tmp_path / "names.txt", tmp_path / "p.spin"
+    names.write_text("panel_EUR_002\npanel_AFR_001\n")
+    # fmt: off
+    done = run(
+        "panel", "build", "--vcf", example / "panel.vcf.gz", "--map", example / "genetic.map",
+        "--samples-file", names, "--region", "20:100000-200000", "--out", out,
+    )
+    # fmt: on
+    assert done.code == 0
+    with Panel.open(out) as made:
+        assert made.samples == ["panel_EUR_002", "panel_AFR_001"]
+        assert 100_000 <= made.position[0] < made.position[-1] <= 200_000
+
+
+def test_verify_finds_damage_that_info_does_not_look_for(run: Run, panel: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.spin"
+    content = bytearray(panel.read_bytes())
+    content[200] ^= 1  # a haplotype
+    copy.write_bytes(content)
+    assert run("panel", "info", copy).code == 0
+    failed = run("panel", "verify", copy)
+    assert failed.code == 2
+    assert failed.err.startswith(f"spinimpute: error: panel {copy}: damaged")
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_files_that_are_no_panel(run: Run, example: Path, tmp_path: Path, command: str) -> None:
+    for path, said in (
+        (tmp_path / "absent.spin", "absent.spin"),
+        (tmp_path, str(tmp_path)),
+        (example / "panel.vcf.gz", "not a spinimpute panel"),
+    ):
+        failed = run("panel", command, path)
+        assert failed.code == 2
+        assert failed.err.startswith("spinimpute: error: ")
+        assert said in failed.err
+
+
+class TestRefusals:
+    @pytest.fixture
+    def refused(self, run: Run, example: Path, tmp_path: Path) -> Run:
+        def build(**given: object) -> str:
+            (tmp_path / "out").mkdir(exist_ok=True)
+            options = {"vcf": example / "panel.vcf.gz", "out": tmp_path / "out" / "p.spin"} | given
+            arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+            failed = run("panel", "build", *arguments)
+            assert failed.code == 2
+            assert failed.err.count("spinimpute: error: ") == 1
+            assert not list((tmp_path / "out").iterdir())
+            return str(failed.err)
+
+        return build
+
+    def test_samples_file(self, refused: Run, tmp_path: Path) -> None:
+        names = tmp_path / "names.txt"
+        assert "names.txt" in refused(**{"samples-file": names})
+        names.write_text("\n \n")
+        assert "names.txt" in refused(**{"samples-file": names})
+        names.write_bytes(b"\xff\xfe")
+        assert "names.txt" in refused(**{"samples-file": names})
+        names.write_text("panel_EUR_001\nsomebody\n")
+        assert "not in the file: somebody" in refused(**{"samples-file": names})
+
+    def test_other_mistakes(self, refused: Run, tmp_path: Path) -> None:
+        assert "cannot read the region" in refused(region="20:a")
+        assert "no record in 20:5000000-6000000" in refused(region="20:5000000-6000000")
+        assert "absent.map" in refused(map=tmp_path / "absent.map")
+        assert "absent" in refused(out=tmp_path / "absent" / "p.spin")
+
+    def test_missing_calls(self, refused: Run, example: Path, tmp_path: Path) -> None:
+        text = gzip.decompress((example / "panel.vcf.gz").read_bytes()).decode()
+        holes = tmp_path / "holes.vcf"
+        holes.write_text(text.replace("0|1", ".|1"))
+        message = refused(vcf=holes)
+        assert "sample panel_" in message
+        assert "missing" in message
