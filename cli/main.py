@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -73,7 +74,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _terminated(*_: Any) -> NoReturn:
     # a scheduler's SIGTERM then unwinds like an exception: temporary files are removed
-    _fail("terminated; nothing was written", TERMINATED)
+    _fail("terminated", TERMINATED)
 
 
 def _fail(message: str, status: int) -> NoReturn:
@@ -86,6 +87,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     from spinimpute.errors import InputError
 
     warnings.showwarning = _show_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters
     signal.signal(signal.SIGTERM, _terminated)
     try:
         # not standalone: click then leaves exceptions to us
@@ -95,12 +98,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(error.exit_code)
     except InputError as error:
         _fail(f"error: {error}", BAD_INPUT)
-    except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted; nothing was written", INTERRUPTED)
     except BrokenPipeError:
         # whoever read our output has seen enough; Python would complain when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        # a full disk, a name too long, a folder taken away: the system's word, not a traceback
+        _fail(f"error: {error}", BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted", INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)
 
 

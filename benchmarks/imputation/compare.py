@@ -2,7 +2,7 @@
 
 usage: python benchmarks/imputation/compare.py chr20_eur [--data FOLDER] [--model NAME=checkpoint ...]
 
-Installs nothing: `beagle`, `minimac4` and `bcftools` must be on the PATH. Each program runs as a whole process
+Installs nothing: beagle, minimac4 and bcftools must be on the PATH. Each program runs as a whole process
 with the same number of threads and the same genetic map; wall seconds and peak memory are those that the
 operating system tells. Accuracy is counted by the scorer given with --scorer, and again by
 `spinimpute evaluate`; both must agree.

@@ -22,7 +22,7 @@ from spinimpute.evaluation.genotype_file import (
     describe_spans,
     site_keys,
 )
-from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.panel_file import Panel, is_panel_file
 from spinimpute.genotypes.sites import plain_chromosome
 
 
@@ -42,7 +42,7 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
         InputError: the file does not exist, is neither, has no genotypes, or is damaged.
     """
     path = Path(path)
-    if path.suffix == ".spin":
+    if path.suffix == ".spin" or is_panel_file(path):
         with Panel.open(path) as panel:
             return _frequencies_of_panel_file(panel)
     file = GenotypeFile(path, "panel")

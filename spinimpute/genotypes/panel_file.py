@@ -33,6 +33,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import HaplotypeReader
+from spinimpute.output_files import check_output
 
 FORMAT_VERSION = 1
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
@@ -43,6 +44,15 @@ _MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks 
 _PREAMBLE = struct.Struct(f"<{len(_MAGIC)}sIIQQQ")
 _CRC = struct.Struct("<I")
 _ALIGNMENT = 64
+
+
+def is_panel_file(path: str | Path) -> bool:
+    """Whether a file starts as panel files do; False if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 class Panel:
@@ -204,7 +214,7 @@ def _read_preamble(path: Path, preamble: bytes, size: int) -> tuple[int, int, in
     if not preamble.startswith(_MAGIC):
         raise InputError(
             f"{path}: not a spinimpute panel (it starts with {preamble[:16]!r}); "
-            "build one with 'spinimpute panel'"
+            "build one with 'spinimpute panel build'"
         )
     if len(preamble) < _PREAMBLE.size + _CRC.size:
         raise InputError(f"panel {path}: truncated: {size} bytes, less than any panel. Copy it again")
@@ -306,11 +316,7 @@ def build_panel(
     Raises InputError for whatever `read_haplotypes` and `GeneticMap.read` refuse, for missing calls, an
     existing `out` without `force`, and a folder that cannot be written to.
     """
-    out = Path(out)
-    if out.is_dir():
-        raise InputError(f"{out} is a folder; give the name of the panel file to write")
-    if out.exists() and not force:
-        raise InputError(f"{out} already exists; use --force to overwrite")
+    out = check_output(out, force, [vcf, genetic_map])
     reader = HaplotypeReader(vcf, region, samples=samples, role="panel", allow_missing=False)
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:

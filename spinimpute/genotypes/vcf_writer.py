@@ -22,6 +22,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.vcf_header import FORMAT_LINES, make_header
 from spinimpute.genotypes.vcf_index import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
 from spinimpute.genotypes.vcf_text import VcfTextEncoder
+from spinimpute.output_files import check_writable
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 """Output type by file suffix: compressed VCF, BCF, plain VCF (which has no index)."""
@@ -77,7 +78,7 @@ class GenotypeWriter:
         self._output_type = output_type or _output_type_of(self.path)
         if self._output_type not in OUTPUT_TYPES.values():
             raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
-        _check_target(self.path)
+        check_writable(self.path)
 
         self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines)
         self._layout = SampleLayout(ploidy, formats)
@@ -89,9 +90,14 @@ class GenotypeWriter:
         self._closed = False
 
         self._files: list[tuple[Path, Path]] = []  # temporary and final path of each file
-        self._file = self._open_temporary(self.path)
-        self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
-        self._write(self._encoder.file_start)
+        self._bgzf: BgzfWriter | None = None
+        try:
+            self._file = self._open_temporary(self.path)
+            self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
+            self._write(self._encoder.file_start)
+        except BaseException:  # an interrupt here would leave the temporary file: nobody has the writer yet
+            self.abandon()
+            raise
 
     def write_block(
         self,
@@ -165,7 +171,8 @@ class GenotypeWriter:
         self._closed = True
         if self._bgzf is not None:
             self._bgzf.abandon()
-        with contextlib.suppress(OSError):  # a full disk shows once more when the last bytes are flushed
+        # without a file the constructor was interrupted; a full disk shows once more at the last flush
+        with contextlib.suppress(OSError, AttributeError):
             self._file.close()
         for temporary, _ in self._files:
             temporary.unlink(missing_ok=True)
@@ -258,12 +265,12 @@ class GenotypeWriter:
 
     def _open_temporary(self, final: Path) -> BinaryIO:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
-        try:
-            file = temporary.open("xb")
-        except OSError as error:
-            raise self._cannot_write(error) from error
         self._files.append((temporary, final))
-        return file
+        try:
+            return temporary.open("xb")
+        except OSError as error:
+            self._files.pop()  # there is nothing to remove
+            raise self._cannot_write(error) from error
 
     def _cannot_write(self, error: OSError) -> InputError:
         return InputError(
@@ -280,18 +287,6 @@ def _output_type_of(path: Path) -> str:
         f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
         "or give the output type (z, b or v)"
     )
-
-
-def _check_target(path: Path) -> None:
-    # os.path, unlike Path, takes a path that cannot even be looked at for absent; opening it then says why.
-    if os.path.isdir(path):
-        raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise InputError(f"cannot write {path}: it is not a regular file; give another name")
-    if not os.path.isdir(path.parent):
-        raise InputError(
-            f"cannot write {path}: there is no folder {path.parent}; create it or choose another one"
-        )
 
 
 def _beside(path: Path, suffix: str) -> Path:

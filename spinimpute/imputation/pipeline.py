@@ -15,7 +15,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.panel_file import Panel, build_panel
+from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
 from spinimpute.genotypes.sites import Region, SiteMatch, Sites, match_sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter
@@ -24,6 +24,7 @@ from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.panel_blocks import BlockPredictor
 from spinimpute.imputation.predictors import load_predictor
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
+from spinimpute.output_files import check_output
 
 DEFAULT_FORMATS = ("GT", "DS")
 DEFAULT_WINDOW_CM = 2.0
@@ -50,7 +51,7 @@ def open_panel(path: str | Path, genetic_map: str | Path | GeneticMap | None = N
     Raises InputError as `Panel.open` and `build_panel`, and for a map given with a `.spin` file.
     """
     path = Path(path)
-    if path.suffix == ".spin" or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
+    if is_panel_file(path) or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
         if genetic_map is not None:
             raise InputError(
                 f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
@@ -99,9 +100,7 @@ def impute(
     Raises:
         InputError: the input cannot be used, or `out` exists and `force` is not set.
     """
-    out = Path(out)
-    if out.exists() and not force:
-        raise InputError(f"{out} already exists; use --force to overwrite")
+    out = check_output(out, force, [vcf, panel, model, genetic_map])
     threads = default_threads() if threads is None else threads
     if threads < 1:
         raise InputError(f"the number of threads must be at least 1, found {threads}")

@@ -12,6 +12,7 @@ from spinimpute.imputation.blocks import HaplotypeSource
 from spinimpute.imputation.simulation import Segment, SimulationSettings, simulate_segment
 
 FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
+SEEDS_APART = 100_000  # between the first segments of two training seeds
 CACHED_SEGMENTS = 300
 FEWEST_PEOPLE = 40
 
@@ -23,11 +24,9 @@ class SimulatedSource:
     """
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
-        if segments < 1 or seed < 0 or (seed + 1) * 100_000 > FIRST_VALIDATION_SEED:
-            raise InputError(
-                f"simulation.segments must be positive and 0 <= seed < 9999, found {segments}, {seed}"
-            )
-        self.first, self.segments, self.settings = seed * 100_000, segments, settings
+        if not 1 <= segments <= SEEDS_APART:
+            raise InputError(f"simulation.segments must lie in 1..{SEEDS_APART}, found {segments}")
+        self.first, self.segments, self.settings = seed * SEEDS_APART, segments, settings
         self._cache: OrderedDict[int, Segment] = OrderedDict()
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +23,10 @@ from spinimpute.imputation.predictors import choose_device
 from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.sources import PanelSource, SimulatedSource
 from spinimpute.imputation.training import Trainer, TrainingSettings, versions
+from spinimpute.output_files import check_output, check_writable
 
 VALIDATION_SEGMENTS = 12
+MAY_BE_ZERO = {"flank", "patience", "seed"}
 
 Settings = TypeVar("Settings")
 
@@ -41,7 +43,9 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration file. segments: simulated segments that training sees."""
+    """A configuration file. segments: simulated segments that training sees; chosen: the values that the
+    file's [model] names.
+    """
 
     kind: str
     model: InducingSettings | KmerSettings
@@ -49,6 +53,7 @@ class Configuration:
     simulation: SimulationSettings
     segments: int
     training: TrainingSettings
+    chosen: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -73,6 +78,9 @@ def read_configuration(path: str | Path) -> Configuration:
     unknown = set(content) - {"model", "episodes", "simulation", "training"}
     if unknown:
         raise InputError(f"configuration {path}: unknown table [{sorted(unknown)[0]}]")
+    for table, values in content.items():
+        if not isinstance(values, dict):
+            raise InputError(f"configuration {path}: {table} must be a table, found {values!r}")
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
     kinds: dict[str, type] = {AlleleCIPNP.kind: InducingSettings, KmerSPIN.kind: KmerSettings}
@@ -82,27 +90,41 @@ def read_configuration(path: str | Path) -> Configuration:
         )
     simulation = dict(content.get("simulation", {}))
     segments = simulation.pop("segments", 300)
+    settings: InducingSettings | KmerSettings = _settings(path, "model", kinds[kind], model)
     return Configuration(
         kind,
-        _settings(path, "model", kinds[kind], model),
+        settings,
         _settings(path, "episodes", EpisodeSettings, content.get("episodes", {})),
         _settings(path, "simulation", SimulationSettings, simulation),
         segments,
         _settings(path, "training", TrainingSettings, content.get("training", {})),
+        {name: getattr(settings, name) for name in model},
     )
 
 
 def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, Any]) -> Settings:
     """A settings dataclass from a TOML table: numbers stay numbers, pairs become tuples."""
     defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+    pairs = {f.name for f in fields(kind) if "..." not in str(f.type)}  # type: ignore[arg-type]
     out: dict[str, Any] = {}
     for name, value in values.items():
         if name not in defaults:
             raise InputError(
                 f"configuration {path}: unknown key {table}.{name}; known are {', '.join(sorted(defaults))}"
             )
-        out[name] = _value(f"configuration {path}: {table}.{name}", defaults[name], value)
+        where = f"configuration {path}: {table}.{name}"
+        out[name] = _value(where, defaults[name], value)
+        if isinstance(out[name], tuple) and name in pairs:
+            _check_range(where, out[name])
+        smallest = 0 if name in MAY_BE_ZERO else 1
+        if isinstance(out[name], int) and out[name] < smallest:
+            raise InputError(f"{where} must be at least {smallest}, found {value}")
     return kind(**out)
+
+
+def _check_range(where: str, value: tuple[Any, ...]) -> None:
+    if len(value) != 2 or not 0 < value[0] <= value[1]:
+        raise InputError(f"{where} must be [least, most] with 0 < least <= most, found {list(value)}")
 
 
 def _value(where: str, default: Any, value: Any) -> Any:
@@ -137,7 +159,8 @@ def train(
     Parameters:
         config: TOML, see `read_configuration` and `configs/`.
         panel: a `.spin` panel whose own people take turns as queries, instead of simulated segments.
-        init: a checkpoint to start from, or "shipped"; its model settings replace those of the configuration.
+        init: a checkpoint to start from, or "shipped"; what the configuration's [model] does not say is taken
+            from it.
         resume: continue from `<out>.state`, bit for bit on the CPU.
         threads: of torch; by default its own choice.
         seed, steps: replace those of the configuration.
@@ -151,23 +174,27 @@ def train(
     out = Path(out)
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
-    if out.exists() and not (force or resume):
-        raise InputError(f"{out} already exists; use --force to overwrite or --resume to continue")
+    check_output(out, force or resume, [config, panel, init], " or --resume to continue")
+    check_writable(log)
     if resume and not state.exists():
         raise InputError(f"--resume: there is no {state} to continue from")
     if threads is not None:
         torch.set_num_threads(threads)
     configuration = read_configuration(config)
     training = _replaced(configuration.training, seed=seed, steps=steps)
-    kind, model, weights = configuration.kind, configuration.model, None
-    if init is not None:
-        weights, metadata = load_tensors(shipped_model() if init == "shipped" else init, FORMAT, "model")
-        kind = metadata["kind"]
-        model = (InducingSettings if kind == AlleleCIPNP.kind else KmerSettings)(**metadata["model"])
+    model = configuration.model
+    start = None if init is None else _start(init, configuration)
+    if start is not None:
+        model = replace(model, **start.settings | configuration.chosen)
     torch.manual_seed(training.seed)
     learner = _learner(model, configuration.episodes, choose_device(device))
-    if weights is not None:
-        learner.model.load_state_dict(weights)
+    if start is not None:
+        try:
+            learner.model.load_state_dict(start.weights)
+        except RuntimeError as error:
+            raise InputError(
+                f"--init {init}: its weights do not fit the sizes in [model] of {config}: {error}"
+            ) from error
     opened = None if panel is None else Panel.open(panel)
     try:
         source = (
@@ -181,14 +208,36 @@ def train(
         provenance = {
             "configuration": configuration.as_dict() | {"training": asdict(training)},
             "data": "simulated" if opened is None else f"panel {opened.checksum}",
-            "init": None if weights is None else fingerprint(weights),
+            "init": None if start is None else start.provenance,
             "versions": versions(),
         }
         settings = asdict(model)
-        return _run(trainer, learner, out, state, log, kind, settings, provenance, resume, progress)
+        return _run(
+            trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress
+        )
     finally:
         if opened is not None:
             opened.close()
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A checkpoint to start from."""
+
+    weights: dict[str, torch.Tensor]
+    settings: dict[str, Any]
+    provenance: dict[str, Any]
+
+
+def _start(init: str | Path, configuration: Configuration) -> _Start:
+    weights, metadata = load_tensors(shipped_model() if init == "shipped" else init, FORMAT, "model")
+    if metadata["kind"] != configuration.kind:
+        raise InputError(
+            f"--init {init} is of the kind {metadata['kind']!r}, the configuration's model.kind is "
+            f"{configuration.kind!r}"
+        )
+    provenance = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
+    return _Start(weights, metadata["model"], provenance)
 
 
 def _replaced(training: TrainingSettings, **values: int | None) -> TrainingSettings:

@@ -20,6 +20,8 @@ from spinimpute.imputation.checkpoint import STATE_FORMAT, load_tensors, save_te
 from spinimpute.imputation.learners import Learner
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 
+LARGEST_SEED = 9_998  # each seed has its own simulated segments
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -45,6 +47,13 @@ class TrainingSettings:
         for name in ("steps", "validate_every", "validation_tasks"):
             if getattr(self, name) < 1:
                 raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
+        if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.flat <= 1:
+            raise InputError(
+                "training.learning_rate and clip must be positive and training.flat between 0 and 1, "
+                f"found {self.learning_rate}, {self.clip}, {self.flat}"
+            )
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
 
 
 Sampler = Callable[[np.random.Generator], HaplotypeSource]

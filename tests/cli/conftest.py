@@ -50,10 +50,10 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
 @pytest.fixture
 def start() -> Callable[..., "subprocess.Popen[str]"]:
     """start(*arguments): the console script as a process of its own, in the repository's environment."""
-    environment = {k: v for k, v in os.environ.items() if k != "SPINIMPUTE_PANEL"}
-    environment["PYTHONPATH"] = str(REPOSITORY)
 
     def start_script(*arguments: object) -> "subprocess.Popen[str]":
+        environment = {k: v for k, v in os.environ.items() if k != "SPINIMPUTE_PANEL"}
+        environment["PYTHONPATH"] = str(REPOSITORY)
         return subprocess.Popen(
             [*CONSOLE_SCRIPT, *map(os.fspath, arguments)],
             env=environment,

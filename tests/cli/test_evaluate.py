@@ -58,6 +58,16 @@ def test_reports(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
     assert set(table["bin"]) == {"all", "(0,0.05]", "(0.05,0.5]"}
 
 
+def test_a_terminal_without_our_characters(
+    script: Run, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = script("evaluate", *as_arguments(files), "--out", files["imputed"].with_name("ascii"))
+    assert done.err.count("Traceback") == 0
+    assert done.code == 0
+    assert "4,207 sites" in done.out
+
+
 def test_arguments(run: Run, tmp_path: Path) -> None:
     options = {"truth": "t.bcf", "imputed": "i.bcf", "panel": "p.spin", "typed": "x.bcf", "out": "o"}
     for more, bins in ([], DEFAULT_BINS), (["--bins", "0, 0.01,0.5"], (0.0, 0.01, 0.5)):

@@ -157,10 +157,10 @@ class TestHeaderLine:
         assert "'a  b.vcf'" in line
 
     def test_a_name_that_is_not_text(self, script: Run, example: Path, panel: Path, tmp_path: Path) -> None:
-        target = tmp_path / os.fsdecode(b"target\xff.vcf.gz")
-        target.write_bytes((example / "target.vcf.gz").read_bytes())
-        out = tmp_path / "o.vcf"
-        done = script("impute", "--vcf", target, "--panel", panel, "--out", out, "--region", "20:1-50000")
+        copy = tmp_path / os.fsdecode(b"panel\xff.spin")
+        copy.write_bytes(panel.read_bytes())
+        target, out = example / "target.vcf.gz", tmp_path / "o.vcf"
+        done = script("impute", "--vcf", target, "--panel", copy, "--out", out, "--region", "20:1-50000")
         assert "Traceback" not in done.err
         assert done.code == 0
         assert "\\xff" in command_in(out)
@@ -354,7 +354,6 @@ class TestRefusals:
     def test_impossible_windows(self, refused: Run, given: tuple[str, str]) -> None:
         assert "must have a positive length" in refused(**{given[0]: given[1]})
 
-    @pytest.mark.xfail(raises=OSError, strict=False, reason="paths are looked at before they are opened")
     def test_a_name_that_is_too_long(self, refused: Run, tmp_path: Path) -> None:
         refused(vcf=tmp_path / ("x" * 300))
         refused(panel=tmp_path / ("x" * 300 + ".spin"))

@@ -33,6 +33,7 @@ def test_nothing_stays_behind(
             assert time.monotonic() < until
             assert process.poll() is None
             time.sleep(0.002)
+        time.sleep(0.1)  # well into the windows, which take more than a second
         process.send_signal(number)
         _, err = process.communicate(timeout=50)
     finally:

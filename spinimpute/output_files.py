@@ -1,0 +1,41 @@
+"""Is this a place where a file may be written? Asked before work starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from spinimpute.errors import InputError
+
+
+def check_writable(path: Path) -> None:
+    """Raise InputError if no regular file can be created at `path`."""
+    # os.path, unlike Path, takes a path that cannot even be looked at for absent; opening it then says why.
+    if os.path.isdir(path):
+        raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"cannot write {path}: it is not a regular file; give another name")
+    if not os.path.isdir(path.parent):
+        raise InputError(
+            f"cannot write {path}: there is no folder {path.parent}; create it or choose another one"
+        )
+
+
+def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
+    """The path of an output that may be written.
+
+    inputs: paths that are read (whatever is no path counts for nothing). instead: what else can be done than
+    to overwrite, for the message.
+    Raises InputError as `check_writable`, if the file exists without `force`, and if it is one of the inputs.
+    """
+    path = Path(path)
+    check_writable(path)
+    if not os.path.exists(path):
+        return path
+    for source in inputs:
+        if isinstance(source, str | Path) and os.path.exists(source) and os.path.samefile(source, path):
+            raise InputError(f"cannot write {path}: it is also read from; choose another name for the output")
+    if not force:
+        raise InputError(f"{path} already exists; use --force to overwrite{instead}")
+    return path

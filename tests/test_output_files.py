@@ -1,0 +1,61 @@
+"""Outputs that would destroy an input, or cannot be written, are refused before work starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes import vcf_writer
+from spinimpute.output_files import check_output
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "data" / "example"
+
+
+def copy(source: Path, folder: Path) -> Path:
+    target = folder / source.name
+    target.write_bytes(source.read_bytes())
+    return target
+
+
+def test_an_input_is_never_overwritten(tmp_path: Path) -> None:
+    target, panel = copy(EXAMPLE / "target.vcf.gz", tmp_path), copy(EXAMPLE / "panel.vcf.gz", tmp_path)
+    attempts: list[Callable[[], object]] = [
+        lambda: spinimpute.impute(target, target, panel, force=True),
+        lambda: spinimpute.impute(target, panel, panel, force=True),
+        lambda: spinimpute.build_panel(panel, panel, force=True),
+    ]
+    before = target.read_bytes(), panel.read_bytes()
+    for attempt in attempts:
+        with pytest.raises(InputError, match="also read from"):
+            attempt()
+    assert (target.read_bytes(), panel.read_bytes()) == before
+
+
+def test_a_link_to_an_input_is_that_input(tmp_path: Path) -> None:
+    source, link = tmp_path / "a.vcf", tmp_path / "b.vcf"
+    source.write_text("x")
+    link.symlink_to(source)
+    with pytest.raises(InputError, match="also read from"):
+        check_output(link, True, [source, None, 3])
+    assert check_output(tmp_path / "new.vcf", False, [source]) == tmp_path / "new.vcf"
+
+
+def test_existing_files_need_force(tmp_path: Path) -> None:
+    existing = tmp_path / "a"
+    existing.touch()
+    assert check_output(existing, True, []) == existing
+    with pytest.raises(InputError, match="already exists; use --force to overwrite or wait"):
+        check_output(existing, False, [], " or wait")
+
+
+def test_an_interrupt_while_the_writer_starts_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        mock.patch.object(vcf_writer, "BgzfWriter", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        vcf_writer.GenotypeWriter(tmp_path / "o.bcf", ["a"], np.array([2], np.uint8), ["##contig=<ID=1>"])
+    assert list(tmp_path.iterdir()) == []
