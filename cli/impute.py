@@ -42,7 +42,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
     "--inducing-points",
     type=click.IntRange(min=2),
     metavar="H",
-    help="Soft haplotypes of each block, at most (default: 512).",
+    help="Soft haplotypes of each block, at most (default: 1024).",
 )
 @click.option("--window-cm", type=float, default=2.0, show_default=True, help="Length of a window.")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")

@@ -1,4 +1,4 @@
-"""Accuracy by number of inducing points, candidates and rounds, on simulated panels never trained on.
+"""Accuracy by flank, inducing points, candidates and rounds, on simulated panels never trained on.
 
 usage: python benchmarks/simulated/ablation.py [--model model.safetensors] [--out results.tsv]
 
@@ -34,15 +34,18 @@ SETS = [
 TARGETS = 100  # people
 BINS = (0.0, 0.001, 0.005, 0.02, 0.5)
 GRID = [
-    # inducing points, candidates, rounds
-    (64, 48, 3),
-    (128, 48, 3),
-    (256, 48, 3),
-    (512, 48, 3),
-    (1024, 48, 3),
-    (512, 24, 3),
-    (512, 96, 3),
-    (512, 48, 1),
+    # typed sites on each side, inducing points, candidates, rounds
+    (28, 512, 48, 2),
+    (96, 64, 48, 2),
+    (96, 256, 48, 2),
+    (96, 512, 48, 2),
+    (96, 1024, 48, 2),
+    (96, 2048, 48, 2),
+    (128, 1024, 48, 2),
+    (96, 1024, 24, 2),
+    (96, 1024, 96, 2),
+    (96, 1024, 48, 1),
+    (96, 1024, 48, 3),
 ]
 
 
@@ -82,9 +85,12 @@ def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
     return spinimpute.build_panel(vcf, folder / "panel.spin", GeneticMap.read(genetic_map, "1"))
 
 
-def resized(loaded: AllelePredictor, points: int, candidates: int, rounds: int) -> AllelePredictor:
+def resized(
+    loaded: AllelePredictor, flank: int, points: int, candidates: int, rounds: int
+) -> AllelePredictor:
     """The same weights with other sizes."""
-    model = AlleleCIPNP(dataclasses.replace(loaded.model.settings, candidates=candidates, rounds=rounds))
+    settings = dataclasses.replace(loaded.model.settings, flank=flank, candidates=candidates, rounds=rounds)
+    model = AlleleCIPNP(settings)
     model.load_state_dict(loaded.model.state_dict())
     return AllelePredictor(model, loaded.fingerprint, torch.device("cpu"), points)
 
@@ -110,7 +116,7 @@ def main() -> None:
     if not isinstance(loaded, AllelePredictor):
         parser.error("--model must hold inducing points that carry alleles")
     names = ["all", *(f"({a:g},{b:g}]" for a, b in itertools.pairwise(BINS))]
-    rows = ["\t".join(["set", "haplotypes", "points", "candidates", "rounds", "seconds", *names])]
+    rows = ["\t".join(["set", "haplotypes", "flank", "points", "candidates", "rounds", "seconds", *names])]
     print(rows[0])
     for seed, people, rate, density in SETS:
         segment, typed = simulated_set(seed, people, rate, density)
@@ -121,13 +127,13 @@ def main() -> None:
             typed_here = np.flatnonzero(np.isin(kept, typed))
             scored = (panel.frequency > 0) & (panel.frequency < 1)
             scored[typed_here] = False
-            for points, candidates, rounds in GRID:
-                predictor = resized(loaded, points, candidates, rounds)
+            for flank, points, candidates, rounds in GRID:
+                predictor = resized(loaded, flank, points, candidates, rounds)
                 start = time.perf_counter()
                 p = spinimpute.impute_haplotypes(panel, truth[typed_here], typed_here, predictor)
                 seconds = time.perf_counter() - start
                 r2 = r2_by_frequency(p[scored], truth[scored], panel.frequency[scored])
-                cells = [seed, panel.n_haplotypes, points, candidates, rounds, f"{seconds:.1f}"]
+                cells = [seed, panel.n_haplotypes, flank, points, candidates, rounds, f"{seconds:.1f}"]
                 rows.append("\t".join([*map(str, cells), *(f"{value:.4f}" for value in r2)]))
                 print(rows[-1], flush=True)
     print(f"torch {torch.__version__}, model {args.model or 'shipped'}")

@@ -5,6 +5,8 @@ Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,18 +18,28 @@ from spinimpute.imputation.inducing import (
     BlockContext,
     GapSites,
     InducingPoints,
+    InducingSettings,
 )
 from spinimpute.imputation.panel_blocks import EncodedBlock, PanelBlock
 
 HAPLOTYPE_CHUNK = 8_192  # panel haplotypes encoded at once: bounds the memory, whatever the panel
 QUERY_CHUNK = 128  # small enough for a processor's cache
 SITE_CHUNK = 1_024
-# measured in benchmarks/simulated: more help no further, typed patterns of a block being fewer
-MOST_INDUCING_POINTS = 512
+# The weights fit any of these sizes; these were chosen on simulated panels (benchmarks/simulated).
+CORE = 16
+FLANK = 128
+CANDIDATES = 48
+ROUNDS = 2
+MOST_INDUCING_POINTS = 1_024
+
+
+def at_work(settings: InducingSettings) -> InducingSettings:
+    """Settings of a trained model with the sizes that it imputes with, larger than those it trained with."""
+    return replace(settings, core=CORE, flank=FLANK, candidates=CANDIDATES, rounds=ROUNDS)
 
 
 class AllelePredictor:
-    """A `BlockPredictor`. inducing_points: h of every block, at most."""
+    """A `BlockPredictor`. inducing_points: h of every block, at most; see `at_work` for the other sizes."""
 
     kind = AlleleCIPNP.kind
 

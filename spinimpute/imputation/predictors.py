@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from spinimpute.errors import InputError
-from spinimpute.imputation.allele_predictor import AllelePredictor
+from spinimpute.imputation.allele_predictor import AllelePredictor, at_work
 from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, shipped_model
 from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
 from spinimpute.imputation.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
@@ -42,7 +42,7 @@ def load_predictor(
     try:
         kind = metadata["kind"]
         if kind == AlleleCIPNP.kind:
-            model = AlleleCIPNP(InducingSettings(**metadata["model"]))
+            model = AlleleCIPNP(at_work(InducingSettings(**metadata["model"])))
         elif kind == KmerSPIN.kind:
             model = KmerSPIN(KmerSettings(**metadata["model"]))
         else:
