@@ -1,4 +1,4 @@
-"""Accuracy by flank, inducing points, candidates and rounds, on simulated panels never trained on.
+"""Accuracy by size of the blocks, inducing points, candidates and rounds, on simulated panels.
 
 usage: python benchmarks/simulated/ablation.py [--model model.safetensors] [--out results.tsv]
 
@@ -34,18 +34,19 @@ SETS = [
 TARGETS = 100  # people
 BINS = (0.0, 0.001, 0.005, 0.02, 0.5)
 GRID = [
-    # typed sites on each side, inducing points, candidates, rounds
-    (28, 512, 48, 2),
-    (96, 64, 48, 2),
-    (96, 256, 48, 2),
-    (96, 512, 48, 2),
-    (96, 1024, 48, 2),
-    (96, 2048, 48, 2),
-    (128, 1024, 48, 2),
-    (96, 1024, 24, 2),
-    (96, 1024, 96, 2),
-    (96, 1024, 48, 1),
-    (96, 1024, 48, 3),
+    # core gaps, typed sites on each side, inducing points, candidates, rounds
+    (4, 28, 256, 48, 3),
+    (4, 28, 1024, 48, 3),
+    (16, 96, 64, 48, 2),
+    (16, 96, 256, 48, 2),
+    (16, 96, 1024, 48, 2),
+    (16, 128, 1024, 48, 2),
+    (16, 192, 1024, 48, 2),
+    (16, 128, 2048, 48, 2),
+    (32, 128, 1024, 48, 2),
+    (16, 128, 1024, 24, 2),
+    (16, 128, 1024, 96, 2),
+    (16, 128, 1024, 48, 1),
 ]
 
 
@@ -86,10 +87,12 @@ def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
 
 
 def resized(
-    loaded: AllelePredictor, flank: int, points: int, candidates: int, rounds: int
+    loaded: AllelePredictor, core: int, flank: int, points: int, candidates: int, rounds: int
 ) -> AllelePredictor:
     """The same weights with other sizes."""
-    settings = dataclasses.replace(loaded.model.settings, flank=flank, candidates=candidates, rounds=rounds)
+    settings = dataclasses.replace(
+        loaded.model.settings, core=core, flank=flank, candidates=candidates, rounds=rounds
+    )
     model = AlleleCIPNP(settings)
     model.load_state_dict(loaded.model.state_dict())
     return AllelePredictor(model, loaded.fingerprint, torch.device("cpu"), points)
@@ -116,7 +119,9 @@ def main() -> None:
     if not isinstance(loaded, AllelePredictor):
         parser.error("--model must hold inducing points that carry alleles")
     names = ["all", *(f"({a:g},{b:g}]" for a, b in itertools.pairwise(BINS))]
-    rows = ["\t".join(["set", "haplotypes", "flank", "points", "candidates", "rounds", "seconds", *names])]
+    rows = [
+        "\t".join(["set", "haplotypes", "core", "flank", "points", "candidates", "rounds", "seconds", *names])
+    ]
     print(rows[0])
     for seed, people, rate, density in SETS:
         segment, typed = simulated_set(seed, people, rate, density)
@@ -127,13 +132,13 @@ def main() -> None:
             typed_here = np.flatnonzero(np.isin(kept, typed))
             scored = (panel.frequency > 0) & (panel.frequency < 1)
             scored[typed_here] = False
-            for flank, points, candidates, rounds in GRID:
-                predictor = resized(loaded, flank, points, candidates, rounds)
+            for core, flank, points, candidates, rounds in GRID:
+                predictor = resized(loaded, core, flank, points, candidates, rounds)
                 start = time.perf_counter()
                 p = spinimpute.impute_haplotypes(panel, truth[typed_here], typed_here, predictor)
                 seconds = time.perf_counter() - start
                 r2 = r2_by_frequency(p[scored], truth[scored], panel.frequency[scored])
-                cells = [seed, panel.n_haplotypes, flank, points, candidates, rounds, f"{seconds:.1f}"]
+                cells = [seed, panel.n_haplotypes, core, flank, points, candidates, rounds, f"{seconds:.1f}"]
                 rows.append("\t".join([*map(str, cells), *(f"{value:.4f}" for value in r2)]))
                 print(rows[-1], flush=True)
     print(f"torch {torch.__version__}, model {args.model or 'shipped'}")

@@ -51,7 +51,7 @@ class KmerLearner:
         typed_cM = source.cM[split.typed_T]
         n_typed = len(split.typed_T)
         typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
-        known_TQ = np.where(split.known_TQ > 0, split.typed_query_TQ, -1).astype(np.int8)
+        known_TQ = np.where(split.known_TQ > 0, split.typed_query_TQ.astype(np.int8), np.int8(-1))
         is_typed = np.zeros(source.n_sites, dtype=bool)
         is_typed[split.typed_T] = True
         tasks = []

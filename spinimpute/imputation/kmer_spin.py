@@ -169,7 +169,7 @@ class KmerPredictor:
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         out = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
-        shown_QS = np.where(known_QS > 0, query_QS, -1)
+        shown_QS = np.where(known_QS > 0, query_QS.astype(np.int8), np.int8(-1))
         for i, part in enumerate(self._parts(len(out))):
             n_labels = part.stop - part.start
             h_BHFE = block.points[f"{i}"].to(self.device)[None]

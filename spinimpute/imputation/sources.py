@@ -66,7 +66,7 @@ class PanelSource:
     never take part in training. length: bp of a stretch.
     """
 
-    def __init__(self, panel: Panel, seed: int, length: int = 1_000_000) -> None:
+    def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
         if panel.n_samples < FEWEST_PEOPLE:
             raise InputError(
                 f"{panel.path}: {panel.n_samples} people are too few to train on, at least "

@@ -58,6 +58,7 @@ class Configuration:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        del plain["chosen"]  # a part of "model"
         return plain
 
 

@@ -1,0 +1,223 @@
+"""`train`: checkpoints that say where they come from, and runs that continue bit for bit."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.imputation.checkpoint import FORMAT, load_tensors, save_tensors
+from spinimpute.imputation.train import read_configuration, train
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIGURATION = """
+[model]
+{model}
+[episodes]
+blocks = 2
+queries = 6
+context_people = 8
+array_density = [300, 800.0]
+[simulation]
+segments = 3
+length = [40_000, 50_000]
+people = [20, 24]
+[training]
+steps = {steps}
+optimiser = "{optimiser}"
+validate_every = 2
+validation_tasks = 4
+patience = {patience}
+"""
+ALLELE = 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4'
+KMER = (
+    'kind = "kmer-spin"\ncore = 2\nflank = 4\nlabels = 10\nwidth = 8\ninducing_points = 3\n'
+    "latent_attributes = 2\nblocks = 1\nheads = 2"
+)
+
+
+def configuration(
+    folder: Path, model: str = ALLELE, steps: int = 6, optimiser: str = "adam", patience: int = 0
+) -> Path:
+    path = folder / "c.toml"
+    path.write_text(CONFIGURATION.format(model=model, steps=steps, optimiser=optimiser, patience=patience))
+    return path
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load_tensors(path, FORMAT, "model")[0]
+
+
+def state(path: Path) -> dict[str, torch.Tensor]:
+    """The training state's tensors: the latest weights, not the best ones."""
+    with safe_open(str(path) + ".state", framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize(("model", "optimiser"), [(ALLELE, "adam"), (ALLELE, "lamb"), (KMER, "lamb")])
+def test_resuming_changes_nothing(
+    tmp_path: Path, model: str, optimiser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configuration(tmp_path, model, optimiser=optimiser)
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    train(config, whole)
+
+    def stop(entry: dict[str, object]) -> None:
+        if entry.get("step") == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # after step 4 was saved, before step 6 is
+        train(config, parts, progress=stop)
+    result = train(config, parts, resume=True)
+    assert result.steps == 6
+    for mine, other in ((weights(parts), weights(whole)), (state(parts), state(whole))):
+        assert mine.keys() == other.keys()
+        for name, tensor in mine.items():
+            assert torch.equal(tensor, other[name]), name
+
+
+def test_a_checkpoint_says_where_it_comes_from(tmp_path: Path) -> None:
+    out = tmp_path / "m.safetensors"
+    entries: list[dict[str, object]] = []
+    result = train(configuration(tmp_path), out, seed=4, steps=2, progress=entries.append)
+    _, metadata = load_tensors(out, FORMAT, "model")
+    provenance = metadata["provenance"]
+    assert provenance["configuration"]["training"]["seed"] == 4
+    assert provenance["configuration"]["simulation"]["people"] == [20, 24]
+    assert provenance["data"] == "simulated"
+    assert set(provenance["versions"]) >= {"spinimpute", "torch", "numpy", "python"}
+    assert provenance["validation"]["validation_r2"] == result.validation_r2
+    logged = [json.loads(line) for line in (tmp_path / "m.safetensors.log.jsonl").read_text().splitlines()]
+    assert logged == json.loads(json.dumps(entries))
+    assert spinimpute.load_predictor(out).kind == "allele-cipnp"
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    config = configuration(tmp_path, steps=2)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(config, tmp_path / name, seed=seed)
+    a, b, c = (weights(tmp_path / name) for name in "abc")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not all(torch.equal(a[name], c[name]) for name in a)
+
+
+def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_panel: spinimpute.Panel) -> None:
+    config = configuration(tmp_path, 'kind = "allele-cipnp"\nflank = 6', steps=2)
+    out = tmp_path / "tuned.safetensors"
+    train(config, out, panel=example_panel.path, init="shipped")
+    _, metadata = load_tensors(out, FORMAT, "model")
+    assert metadata["model"]["flank"] == 6  # said by the configuration
+    assert metadata["model"]["core"] == 4  # taken from the shipped model, which was trained so
+    assert metadata["provenance"]["data"] == f"panel {example_panel.checksum}"
+    assert metadata["provenance"]["init"]["weights"]
+    tuned, shipped = weights(out), weights(REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors")
+    assert any(not torch.equal(tuned[name], shipped[name]) for name in tuned)
+
+
+def test_patience_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spinimpute.imputation.training import Trainer, Validation
+
+    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float(self.step), 0.0))
+    result = train(configuration(tmp_path, steps=40, patience=2), tmp_path / "m.safetensors")
+    assert result.steps == 6
+    assert result.validation_loss == 2.0  # the best is kept
+
+
+@pytest.mark.parametrize("kind", ["spin", "spin_panel", "kmer_spin", "kmer_spin_panel"])
+def test_shipped_configurations_can_be_read(kind: str) -> None:
+    assert read_configuration(REPOSITORY / "configs" / f"{kind}.toml").training.steps > 0
+
+
+def test_the_shipped_model_is_what_its_configuration_says() -> None:
+    path = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+    _, metadata = load_tensors(path, FORMAT, "model")
+    assert metadata["provenance"]["data"] == "simulated"
+    assert metadata["provenance"]["init"] is None
+    assert metadata["provenance"]["configuration"] == json.loads(
+        json.dumps(read_configuration(REPOSITORY / "configs" / "spin.toml").as_dict())
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "other"', "model.kind must be one of"),
+        (ALLELE + "\nwidht = 3", "unknown key model.widht"),
+        (ALLELE + "\nwidth = 3.5", "model.width must be of the type"),
+        (
+            ALLELE.replace("inducing_points = 8", "inducing_points = 0"),
+            "model.inducing_points must be at least 1",
+        ),
+        (ALLELE + "\n[other]", r"unknown table \[other\]"),
+        (ALLELE + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),
+        ("kind = ", "not TOML"),
+    ],
+)
+def test_bad_configurations(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(configuration(tmp_path, text), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("array_density = [300, 800.0]", None),
+        ("array_density = [300]", r"episodes.array_density must be \[least, most\]"),
+        ("array_density = [800.0, 300.0]", r"episodes.array_density must be \[least, most\]"),
+        ("array_density = 300.0", "episodes.array_density must be a list"),
+    ],
+)
+def test_ranges(tmp_path: Path, line: str, message: str | None) -> None:
+    path = configuration(tmp_path)
+    path.write_text(path.read_text().replace("array_density = [300, 800.0]", line))
+    if message is None:
+        assert read_configuration(path).episodes.array_density == (300.0, 800.0)
+        return
+    with pytest.raises(InputError, match=message):
+        read_configuration(path)
+
+
+def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
+    config = configuration(tmp_path, KMER, steps=2)
+    with pytest.raises(InputError, match="is of the kind 'allele-cipnp'"):
+        train(config, tmp_path / "m", init="shipped")
+    wide = configuration(tmp_path, ALLELE + "\nwidth = 8", steps=2)
+    with pytest.raises(InputError, match="do not fit the sizes"):
+        train(wide, tmp_path / "m", init="shipped")
+    with pytest.raises(InputError, match="to continue from"):
+        train(config, tmp_path / "m", resume=True)
+
+
+def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
+    shipped = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(shipped.read_bytes()[:-10])
+    foreign = tmp_path / "foreign.safetensors"
+    save_tensors(foreign, {"a": torch.zeros(2)}, {}, "something-else")
+    newer = tmp_path / "newer.safetensors"
+    save_tensors(newer, {"a": torch.zeros(2)}, {"kind": "unheard-of", "model": {}}, FORMAT)
+    wrong = tmp_path / "wrong.safetensors"
+    save_tensors(wrong, {"a": torch.zeros(2)}, {"kind": "allele-cipnp", "model": {}}, FORMAT)
+    text = tmp_path / "text.safetensors"
+    text.write_text("not a model")
+    for path, message in (
+        (tmp_path / "absent", "no such file"),
+        (cut, "not a readable safetensors file"),
+        (text, "not a readable safetensors file"),
+        (foreign, "is not a model of spinimpute"),
+        (newer, "update spinimpute"),
+        (wrong, "do not fit its description"),
+    ):
+        with pytest.raises(InputError, match=message):
+            spinimpute.load_predictor(path)
+
+
+def test_nothing_reads_pickle() -> None:
+    for path in (REPOSITORY / "spinimpute").rglob("*.py"):
+        text = path.read_text()
+        assert "torch.load" not in text, path
+        assert "pickle" not in text.replace("without pickle", "").replace("never pickle", ""), path
