@@ -12,6 +12,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import plain_chromosome
 
+LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
 
 _FORMATS = (
@@ -111,6 +112,11 @@ class GeneticMap:
             raise InputError(
                 f"{path}: the genetic position is {cMs[0]:g} cM in every row of chromosome {chrom}: "
                 "this file lists positions without recombination rates. Give a genetic map"
+            )
+        if cMs[-1] - cMs[0] > LONGEST_CM:
+            raise InputError(
+                f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, none has more than "
+                f"{LONGEST_CM}. Is its genetic position in another unit?"
             )
         description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
         return cls(np.array(positions), np.array(cMs), chrom=chrom, description=description)

@@ -219,13 +219,13 @@ def _read_preamble(path: Path, preamble: bytes, size: int) -> tuple[int, int, in
     if len(preamble) < _PREAMBLE.size + _CRC.size:
         raise InputError(f"panel {path}: truncated: {size} bytes, less than any panel. Copy it again")
     _, version, crc, offset, length, total = _PREAMBLE.unpack_from(preamble)
+    if zlib.crc32(preamble[: _PREAMBLE.size]) != _CRC.unpack_from(preamble, _PREAMBLE.size)[0]:
+        raise _damaged(path, "preamble")
     if version > FORMAT_VERSION:
         raise InputError(
             f"panel {path}: made by a newer version of spinimpute (panel version {version}, this one reads "
             f"{FORMAT_VERSION}). Update spinimpute"
         )
-    if zlib.crc32(preamble[: _PREAMBLE.size]) != _CRC.unpack_from(preamble, _PREAMBLE.size)[0]:
-        raise _damaged(path, "preamble")
     if size != total:
         what = "truncated" if size < total else "damaged"
         raise InputError(f"panel {path}: {what}: {size} bytes, the file says {total}. Copy it again")
@@ -361,7 +361,8 @@ def _write_panel(
         blocks.append(sites)
         counts.append(alleles.sum(axis=1, dtype=np.uint32))
         multiallelic.append(split)
-        writer.add_haplotypes(np.packbits(alleles.view(np.uint8), axis=1))
+        # a choice of columns may lie in memory the other way round
+        writer.add_haplotypes(np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1)))
     assert chosen_map is not None  # a reader yields a block or raises
     sites = Sites.concatenate(blocks)
     _warn_if_elsewhere(chosen_map, sites)

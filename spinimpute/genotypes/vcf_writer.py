@@ -75,9 +75,7 @@ class GenotypeWriter:
             )
         if "GT" in formats[1:]:
             raise ValueError(f"GT must be the first of the formats, however: {formats!r}")
-        self._output_type = output_type or _output_type_of(self.path)
-        if self._output_type not in OUTPUT_TYPES.values():
-            raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
+        self._output_type = choose_output_type(self.path, output_type)
         check_writable(self.path)
 
         self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines)
@@ -279,10 +277,23 @@ class GenotypeWriter:
         )
 
 
-def _output_type_of(path: Path) -> str:
-    for suffix, output_type in OUTPUT_TYPES.items():
+def choose_output_type(path: Path, output_type: str | None) -> str:
+    """ "z", "b" or "v", as asked for or else by the suffix of `path`.
+
+    Raises InputError if the type is unknown, contradicts the suffix, or is given by neither.
+    """
+    if output_type is not None and output_type not in OUTPUT_TYPES.values():
+        raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
+    for suffix, by_suffix in OUTPUT_TYPES.items():
         if path.name.lower().endswith(suffix):
-            return output_type
+            if output_type not in (None, by_suffix):
+                raise InputError(
+                    f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}: "
+                    "change one of the two"
+                )
+            return by_suffix
+    if output_type is not None:
+        return output_type
     raise InputError(
         f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
         "or give the output type (z, b or v)"

@@ -7,7 +7,7 @@ import numpy as np
 from spinimpute.errors import InputError
 
 DEFAULT_LENGTH_CM = 2.0
-DEFAULT_OVERLAP_CM = 0.5
+DEFAULT_OVERLAP_CM = 1.0
 DEFAULT_MAX_SITES = 50_000
 
 

@@ -5,6 +5,7 @@ Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from spinimpute.imputation.inducing import (
 )
 from spinimpute.imputation.panel_blocks import EncodedBlock, PanelBlock
 
-HAPLOTYPE_CHUNK = 8_192  # panel haplotypes encoded at once: bounds the memory, whatever the panel
+CHUNK_ENTRIES = 2**24  # haplotypes x sites encoded at once: bounds the memory, whatever the panel
 QUERY_CHUNK = 128  # small enough for a processor's cache
 SITE_CHUNK = 1_024
 # The weights fit any of these sizes; these were chosen on simulated panels (benchmarks/simulated).
@@ -38,6 +39,21 @@ def at_work(settings: InducingSettings) -> InducingSettings:
     return replace(settings, core=CORE, flank=FLANK, candidates=CANDIDATES, rounds=ROUNDS)
 
 
+class _Chunks:
+    """A block's haplotypes in parts, turned into tensors only while they are looked at."""
+
+    def __init__(self, block: PanelBlock, as_tensor: Callable[[np.ndarray], Tensor]) -> None:
+        self._block, self._as_tensor = block, as_tensor
+        self._step = max(1, CHUNK_ENTRIES // (block.typed_NS.shape[1] + len(block.alleles_UN)))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        block = self._block
+        for i in range(0, block.n_haplotypes, self._step):
+            part = slice(i, i + self._step)
+            typed_BNS = self._as_tensor(block.typed_NS[part])[None]
+            yield typed_BNS, self._as_tensor(block.alleles_UN[:, part]).T[None]
+
+
 class AllelePredictor:
     """A `BlockPredictor`. inducing_points: h of every block, at most; see `at_work` for the other sizes."""
 
@@ -51,7 +67,10 @@ class AllelePredictor:
         inducing_points: int | None = None,
     ) -> None:
         self.model = model.to(device).eval()
-        self.fingerprint = fingerprint
+        s = model.settings
+        self.fingerprint = (
+            f"{fingerprint} core={s.core} flank={s.flank} candidates={s.candidates} rounds={s.rounds}"
+        )
         self.device = device
         self.inducing_points = inducing_points or MOST_INDUCING_POINTS
 
@@ -62,16 +81,9 @@ class AllelePredictor:
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
         start_HS = starting_points(block.typed_NS, self.inducing_points, self.shape)
-        chunks = [
-            (
-                self._float(block.typed_NS[i : i + HAPLOTYPE_CHUNK])[None],
-                self._float(block.alleles_UN[:, i : i + HAPLOTYPE_CHUNK]).T[None],
-            )
-            for i in range(0, block.n_haplotypes, HAPLOTYPE_CHUNK)
-        ]
         start_BHS = self._float(start_HS)[None]
         points = self.model.encode(
-            self._context(block), chunks, start_BHS, torch.ones_like(start_BHS[..., 0])
+            self._context(block), _Chunks(block, self._float), start_BHS, torch.ones_like(start_BHS[..., 0])
         )
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(block.places, block.frequency_S, block.sites, block.n_haplotypes, kept)

@@ -13,7 +13,7 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.engine import Engine, default_threads, predict_block
 from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.panel_blocks import BlockPredictor
-from spinimpute.imputation.predictors import load_predictor
+from spinimpute.imputation.predictors import as_predictor
 
 
 def encode_panel(
@@ -29,9 +29,9 @@ def encode_panel(
     typed_sites: the array's sites, as `Sites` or as increasing panel site indices int64 (T,).
     Raises InputError if none of the sites is in the panel, ValueError for unusable indices.
     """
-    predictor = _predictor(model, inducing_points)
+    predictor = as_predictor(model, inducing_points=inducing_points)
     typed_index = _typed_index(panel, typed_sites)
-    with Engine(panel, predictor, typed_index, threads or default_threads()) as engine:
+    with Engine(panel, predictor, typed_index, default_threads() if threads is None else threads) as engine:
         blocks = engine.encode_window(_whole(panel))
     return InducingPanel(
         panel.sites,
@@ -79,13 +79,15 @@ def impute_haplotypes(
         raise ValueError(
             f"typed_sites must name each of {len(typed_alleles)} rows, however: {len(typed_sites)} sites"
         )
-    predictor = _predictor(model, inducing_points)
+    predictor = as_predictor(model, inducing_points=inducing_points)
     rows, typed_index = _rows(panel, typed_sites)
     typed_TQ = typed_alleles[rows].astype(np.int8)
     if isinstance(panel, InducingPanel):
         p_UQ = _from_inducing_points(panel, predictor, typed_index, typed_TQ)
     else:
-        with Engine(panel, predictor, typed_index, threads or default_threads()) as engine:
+        with Engine(
+            panel, predictor, typed_index, default_threads() if threads is None else threads
+        ) as engine:
             p_UQ = engine.impute_window(_whole(panel), typed_TQ)
     p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
     return p_UQ
@@ -108,12 +110,6 @@ def _from_inducing_points(
     for block in panel.blocks:
         p_UQ[block.sites.panel_index_U] = predict_block(predictor, block, typed_TQ)
     return p_UQ
-
-
-def _predictor(model: str | Path | BlockPredictor | None, inducing_points: int | None) -> BlockPredictor:
-    if model is None or isinstance(model, str | Path):
-        return load_predictor(model, inducing_points=inducing_points)
-    return model
 
 
 def _rows(panel: Panel | InducingPanel, typed_sites: np.ndarray | Sites) -> tuple[np.ndarray, np.ndarray]:

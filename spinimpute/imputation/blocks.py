@@ -125,8 +125,9 @@ def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.n
     """Typed alleles (h, S), uint8, of at most `count` different haplotypes that are spread over the panel.
 
     Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
-    alike around the block; `count` quantiles of that order are taken, a pattern that m haplotypes share
-    weighing sqrt(m). The order of the panel's haplotypes has no influence.
+    alike around the block. Where there are more patterns than `count`, as many quantiles of that order are
+    taken, a pattern that m haplotypes share weighing sqrt(m). The order of the panel's haplotypes has no
+    influence.
     """
     central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
     keys = np.packbits(typed_NS[:, central], axis=1)
@@ -136,7 +137,8 @@ def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.n
     )
     weight = np.sqrt(shared)
     middle = np.cumsum(weight) - weight / 2
-    count = min(count, len(patterns))
+    if count >= len(patterns):
+        return typed_NS[first]
     quantiles = (np.arange(count) + 0.5) / count * weight.sum()
     chosen = np.unique(np.searchsorted(middle, quantiles).clip(max=len(patterns) - 1))
     return typed_NS[first[chosen]]

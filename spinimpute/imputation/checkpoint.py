@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -32,7 +31,11 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[st
     try:
         encoded = save(
             {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()},
-            {"format": kind, "metadata": json.dumps(metadata, sort_keys=True)},
+            {
+                "format": kind,
+                "metadata": json.dumps(metadata, sort_keys=True),
+                "fingerprint": fingerprint(tensors),
+            },
         )
         temporary.write_bytes(encoded)
         os.replace(temporary, path)
@@ -60,6 +63,8 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, Tens
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = json.loads(header["metadata"])
+        if header["fingerprint"] != fingerprint(tensors):
+            raise InputError(f"{what} {path}: damaged: its values do not match their checksum; copy it again")
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{what} {path}: not a readable safetensors file ({error}); copy it again"
@@ -72,5 +77,5 @@ def fingerprint(tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].detach().cpu().contiguous().to(torch.float32).numpy().tobytes())
+        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]

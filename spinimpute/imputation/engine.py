@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
@@ -36,6 +37,9 @@ class Engine:
         self, panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, threads: int
     ) -> None:
         self.panel, self.predictor, self.typed_index = panel, predictor, typed_index
+        if threads < 1:
+            raise InputError(f"the number of threads must be at least 1, found {threads}")
+        self._torch_threads = torch.get_num_threads()
         self._pool = ThreadPoolExecutor(threads, "impute", initializer=torch.set_num_threads, initargs=(1,))
 
     def __enter__(self) -> Engine:
@@ -43,6 +47,7 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(self._torch_threads)  # what a thread sets, later threads inherit
 
     def visible(self, window: Window) -> tuple[int, int]:
         """The typed sites [low, high) of a window with its overlaps."""
@@ -50,7 +55,7 @@ class Engine:
         return int(low), int(high)
 
     def encode_window(self, window: Window) -> list[EncodedBlock]:
-        """Inducing points of every block of a window that sees a typed site."""
+        """Inducing points of every block of a window; none where no typed site is visible."""
         low, high = self.visible(window)
         if low == high:
             return []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spinimpute.errors import InputError
 from spinimpute.imputation.blocks import (
     BlockShape,
     HaplotypeSource,
@@ -20,6 +21,7 @@ from spinimpute.imputation.blocks import (
     starting_points,
 )
 
+FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
 
 
@@ -41,6 +43,13 @@ class EpisodeSettings:
     array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
     genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
     missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)
+
+    def __post_init__(self) -> None:
+        for name in ("array_minimum_frequency", "genotype_error", "missing_rate"):
+            if not all(0 <= value < 0.5 for value in getattr(self, name)):
+                raise InputError(
+                    f"episodes.{name} must lie between 0 and 0.5, found {list(getattr(self, name))}"
+                )
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,13 @@ class Split:
     known_TQ: np.ndarray
 
 
+def usable_sites(alleles_XN: np.ndarray) -> int:
+    """How many sites have two alleles, each carried by a tenth of the haplotypes or by 2 at least."""
+    carriers = alleles_XN.sum(1)
+    fewest = max(2, alleles_XN.shape[1] // 10)
+    return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
+
+
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
     """Draw people for context and query, an array, and the errors and gaps in the queries' typed calls.
 
@@ -109,10 +125,12 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     frequency = alleles_XA[:, context_N].mean(1)
     minor = np.minimum(frequency, 1 - frequency)
     usable = np.flatnonzero(minor > rng.choice(settings.array_minimum_frequency))
-    if len(usable) < 20:
+    if len(usable) < FEWEST_SITES:
         usable = np.flatnonzero(minor > 0)
-    if len(usable) < 20:
-        raise ValueError(f"an episode needs at least 20 polymorphic sites, the segment has {len(usable)}")
+    if len(usable) < FEWEST_SITES:
+        raise ValueError(
+            f"an episode needs at least {FEWEST_SITES} polymorphic sites, the segment has {len(usable)}"
+        )
     megabases = (source.position[-1] - source.position[0]) / 1e6
     density = np.exp(rng.uniform(*np.log(settings.array_density)))
     n_typed = int(np.clip(density * megabases, 10, len(usable) * 0.8))

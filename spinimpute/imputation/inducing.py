@@ -11,7 +11,7 @@ places of a block, G gaps of a block, U imputed sites, D decays, V values.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from spinimpute.imputation.blocks import BlockShape
 
 @dataclass(frozen=True)
 class InducingSettings:
-    """Sizes of the model; all but `inducing_points` and `candidates` are fixed by the trained weights.
+    """Sizes of the model; decays, width and values are fixed by the trained weights, the others are not.
 
     core, flank: see `blocks.BlockShape`. inducing_points: h, at most. candidates: inducing points that a
     query looks at closely. rounds: times that haplotypes are shared out among inducing points. decays:
@@ -144,12 +144,12 @@ class AlleleEncoder(nn.Module):
 
     def forward(
         self,
-        chunks: Sequence[tuple[Tensor, Tensor]],
+        chunks: Iterable[tuple[Tensor, Tensor]],
         start_BHS: Tensor,
         start_mass_BH: Tensor,
         weight_BS: Tensor,
     ) -> InducingPoints:
-        """Inducing points of a panel that comes in chunks (typed_BNS, untyped_BNU) of its haplotypes.
+        """Inducing points of a panel that comes in chunks (typed_BNS, untyped_BNU), read once every round.
 
         start_BHS: alleles that the inducing points start from; start_mass_BH: 1, or 0 for padding. The result
         does not depend on the chunks: everything kept is a sum over haplotypes.
@@ -383,7 +383,7 @@ class AlleleCIPNP(nn.Module):
     def encode(
         self,
         context: BlockContext,
-        chunks: Sequence[tuple[Tensor, Tensor]],
+        chunks: Iterable[tuple[Tensor, Tensor]],
         start_BHS: Tensor,
         start_mass_BH: Tensor,
     ) -> InducingPoints:

@@ -1,13 +1,13 @@
-"""A panel compressed into inducing points, for one array: enough to impute without the panel.
+"""A panel's inducing points for one array: enough to impute without the panel.
 
 The file holds, for each block, what the model's encoder made of the panel, the table of imputed sites and
-the typed sites they were made for. It is a compression, not a proof of privacy: soft haplotypes that stand
-for a single person's haplotype show that haplotype.
+the typed sites they were made for. It is no proof of privacy: soft haplotypes that
+stand for a single person's haplotype show that haplotype. With many inducing points it is larger than the
+panel file, which holds a bit where this holds a float.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from spinimpute.imputation.checkpoint import load_tensors, save_tensors
 from spinimpute.imputation.panel_blocks import BlockSites, EncodedBlock
 
 FORMAT = "spinimpute-inducing-panel-1"
+_TEXTS = ("ref", "alt", "id")
 _SITES = ("panel_index_U", "gap_U", "frequency_U", "fraction_U", "distance_U", "cM_U")
 
 
@@ -49,6 +50,8 @@ class InducingPanel:
             "position": torch.from_numpy(self.sites.position),
             "typed_index": torch.from_numpy(self.typed_index),
             "frequency": torch.from_numpy(self.frequency),
+            # as tensors: a safetensors header has room for a few million sites only
+            **{name: _text(getattr(self.sites, name)) for name in _TEXTS},
         }
         ranges: list[dict[str, Any]] = []
         for i, block in enumerate(self.blocks):
@@ -62,9 +65,6 @@ class InducingPanel:
             tensors |= {f"{i}/points/{name}": value for name, value in block.points.items()}
         metadata = {
             "chrom": self.sites.chrom,
-            "ref": self.sites.ref,
-            "alt": self.sites.alt,
-            "id": self.sites.id,
             "n_haplotypes": self.n_haplotypes,
             "blocks": ranges,
             "kind": self.kind,
@@ -83,13 +83,8 @@ class InducingPanel:
                 _block(i, ranges, arrays, metadata["n_haplotypes"])
                 for i, ranges in enumerate(metadata["blocks"])
             ]
-            sites = Sites(
-                metadata["chrom"],
-                tensors["position"].numpy(),
-                metadata["ref"],
-                metadata["alt"],
-                metadata["id"],
-            )
+            ref, alt, names = (bytes(tensors[name].numpy()).decode().split("\n") for name in _TEXTS)
+            sites = Sites(metadata["chrom"], tensors["position"].numpy(), ref, alt, names)
             return cls(
                 sites,
                 tensors["typed_index"].numpy(),
@@ -100,8 +95,12 @@ class InducingPanel:
                 metadata["fingerprint"],
                 metadata["checksum"],
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"inducing panel {path}: incomplete ({error}); copy it again") from error
+
+
+def _text(lines: list[str]) -> Tensor:
+    return torch.from_numpy(np.frombuffer("\n".join(lines).encode(), dtype=np.uint8).copy())
 
 
 def _tensor(array: np.ndarray) -> Tensor:

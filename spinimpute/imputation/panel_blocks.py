@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from spinimpute.genotypes.panel_file import Panel
@@ -37,7 +38,7 @@ class BlockSites:
 class PanelBlock:
     """One block with the panel's haplotypes.
 
-    typed_NS, alleles_UN: uint8; places_frequency_S: panel frequency at typed places, float32.
+    typed_NS, alleles_UN: uint8; frequency_S: panel frequency at typed places, float32.
     """
 
     places: TypedPlaces
@@ -70,7 +71,12 @@ class BlockPredictor(Protocol):
     @property
     def shape(self) -> BlockShape: ...
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """Identifies the weights and the sizes that results depend on."""
+        ...
+
+    @property
+    def device(self) -> torch.device: ...
 
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Inducing points of a block; the panel is not needed afterwards."""
@@ -100,12 +106,16 @@ class BlockReader:
     ) -> None:
         self.panel, self.shape = panel, shape
         self.typed_index = typed_index
-        self.low, self.high, self.start, self.stop = low, high, start, stop
+        self.start, self.stop = start, stop
         self._typed_cM = panel.cM[typed_index]
         self._frequency = panel.frequency
         first = int(np.searchsorted(typed_index, start))
         last = int(np.searchsorted(typed_index, stop - 1))
         self.blocks = range(first // shape.core, last // shape.core + 1)
+        # only what some block sees is unpacked: a window's overlaps may hold far more
+        low = max(low, shape.visible(self.blocks[0], low, high)[0])
+        high = min(high, shape.visible(self.blocks[-1], low, high)[1])
+        self.low, self.high = low, high
         rows = typed_index[low:high]
         packed = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
         self._typed_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)

@@ -18,19 +18,17 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
 from spinimpute.genotypes.sites import Region, SiteMatch, Sites, match_sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
-from spinimpute.genotypes.vcf_writer import GenotypeWriter
-from spinimpute.genotypes.windows import Window, cut_windows
+from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
+from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.panel_blocks import BlockPredictor
-from spinimpute.imputation.predictors import load_predictor
+from spinimpute.imputation.predictors import as_predictor
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output
 
 DEFAULT_FORMATS = ("GT", "DS")
-DEFAULT_WINDOW_CM = 2.0
-DEFAULT_OVERLAP_CM = 1.0
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
-WINDOW_SITES = 50_000
+WINDOW_SITES = 20_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def impute(
     region: str | Region | None = None,
     output: OutputSettings = OutputSettings(),
     inducing_points: int | None = None,
-    window_cM: float = DEFAULT_WINDOW_CM,
+    window_cM: float = DEFAULT_LENGTH_CM,
     overlap_cM: float = DEFAULT_OVERLAP_CM,
     threads: int | None = None,
     device: str = "auto",
@@ -91,7 +89,7 @@ def impute(
         panel: a `.spin` file, an open `Panel`, or a VCF or BCF which is compiled first (with `genetic_map`).
         model: a checkpoint or a loaded predictor; by default the shipped one.
         region: impute these panel sites only; typed sites around them are still used.
-        inducing_points: h of every block, by default what fits the panel.
+        inducing_points: h of every block, at most; by default 1,024.
         window_cM, overlap_cM: windows that are computed and written one after the other.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
@@ -100,7 +98,10 @@ def impute(
     Raises:
         InputError: the input cannot be used, or `out` exists and `force` is not set.
     """
-    out = check_output(out, force, [vcf, panel, model, genetic_map])
+    out = check_output(
+        out, force, [vcf, panel.path if isinstance(panel, Panel) else panel, model, genetic_map]
+    )
+    output_type = choose_output_type(out, output.output_type)
     threads = default_threads() if threads is None else threads
     if threads < 1:
         raise InputError(f"the number of threads must be at least 1, found {threads}")
@@ -108,23 +109,22 @@ def impute(
     summary = ImputationSummary()
     with ExitStack() as stack:
         if isinstance(panel, Panel):
+            if genetic_map is not None:
+                raise InputError("an open panel has its genetic map in it: give the map to build_panel")
             opened = panel
         else:
             with summary.stage("open panel"):
                 opened = stack.enter_context(open_panel(panel, genetic_map))
         first, last = _panel_range(opened, region)
         with summary.stage("load model"):
-            predictor = (
-                load_predictor(model, device, inducing_points)
-                if model is None or isinstance(model, str | Path)
-                else model
-            )
+            predictor = as_predictor(model, device, inducing_points)
         with summary.stage("read target"):
             target = read_haplotypes(vcf, chrom=opened.chrom)
             match = match_sites(opened.sites, target.sites)
         _count(summary, opened, target, match)
         windows = _windows(opened, first, last, window_cM, overlap_cM, target.alleles.shape[1])
-        records = WindowRecords(opened, target, match, output.keep_unmatched, windows)
+        unmatched = _unmatched(target, match, region) if output.keep_unmatched else None
+        records = WindowRecords(opened, target, match, unmatched, windows)
         writer = stack.enter_context(
             GenotypeWriter(
                 out,
@@ -133,7 +133,7 @@ def impute(
                 [opened.contig_line],
                 _header_lines(opened, predictor, output),
                 output.formats,
-                output.output_type,
+                output_type,
                 threads,
             )
         )
@@ -177,6 +177,15 @@ def _windows(
     return windows
 
 
+def _unmatched(target: Haplotypes, match: SiteMatch, region: Region | None) -> np.ndarray:
+    """The typed sites of a region that the panel lacks."""
+    index = match.unmatched_index
+    if region is None:
+        return index
+    position = target.sites.position[index]
+    return index[(position >= region.start) & (position <= region.end)]
+
+
 def _count(summary: ImputationSummary, panel: Panel, target: Haplotypes, match: SiteMatch) -> None:
     summary.panel_sites, summary.panel_haplotypes = panel.n_sites, panel.n_haplotypes
     summary.samples, summary.haplotypes = len(target.samples), target.alleles.shape[1]
@@ -195,7 +204,7 @@ def _count(summary: ImputationSummary, panel: Panel, target: Haplotypes, match: 
 def _header_lines(panel: Panel, predictor: BlockPredictor, output: OutputSettings) -> list[str]:
     return [
         f"##source=spinimpute {version('spinimpute')}",
-        f"##spinimpute_model={predictor.kind} {predictor.fingerprint}",
+        f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device.type}",
         f"##spinimpute_panel={panel.checksum}",
         *output.header_lines,
     ]
@@ -208,11 +217,16 @@ class WindowRecords:
     """
 
     def __init__(
-        self, panel: Panel, target: Haplotypes, match: SiteMatch, keep_unmatched: bool, windows: list[Window]
+        self,
+        panel: Panel,
+        target: Haplotypes,
+        match: SiteMatch,
+        unmatched: np.ndarray | None,
+        windows: list[Window],
     ) -> None:
         self.panel, self.target, self.match, self.windows = panel, target, match, windows
         self.typed_TQ = target.alleles[match.target_index]
-        self._unmatched = match.unmatched_index if keep_unmatched else np.empty(0, dtype=np.int64)
+        self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
 
     def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
         """Write the window's records; returns how many unmatched typed sites are among them."""

@@ -25,6 +25,17 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def as_predictor(
+    model: str | Path | BlockPredictor | None, device: str = "auto", inducing_points: int | None = None
+) -> BlockPredictor:
+    """`load_predictor` unless a predictor is given; raises InputError for sizes that could not be heeded."""
+    if model is None or isinstance(model, str | Path):
+        return load_predictor(model, device, inducing_points)
+    if inducing_points is not None:
+        raise InputError("inducing_points goes with a checkpoint: give it to load_predictor")
+    return model
+
+
 def load_predictor(
     path: str | Path | None = None, device: str = "auto", inducing_points: int | None = None
 ) -> BlockPredictor:
@@ -48,10 +59,12 @@ def load_predictor(
         else:
             raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
         model.load_state_dict(tensors)
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise InputError(
             f"model {path}: its weights do not fit its description ({error}); copy it again"
         ) from error
     if isinstance(model, KmerSPIN):
+        if inducing_points is not None:
+            raise InputError(f"model {path} has a fixed number of inducing points")
         return KmerPredictor(model, fingerprint(tensors), where)
     return AllelePredictor(model, fingerprint(tensors), where, inducing_points)

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spinimpute.errors import InputError
+
 GENERATION_YEARS = 25.0
+FEWEST_PEOPLE = 8
+SHORTEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,18 @@ class SimulationSettings:
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
     hotspot_share: tuple[float, float] = (0.3, 0.9)  # part of all recombination that falls into hotspots
     gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
+
+    def __post_init__(self) -> None:
+        if self.people[0] < FEWEST_PEOPLE or self.length[0] < SHORTEST:
+            raise InputError(
+                f"simulation.people must be at least {FEWEST_PEOPLE} and simulation.length at least "
+                f"{SHORTEST} bp, found {list(self.people)} and {list(self.length)}"
+            )
+        if not 0 <= self.gene_conversion_share <= 1 or self.hotspot_share[1] > 1:
+            raise InputError(
+                "simulation.gene_conversion_share and hotspot_share must lie between 0 and 1, found "
+                f"{self.gene_conversion_share} and {list(self.hotspot_share)}"
+            )
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.blocks import HaplotypeSource
+from spinimpute.imputation.episodes import FEWEST_SITES, usable_sites
 from spinimpute.imputation.simulation import Segment, SimulationSettings, simulate_segment
 
 FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
 SEEDS_APART = 100_000  # between the first segments of two training seeds
 CACHED_SEGMENTS = 300
 FEWEST_PEOPLE = 40
+TRIES = 100
 
 
 class SimulatedSource:
@@ -90,7 +92,14 @@ class PanelSource:
     def _stretch(self, rng: np.random.Generator, people: np.ndarray, queries: np.ndarray | None) -> Stretch:
         panel = self.panel
         columns = np.flatnonzero(np.isin(panel.haplotype_sample, people))
-        latest = max(int(panel.position[-1]) - self.length, int(panel.position[0]))
-        first = int(rng.integers(int(panel.position[0]), latest + 1))
-        start, stop = np.searchsorted(panel.position, [first, first + self.length])
-        return Stretch(panel, int(start), max(int(stop), int(start) + 1), columns, queries)
+        for _ in range(TRIES):
+            # from a site on, not from a place: large parts of a chromosome have none
+            start = int(rng.integers(panel.n_sites))
+            stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
+            start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))
+            if usable_sites(panel.alleles(start, stop)[:, columns]) >= 2 * FEWEST_SITES:
+                return Stretch(panel, start, stop, columns, queries)
+        raise InputError(
+            f"{panel.path}: {TRIES} stretches of {self.length:,} bp had fewer than {2 * FEWEST_SITES} common "
+            "sites each; the panel is too sparse to train on"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,9 +24,11 @@ from spinimpute.imputation.predictors import choose_device
 from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.sources import PanelSource, SimulatedSource
 from spinimpute.imputation.training import Trainer, TrainingSettings, versions
-from spinimpute.output_files import check_output, check_writable
+from spinimpute.output_files import check_output
 
+DEFAULT_SEGMENTS = 300
 VALIDATION_SEGMENTS = 12
+NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "a text"}
 MAY_BE_ZERO = {"flank", "patience", "seed"}
 
 Settings = TypeVar("Settings")
@@ -85,12 +88,13 @@ def read_configuration(path: str | Path) -> Configuration:
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
     kinds: dict[str, type] = {AlleleCIPNP.kind: InducingSettings, KmerSPIN.kind: KmerSettings}
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise InputError(
             f"configuration {path}: model.kind must be one of {', '.join(kinds)}, found {kind!r}"
         )
     simulation = dict(content.get("simulation", {}))
-    segments = simulation.pop("segments", 300)
+    where = f"configuration {path}: simulation.segments"
+    segments = _value(where, DEFAULT_SEGMENTS, simulation.pop("segments", DEFAULT_SEGMENTS))
     settings: InducingSettings | KmerSettings = _settings(path, "model", kinds[kind], model)
     return Configuration(
         kind,
@@ -120,11 +124,13 @@ def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, An
         smallest = 0 if name in MAY_BE_ZERO else 1
         if isinstance(out[name], int) and out[name] < smallest:
             raise InputError(f"{where} must be at least {smallest}, found {value}")
+        if isinstance(out[name], float) and not 0 <= out[name] < math.inf:
+            raise InputError(f"{where} must be a number of at least 0, found {value}")
     return kind(**out)
 
 
 def _check_range(where: str, value: tuple[Any, ...]) -> None:
-    if len(value) != 2 or not 0 < value[0] <= value[1]:
+    if len(value) != 2 or not 0 < value[0] <= value[1] < math.inf:
         raise InputError(f"{where} must be [least, most] with 0 < least <= most, found {list(value)}")
 
 
@@ -136,7 +142,7 @@ def _value(where: str, default: Any, value: Any) -> Any:
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not type(default):
-        raise InputError(f"{where} must be of the type of {default!r}, found {value!r}")
+        raise InputError(f"{where} must be {NAMES[type(default)]} like {default!r}, found {value!r}")
     return value
 
 
@@ -176,7 +182,8 @@ def train(
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
     check_output(out, force or resume, [config, panel, init], " or --resume to continue")
-    check_writable(log)
+    check_output(log, force or resume, [config, panel, init, out, state])
+    check_output(state, force or resume, [config, panel, init, out])
     if resume and not state.exists():
         raise InputError(f"--resume: there is no {state} to continue from")
     if threads is not None:
@@ -188,7 +195,10 @@ def train(
     if start is not None:
         model = replace(model, **start.settings | configuration.chosen)
     torch.manual_seed(training.seed)
-    learner = _learner(model, configuration.episodes, choose_device(device))
+    try:
+        learner = _learner(model, configuration.episodes, choose_device(device))
+    except ValueError as error:
+        raise InputError(f"configuration {config}: no model has these sizes: {error}") from error
     if start is not None:
         try:
             learner.model.load_state_dict(start.weights)
@@ -204,14 +214,14 @@ def train(
             else PanelSource(opened, training.seed)
         )
         trainer = Trainer(learner, training, source, source.validation(VALIDATION_SEGMENTS))
-        if resume:
-            trainer.restore_state(state)
         provenance = {
             "configuration": configuration.as_dict() | {"training": asdict(training)},
             "data": "simulated" if opened is None else f"panel {opened.checksum}",
             "init": None if start is None else start.provenance,
             "versions": versions(),
         }
+        if resume:
+            trainer.restore_state(state, provenance)
         settings = asdict(model)
         return _run(
             trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress
@@ -232,9 +242,9 @@ class _Start:
 
 def _start(init: str | Path, configuration: Configuration) -> _Start:
     weights, metadata = load_tensors(shipped_model() if init == "shipped" else init, FORMAT, "model")
-    if metadata["kind"] != configuration.kind:
+    if metadata.get("kind") != configuration.kind:
         raise InputError(
-            f"--init {init} is of the kind {metadata['kind']!r}, the configuration's model.kind is "
+            f"--init {init} is of the kind {metadata.get('kind')!r}, the configuration's model.kind is "
             f"{configuration.kind!r}"
         )
     provenance = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
@@ -285,11 +295,11 @@ def _run(
                     "provenance": provenance | {"step": trainer.step, "validation": best["entry"]},
                 }
                 save_tensors(out, learner.model.state_dict(), metadata, FORMAT)
-            trainer.save_state(state)
+            trainer.save_state(state, provenance)
 
         report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
         trainer.run(report, checkpoint)
-    if "entry" not in best:  # resumed, and no better than before
+    if "entry" not in best:  # resumed, and no better than before the interruption
         _, metadata = load_tensors(out, FORMAT, "model")
         best["entry"] = metadata["provenance"]["validation"]
     entry = best["entry"]

@@ -79,8 +79,8 @@ def versions() -> dict[str, str]:
 class Trainer:
     """Trains a learner's model; `state` and `restore` continue it bit for bit on the CPU.
 
-    train_source, validation_sources: where tasks come from; validation tasks are drawn once, from segments
-    that are never trained on.
+    train_source, validation_sources: where tasks come from; validation tasks are drawn once, from segments or
+    people that are never trained on.
     """
 
     def __init__(
@@ -111,12 +111,22 @@ class Trainer:
         self.schedule = flat_then_cosine(self.optimiser, settings.steps, settings.flat)
         self.parameters = parameters
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether too many validations have brought no improvement."""
+        return 0 < self.settings.patience <= self.stale
+
     def train_step(self) -> float:
         """One update; returns its loss."""
         task = self.learner.draw(self.train_source(self.rng), self.rng)
         device = self.parameters[0].device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             loss = self.learner.outcome(task, self.step / self.settings.steps, self.rng).loss
+        if not torch.isfinite(loss):
+            raise InputError(
+                f"training diverged: the loss of step {self.step + 1} is {float(loss.detach())}; lower "
+                "training.learning_rate"
+            )
         self.optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
@@ -144,11 +154,16 @@ class Trainer:
         the best so far.
         """
         started, losses = time.perf_counter(), []
-        while self.step < self.settings.steps:
+        while self.step < self.settings.steps and not self.exhausted:
             losses.append(self.train_step())
             if self.step % self.settings.validate_every and self.step < self.settings.steps:
                 continue
             validation = self.validate()
+            if not np.isfinite(validation.loss):
+                raise InputError(
+                    f"training diverged: the validation loss at step {self.step} is {validation.loss}; lower "
+                    "training.learning_rate"
+                )
             improved = validation.loss < self.best
             self.best = min(self.best, validation.loss)
             self.stale = 0 if improved else self.stale + 1
@@ -164,12 +179,11 @@ class Trainer:
             )
             checkpoint(improved)
             losses = []
-            if self.settings.patience and self.stale >= self.settings.patience:
-                report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})
-                break
+        if self.exhausted:
+            report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})
 
-    def save_state(self, path: str | Path) -> None:
-        """Everything that `restore_state` needs to continue bit for bit."""
+    def save_state(self, path: str | Path, run: dict[str, Any]) -> None:
+        """Everything that `restore_state` needs to continue bit for bit. run: JSON, what is being trained."""
         tensors: dict[str, Tensor] = {}
         plain = _flatten(
             {
@@ -181,6 +195,7 @@ class Trainer:
             tensors,
         )
         metadata = {
+            "run": run,
             "plain": plain,
             "step": self.step,
             "best": self.best,
@@ -190,9 +205,14 @@ class Trainer:
         }
         save_tensors(path, tensors, metadata, STATE_FORMAT)
 
-    def restore_state(self, path: str | Path) -> None:
-        """Continue from `save_state`. Raises InputError if the state belongs to another model."""
+    def restore_state(self, path: str | Path, run: dict[str, Any]) -> None:
+        """Continue from `save_state`. Raises InputError if the state belongs to another run."""
         tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
+        if _apart_from_steps(metadata["run"]) != _apart_from_steps(run):
+            raise InputError(
+                f"training state {path} belongs to another configuration, seed, start or panel: resume with "
+                "those, or start anew with --force"
+            )
         saved = _unflatten(metadata["plain"], tensors)
         try:
             self.learner.model.load_state_dict(saved["weights"])
@@ -204,6 +224,13 @@ class Trainer:
         self.step, self.best, self.stale = metadata["step"], metadata["best"], metadata["stale"]
         self.rng.bit_generator.state = metadata["rng"]
         torch.set_rng_state(torch.tensor(metadata["torch_rng"], dtype=torch.uint8))
+
+
+def _apart_from_steps(run: dict[str, Any]) -> dict[str, Any]:
+    """A run's description without its length: a finished run may be made longer."""
+    configuration = run["configuration"]
+    training = {name: value for name, value in configuration["training"].items() if name != "steps"}
+    return run | {"configuration": configuration | {"training": training}}
 
 
 def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

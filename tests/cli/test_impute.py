@@ -11,7 +11,7 @@ from unittest import mock
 import cyvcf2
 import pytest
 
-from spinimpute.imputation.pipeline import DEFAULT_OVERLAP_CM, DEFAULT_WINDOW_CM
+from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM
 from spinimpute.imputation.summary import ImputationSummary
 
 Run = Callable[..., Any]
@@ -55,7 +55,7 @@ class TestArguments:
             "genetic_map": None,
             "region": None,
             "inducing_points": None,
-            "window_cM": DEFAULT_WINDOW_CM,
+            "window_cM": DEFAULT_LENGTH_CM,
             "overlap_cM": DEFAULT_OVERLAP_CM,
             "threads": None,
             "device": "auto",

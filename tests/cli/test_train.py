@@ -93,7 +93,7 @@ def test_train_resume_and_impute(run: Run, config: Path, example: Path, panel: P
     # fmt: on
     assert used.code == 0
     model = spinimpute.load_predictor(out, "cpu")
-    assert f"##spinimpute_model={model.kind} {model.fingerprint}\n" in imputed.read_text()
+    assert f"##spinimpute_model={model.kind} {model.fingerprint} cpu\n" in imputed.read_text()
 
 
 def test_msprime_is_an_extra(run: Run, config: Path, tmp_path: Path) -> None:

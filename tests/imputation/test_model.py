@@ -130,8 +130,8 @@ def test_chunks_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
-    for name in ("HAPLOTYPE_CHUNK", "QUERY_CHUNK", "SITE_CHUNK"):
-        monkeypatch.setattr(allele_predictor, name, chunk)
+    for name, size in (("CHUNK_ENTRIES", chunk * 40), ("QUERY_CHUNK", chunk), ("SITE_CHUNK", chunk)):
+        monkeypatch.setattr(allele_predictor, name, size)
     parts = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
     np.testing.assert_allclose(parts, whole, atol=2e-5)
 

@@ -202,6 +202,26 @@ def test_unmatched_typed_sites(
         np.testing.assert_array_equal(record[3][-1], [-1, -1])
 
 
+def test_unmatched_sites_outside_the_region_are_not_kept(
+    example_rows: tuple[list[str], list[Row]], example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    samples, rows = example_rows
+    calls = ["0|1"] * len(samples)
+    foreign: list[Row] = [(p, "G", "T", calls) for p in (300_001, 350_001, 400_001)]
+    taken = set(example_panel.position.tolist())
+    foreign = [row for row in foreign if row[0] not in taken]
+    target = write_vcf(tmp_path / "t.vcf", samples, sorted([*rows, *foreign]))
+    out = tmp_path / "o.bcf"
+    summary = spinimpute.impute(
+        target, out, example_panel, region="20:340000-360000", output=OutputSettings(keep_unmatched=True)
+    )
+    positions = [r[0] for r in read(out)]
+    assert 350_001 in positions
+    assert all(340_000 <= position <= 360_000 for position in positions)
+    assert summary.kept_unmatched == 1
+    assert summary.written_sites == len(positions)
+
+
 def test_region(example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
     spinimpute.impute(example_target, tmp_path / "all.bcf", example_panel)
     spinimpute.impute(example_target, tmp_path / "part.bcf", example_panel, region="chr20:300000-400000")
@@ -339,7 +359,8 @@ def test_header_names_model_and_panel(
     spinimpute.impute(example_target, out, example_panel, output=OutputSettings(header_lines=["##mine=1"]))
     header = [line for line in out.read_text().splitlines() if line.startswith("##")]
     predictor = spinimpute.load_predictor()
-    assert f"##spinimpute_model={predictor.kind} {predictor.fingerprint}" in header
+    assert f"##spinimpute_model={predictor.kind} {predictor.fingerprint} cpu" in header
+    assert "core=16 flank=128" in predictor.fingerprint
     assert f"##spinimpute_panel={example_panel.checksum}" in header
     assert example_panel.contig_line in header
     assert "##mine=1" in header

@@ -1,5 +1,6 @@
 """`train`: checkpoints that say where they come from, and runs that continue bit for bit."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def test_the_shipped_model_is_what_its_configuration_says() -> None:
     [
         ('kind = "other"', "model.kind must be one of"),
         (ALLELE + "\nwidht = 3", "unknown key model.widht"),
-        (ALLELE + "\nwidth = 3.5", "model.width must be of the type"),
+        (ALLELE + "\nwidth = 3.5", "model.width must be a whole number like 32"),
         (
             ALLELE.replace("inducing_points = 8", "inducing_points = 0"),
             "model.inducing_points must be at least 1",
@@ -154,6 +155,8 @@ def test_the_shipped_model_is_what_its_configuration_says() -> None:
         (ALLELE + "\n[other]", r"unknown table \[other\]"),
         (ALLELE + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),
         ("kind = ", "not TOML"),
+        ("kind = []", "model.kind must be one of"),
+        (ALLELE + "\n[simulation]\ngene_conversion_share = nan", "gene_conversion_share|not TOML"),
     ],
 )
 def test_bad_configurations(tmp_path: Path, text: str, message: str) -> None:
@@ -214,6 +217,45 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             spinimpute.load_predictor(path)
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    content = bytearray((REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors").read_bytes())
+    content[-100] ^= 4
+    (tmp_path / "m.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="damaged: its values do not match"):
+        spinimpute.load_predictor(tmp_path / "m.safetensors")
+
+
+def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
+    config, out = configuration(tmp_path, steps=2), tmp_path / "m"
+    train(config, out)
+    with pytest.raises(InputError, match="belongs to another configuration"):
+        train(config, out, resume=True, seed=8)
+    assert train(config, out, resume=True, steps=5).steps == 5
+
+
+def test_a_diverging_run_ends_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spinimpute.imputation.learners import AlleleLearner, Outcome
+
+    original = AlleleLearner.outcome
+
+    def broken(self: AlleleLearner, *arguments: object) -> Outcome:
+        outcome = original(self, *arguments)  # type: ignore[arg-type]
+        return dataclasses.replace(outcome, loss=outcome.loss * float("nan"))
+
+    monkeypatch.setattr(AlleleLearner, "outcome", broken)
+    with pytest.raises(InputError, match="training diverged: the loss of step 1"):
+        train(configuration(tmp_path), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_log_overwrites_no_input(tmp_path: Path) -> None:
+    config = configuration(tmp_path)
+    before = config.read_text()
+    with pytest.raises(InputError, match="also read from"):
+        train(config, tmp_path / "m", log=config, force=True)
+    assert config.read_text() == before
 
 
 def test_nothing_reads_pickle() -> None:
