@@ -1,1 +1,1 @@
-
+"""Genotype files in and out, genetic maps, panel files, windows and K-mers."""
