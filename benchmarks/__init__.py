@@ -1,0 +1,1 @@
+"""Comparisons of accuracy and speed; not installed with the package."""

@@ -1,0 +1,60 @@
+"""spinimpute beside allele frequencies, Beagle and Minimac4.
+
+Installs nothing: beagle, bref3, minimac4 and bcftools must be on the PATH. Every program runs as a whole
+process with the same number of threads and the same genetic map. Accuracy is counted by the scorer given
+with --scorer and again by `spinimpute evaluate`; both must agree. Results are written to results/DATE-NAME.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.imputation.cases import REAL
+from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
+from benchmarks.imputation.options import shared_options
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers with commas."""
+    return [int(part) for part in text.split(",")]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.imputation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    shared = shared_options()
+    known = f"{', '.join(REAL)}, or the folder of a simulated set"
+
+    def command(name, function, help, cases=()):  # type: ignore[no-untyped-def]
+        sub = commands.add_parser(name, help=help, description=help, parents=[shared])
+        sub.add_argument(
+            "cases", nargs="*", default=list(cases), help=f"{known} (default: {' '.join(cases)})"
+        )
+        sub.set_defaults(function=function)
+        return sub
+
+    command("compare", compare, "Accuracy by frequency, place and people; time and memory.", REAL)
+    sub = command("fewer-sites", fewer_sites, "The same with thinned arrays.", REAL)
+    sub.add_argument(
+        "--parts", type=numbers, default=[2, 5, 10], help="one of so many sites (default: 2,5,10)"
+    )
+    sub = command("small-panels", small_panels, "The same with few people in the panel.", ["chr22_1kg"])
+    sub.add_argument("--people", type=numbers, default=[25, 50, 100], help="default: 25,50,100")
+    sub = command(
+        "single-target", single_target, "People imputed one by one, scored together.", ["chr22_1kg"]
+    )
+    sub.add_argument("--people", type=int, default=5, help="how many (default: 5)")
+    return parser
+
+
+def main() -> None:
+    arguments = make_parser().parse_args()
+    arguments.function(arguments)
+
+
+if __name__ == "__main__":
+    main()

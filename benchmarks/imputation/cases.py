@@ -1,0 +1,92 @@
+"""What is imputed: a case is a panel, a target, the truth and a genetic map."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cyvcf2 import VCF
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("SPINIMPUTE_SHARED", REPOSITORY.parent / "shared"))
+DATA = SHARED / "data" / "genotypes"
+REAL = {"chr20_eur": "plink.chr20.GRCh37.map", "chr22_1kg": "plink.chr22.GRCh37.map"}
+FREQUENCY_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files of one imputation whose answer is known.
+
+    panel, target, truth: BCF or VCF.gz, phased; genetic_map: PLINK form. scored_without: a file whose sites
+    are not scored, usually the target; a thinned target names the full one, so that the same sites are scored
+    whatever was typed. people: a table with columns sample, population and superpopulation, or None.
+    """
+
+    name: str
+    panel: Path
+    target: Path
+    truth: Path
+    genetic_map: Path
+    scored_without: Path
+    people: Path | None = None
+
+    @property
+    def panel_haplotypes(self) -> int:
+        return 2 * len(samples(self.panel))
+
+    @property
+    def target_haplotypes(self) -> int:
+        return 2 * len(samples(self.target))
+
+    @property
+    def typed_sites(self) -> int:
+        return sum(1 for _ in VCF(str(self.target)))
+
+    @property
+    def bins(self) -> tuple[float, ...]:
+        """Edges of minor allele frequency; the lowest bin holds at least the panel's singletons."""
+        singleton = 1 / self.panel_haplotypes
+        return (0.0, *(edge for edge in FREQUENCY_EDGES if edge >= singleton))
+
+    def populations(self) -> dict[str, tuple[str, str]]:
+        """Population and superpopulation of each sample that the table names."""
+        if self.people is None:
+            return {}
+        with self.people.open() as file:
+            rows = csv.DictReader(file, delimiter="\t")
+            return {row["sample"]: (row["population"], row["superpopulation"]) for row in rows}
+
+
+def samples(path: Path) -> list[str]:
+    """The sample names of a VCF or BCF."""
+    file = VCF(str(path))
+    names = list(file.samples)
+    file.close()
+    return names
+
+
+def find_case(name: str, data: Path) -> Case:
+    """The real data set of that name in the folder `data`, or else the folder of a simulated set.
+
+    Raises:
+        SystemExit: there is none, or a file of it is missing.
+    """
+    folder = data / name if name in REAL else Path(name)
+    if name in REAL:
+        genetic_map, people = data / "maps" / REAL[name], data / "samples.tsv"
+    else:
+        genetic_map, people = folder / "genetic.map", folder / "samples.tsv"
+    target = folder / "target.phased.bcf"
+    files = [folder / "panel.bcf", target, folder / "truth.bcf", genetic_map]
+    missing = [str(path) for path in files if not path.is_file()]
+    if missing:
+        raise SystemExit(
+            f"{name} is neither one of {', '.join(REAL)} nor the folder of a simulated set: "
+            f"{', '.join(missing)} not found. --data says where real data lie, `simulate` makes sets"
+        )
+    panel, _, truth, _ = files
+    found = people if people.is_file() else None
+    return Case(folder.resolve().name, panel, target, truth, genetic_map, target, found)

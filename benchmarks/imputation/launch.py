@@ -1,0 +1,54 @@
+"""Runs one command and reports its wall seconds, peak memory and exit status; started by `measure.py`.
+
+usage: python -S -E launch.py REPORT LOG LIMIT_SECONDS COMMAND...
+
+A small process of its own, because on Linux a started program's peak memory begins with that of the process
+that started it, and the benchmark itself holds whole data sets. For the same reason it imports little.
+"""
+
+import os
+import signal
+import sys
+import time
+
+KILLED_BY_LIMIT = "over the time limit"
+
+
+def main() -> None:
+    report, log, limit, *command = sys.argv[1:]
+    start = time.perf_counter()
+    process = os.fork()
+    if process == 0:
+        os.setsid()  # a group of its own, so that a pipeline is stopped as a whole
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        try:
+            os.execvp(command[0], command)
+        except OSError as error:
+            os.write(2, f"{command[0]}: {error}\n".encode())
+            os._exit(127)
+
+    over_limit = False
+
+    def stop(*_: object) -> None:
+        nonlocal over_limit
+        over_limit = True
+        os.killpg(process, signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, float(limit))
+    try:
+        _, status, usage = os.wait4(process, 0)
+    except BaseException:  # interrupted: nothing may go on running
+        os.killpg(process, signal.SIGKILL)
+        raise
+    seconds = time.perf_counter() - start
+    outcome = KILLED_BY_LIMIT if over_limit else f"status {status}" if status else "ok"
+    with open(report, "w") as file:
+        # of a pipeline, the peak is that of its largest process
+        file.write(f"{outcome}\t{seconds}\t{usage.ru_maxrss / 1024}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The imputation programs: how each builds its panel and how each is run.
+
+All read the same target as VCF.gz, the one form that Beagle takes, and write VCF.gz, the one form that it
+writes. Each has its panel in its own compiled form before it is timed: bref3, msav, spin.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.imputation.cases import Case
+
+NEEDED = {"beagle": "beagle", "bref3": "beagle", "minimac4": "minimac4", "bcftools": "bcftools"}
+DEFAULT_FORMATS = ("GT", "DS")
+PROBABILITY_FORMATS = ("GT", "DS", "GP")
+
+
+class Imputer(Protocol):
+    """A program with its arguments."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def program(self) -> str:
+        """The name of the program, whatever its arguments."""
+        ...
+
+    @property
+    def panel_name(self) -> str:
+        """The file name of the compiled panel; imputers of one program share it."""
+        ...
+
+    @property
+    def estimate(self) -> str:
+        """The INFO key of the estimated r2."""
+        ...
+
+    def build(self, case: Case, panel: Path) -> list[object]:
+        """The command that compiles the panel."""
+        ...
+
+    def impute(
+        self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
+    ) -> list[object]:
+        """The command that imputes `target` (VCF.gz) and writes `out` (.vcf.gz)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Beagle:
+    label: str = "Beagle"
+    program: str = "Beagle"
+    panel_name: str = "panel.bref3"
+    estimate: str = "DR2"
+
+    def build(self, case: Case, panel: Path) -> list[object]:
+        read = f"bcftools view {shlex.quote(str(case.panel))}"
+        return ["sh", "-c", f"{read} | bref3 > {shlex.quote(str(panel))}"]
+
+    def impute(
+        self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
+    ) -> list[object]:
+        stem = str(out).removesuffix(".vcf.gz")
+        command = ["beagle", f"gt={target}", f"ref={panel}", f"map={case.genetic_map}"]
+        return [*command, f"nthreads={threads}", f"out={stem}", *(["gp=true"] if "GP" in formats else [])]
+
+
+@dataclass(frozen=True)
+class Minimac4:
+    label: str = "Minimac4"
+    program: str = "Minimac4"
+    panel_name: str = "panel.msav"
+    estimate: str = "R2"
+
+    def build(self, case: Case, panel: Path) -> list[object]:
+        return ["minimac4", "--compress-reference", case.panel, "-o", panel]
+
+    def impute(
+        self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
+    ) -> list[object]:
+        command = ["minimac4", panel, target, "-o", out, "-f", ",".join(formats)]
+        return [*command, "-t", threads, "--map", case.genetic_map]
+
+
+@dataclass(frozen=True)
+class Ours:
+    """`spinimpute impute` with further arguments."""
+
+    label: str = "spinimpute"
+    arguments: tuple[str, ...] = ()
+    program: str = "spinimpute"
+    panel_name: str = "panel.spin"
+    estimate: str = "R2"
+
+    def build(self, case: Case, panel: Path) -> list[object]:
+        command = [sys.executable, "-m", "cli.main", "panel", "build", "--vcf", case.panel]
+        return [*command, "--map", case.genetic_map, "--out", panel]
+
+    def impute(
+        self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
+    ) -> list[object]:
+        command = [
+            sys.executable,
+            "-m",
+            "cli.main",
+            "impute",
+            "--vcf",
+            target,
+            "--panel",
+            panel,
+            "--out",
+            out,
+        ]
+        return [*command, "--format", ",".join(formats), "--threads", threads, "--force", *self.arguments]
+
+
+PEERS: tuple[Imputer, ...] = (Beagle(), Minimac4())
+PEER_LABELS = tuple(peer.label for peer in PEERS)
+BASELINES = ("allele-frequency", "10_nearest_haplotypes")
+
+
+def our_imputers(options: Sequence[str]) -> list[Ours]:
+    """The configurations of --ours NAME=ARGUMENTS; the default one if there is none.
+
+    Raises:
+        SystemExit: an option has no name, or a name is taken.
+    """
+    ours: list[Ours] = []
+    for option in options or ["spinimpute="]:
+        name, equals, arguments = option.partition("=")
+        if not name or not equals:
+            raise SystemExit(
+                f"--ours {option}: give NAME=ARGUMENTS, such as 'tuned=--model tuned.safetensors'"
+            )
+        ours.append(Ours(name.replace(" ", "_"), tuple(shlex.split(arguments))))
+    labels = [*BASELINES, *PEER_LABELS, *(one.label for one in ours)]
+    if len(set(labels)) < len(labels):
+        raise SystemExit(f"--ours: every name must be given once, however: {', '.join(labels)}")
+    return ours
+
+
+def better_peer(values: Mapping[str, float]) -> tuple[str, float] | None:
+    """The peer with the highest of the values (by label) and that value; None if no peer has one."""
+    known = {peer: values[peer] for peer in PEER_LABELS if not math.isnan(values[peer])}
+    if not known:
+        return None
+    best = max(known, key=lambda peer: known[peer])
+    return best, known[best]
+
+
+def check_programs() -> None:
+    """SystemExit if a program is not on the PATH; nothing is installed here."""
+    missing = [package for program, package in NEEDED.items() if shutil.which(program) is None]
+    if missing:
+        raise SystemExit(f"not on the PATH (Debian: apt-get install {' '.join(dict.fromkeys(missing))})")

@@ -1,0 +1,75 @@
+"""Running all imputers on a case: panels are built first, then the imputers take turns."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import spinimpute
+from benchmarks.imputation.cases import Case
+from benchmarks.imputation.measure import NO_LIMIT, Stage, run
+from benchmarks.imputation.nearest import nearest_haplotypes
+from benchmarks.imputation.programs import DEFAULT_FORMATS, Imputer
+
+BUILD, IMPUTE = "build panel", "impute"
+
+
+@dataclass(frozen=True)
+class Imputed:
+    """What the imputers wrote, by label, and what it cost."""
+
+    files: dict[str, Path]
+    stages: list[Stage]
+
+
+def build_panel(case: Case, imputer: Imputer, work: Path, limit: float = NO_LIMIT) -> list[Stage]:
+    """Compile the panel unless an imputer of the same program did; not part of the time of imputing."""
+    panel = work / imputer.panel_name
+    if panel.exists():
+        return []
+    return [run(imputer.program, BUILD, imputer.build(case, panel), work / "log.txt", limit=limit)]
+
+
+def target_as_vcf(case: Case, work: Path) -> Path:
+    """The target in the one form that all programs read."""
+    target = work / "target.vcf.gz"
+    subprocess.run(["bcftools", "view", "-Oz", "-o", target, case.target], check=True)
+    subprocess.run(["bcftools", "index", "-f", "-t", target], check=True)
+    return target
+
+
+def impute_case(
+    case: Case,
+    imputers: Sequence[Imputer],
+    work: Path,
+    threads: int,
+    repeat: int = 1,
+    formats: Sequence[str] = DEFAULT_FORMATS,
+    panels: Path | None = None,
+) -> Imputed:
+    """Run the imputers in turns, `repeat` times: what slows the machine for a while then slows all of them.
+
+    work: an existing folder, filled with the files; panels: where compiled panels are kept, `work` if None.
+    """
+    print(f"-- {case.name}: {case.panel_haplotypes} panel and {case.target_haplotypes} target haplotypes")
+    panels = panels or work
+    stages = [stage for imputer in imputers for stage in build_panel(case, imputer, panels)]
+    target = target_as_vcf(case, work)
+    files = {imputer.label: work / f"{imputer.label}.vcf.gz" for imputer in imputers}
+    for number in range(1, repeat + 1):
+        for imputer in imputers:
+            out = files[imputer.label]
+            panel = panels / imputer.panel_name
+            command = imputer.impute(case, panel, target, out, formats, threads)
+            stages.append(run(imputer.label, IMPUTE, command, work / "log.txt", number))
+    return Imputed(files, stages)
+
+
+def add_nearest(case: Case, imputed: Imputed, work: Path) -> None:
+    """Add the baseline of the nearest haplotypes to the files; it is not timed."""
+    out = work / "nearest.bcf"
+    with spinimpute.Panel.open(work / "panel.spin") as panel:
+        nearest_haplotypes(panel, case.target, out)
+    imputed.files["10_nearest_haplotypes"] = out
