@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import argparse
 
+from benchmarks.imputation.calibration import calibration
 from benchmarks.imputation.cases import REAL
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
+from benchmarks.imputation.figure import add_options as add_figure_options
 from benchmarks.imputation.options import shared_options
+from benchmarks.imputation.readme import add_options as add_readme_options
+from benchmarks.imputation.scale import add_options as add_scale_options
+from benchmarks.imputation.simulate import add_options as add_simulate_options
 
 
 def numbers(text: str) -> list[int]:
@@ -48,6 +53,15 @@ def make_parser() -> argparse.ArgumentParser:
         "single-target", single_target, "People imputed one by one, scored together.", ["chr22_1kg"]
     )
     sub.add_argument("--people", type=int, default=5, help="how many (default: 5)")
+    command("calibration", calibration, "Are probabilities and estimated r² right?", REAL)
+    text = "Time and memory for growing panels, targets and arrays, on simulated data."
+    add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared]))
+    text = "Makes a simulated set; by default a region of little recombination."
+    add_simulate_options(commands.add_parser("simulate", help=text, description=text))
+    text = "Draws r² against allele frequency from results."
+    add_figure_options(commands.add_parser("figure", help=text, description=text))
+    text = "Rewrites the tables of README.md from results."
+    add_readme_options(commands.add_parser("readme", help=text, description=text))
     return parser
 
 

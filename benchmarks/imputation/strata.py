@@ -92,16 +92,20 @@ def distance_strata(position: np.ndarray, typed: np.ndarray, n_people: int) -> l
 def people_strata(
     people: Sequence[str], populations: Mapping[str, tuple[str, str]], n_sites: int
 ) -> list[Stratum]:
-    """All sites for the people of each superpopulation and each population, in alphabetical order."""
+    """All sites for the people of each superpopulation and, where that says more, of each population."""
+    if not populations:
+        return []
     everywhere = np.ones(n_sites, dtype=bool)
     unknown = ("unknown", "unknown")
-    strata = []
-    for level, dimension in ((1, "superpopulation"), (0, "population")):
-        of = np.array([populations.get(name, unknown)[level] for name in people])
-        strata += [
-            Stratum(dimension, str(label), everywhere, of == label) for label in np.unique(of) if populations
-        ]
-    return strata
+    of_people = [populations.get(name, unknown) for name in people]
+    dimensions = {"superpopulation": [pair[1] for pair in of_people]}
+    if any(population != of_all for population, of_all in of_people):
+        dimensions["population"] = [pair[0] for pair in of_people]
+    return [
+        Stratum(dimension, label, everywhere, np.array([one == label for one in of]))
+        for dimension, of in dimensions.items()
+        for label in sorted(set(of))
+    ]
 
 
 def cells(

@@ -40,6 +40,26 @@ def target_as_vcf(case: Case, work: Path) -> Path:
     return target
 
 
+def imputed_file(imputer: Imputer, work: Path) -> Path:
+    return work / f"{imputer.label}.vcf.gz"
+
+
+def impute_once(
+    case: Case,
+    imputer: Imputer,
+    panel: Path,
+    target: Path,
+    work: Path,
+    formats: Sequence[str],
+    threads: int,
+    number: int = 1,
+    limit: float = NO_LIMIT,
+) -> Stage:
+    """Run one imputer; the panel is compiled, the target VCF.gz."""
+    command = imputer.impute(case, panel, target, imputed_file(imputer, work), formats, threads)
+    return run(imputer.label, IMPUTE, command, work / "log.txt", number, limit)
+
+
 def impute_case(
     case: Case,
     imputers: Sequence[Imputer],
@@ -57,13 +77,11 @@ def impute_case(
     panels = panels or work
     stages = [stage for imputer in imputers for stage in build_panel(case, imputer, panels)]
     target = target_as_vcf(case, work)
-    files = {imputer.label: work / f"{imputer.label}.vcf.gz" for imputer in imputers}
+    files = {imputer.label: imputed_file(imputer, work) for imputer in imputers}
     for number in range(1, repeat + 1):
         for imputer in imputers:
-            out = files[imputer.label]
             panel = panels / imputer.panel_name
-            command = imputer.impute(case, panel, target, out, formats, threads)
-            stages.append(run(imputer.label, IMPUTE, command, work / "log.txt", number))
+            stages.append(impute_once(case, imputer, panel, target, work, formats, threads, number))
     return Imputed(files, stages)
 
 

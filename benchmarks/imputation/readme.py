@@ -1,0 +1,156 @@
+"""`readme`: rewrites the tables of README.md from results, between the lines that name them.
+
+    <!-- accuracy table FOLDER [FOLDER ...]: TITLE -->
+    ...
+    <!-- end -->
+
+FOLDER is one of results/; of an imputer that several hold, the first one counts. Instead of `accuracy`, which
+is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency and `time` what imputing took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.imputation.cases import REPOSITORY
+from benchmarks.imputation.figure import short_bin
+from benchmarks.imputation.measure import Stage, summarise
+from benchmarks.imputation.options import RESULTS
+from benchmarks.imputation.programs import BASELINES, PEER_LABELS
+from benchmarks.imputation.scoring import ALL, Accuracy, read_accuracy
+from benchmarks.imputation.study import IMPUTE
+from benchmarks.imputation.tables import bins, labels, markdown
+
+BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+NAMES = {
+    "allele-frequency": "panel frequencies alone",
+    "10_nearest_haplotypes": "copying the 10 nearest haplotypes",
+    "Beagle": "Beagle 5.4",
+    "Minimac4": "Minimac4 4.1.2",
+    "spinimpute": "**spinimpute**, shipped model",
+    "tuned_on_the_panel": "spinimpute, tuned on the panel",
+    "K-mer_SPIN": "K-mer SPIN (the paper's form), unseen windows",
+    "K-mer_SPIN_tuned_on_the_panel": "K-mer SPIN, tuned on the panel",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--check", action="store_true", help="only say whether anything would change")
+    parser.set_defaults(function=refresh)
+
+
+def refresh(arguments: argparse.Namespace) -> None:
+    before = arguments.readme.read_text()
+    after = with_tables(before, arguments.results)
+    if arguments.check:
+        if after != before:
+            raise SystemExit(f"{arguments.readme}: tables differ from the results; run without --check")
+        return
+    arguments.readme.write_text(after)
+
+
+def with_tables(text: str, results: Path) -> str:
+    """The text with the tables that the results give.
+
+    Raises:
+        SystemExit: a kind of table or a folder is not known.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        start, kind, folders, title, end = match.groups()
+        if kind not in KINDS:
+            raise SystemExit(f"there is no {kind} table, only: {', '.join(KINDS)}")
+        paths = [results / name for name in folders.split()]
+        missing = [path.name for path in paths if not path.is_dir()]
+        if missing:
+            raise SystemExit(f"{results} has no folder {', '.join(missing)}")
+        return f"{start}{markdown(KINDS[kind](paths, title))}\n{end}"
+
+    return BLOCK.sub(table, text)
+
+
+def pooled_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """Pooled r2 by frequency, and the mean per variant over all sites."""
+    rows = _accuracy(folders)
+    table = _by_bin(rows, title, "pooled_r2")
+    mean = {row.imputer: row.mean_r2 for row in rows if row.bin == ALL}
+    table[0].append("mean per variant")
+    for line, label in zip(table[1:], _order(labels(rows)), strict=True):
+        line.append(_decimals(mean[label]))
+    return table
+
+
+def mean_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """Mean per-variant r2 by frequency."""
+    return _by_bin(_accuracy(folders), title, "mean_r2")
+
+
+def time_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """Median seconds and peak memory of imputing, as multiples of the peers' too."""
+    stages: dict[str, list[Stage]] = {}
+    for folder in folders:
+        with (folder / "timing.tsv").open() as file:
+            rows = list(csv.DictReader(file, delimiter="\t"))
+        known = set(stages)  # an imputer's runs are those of one folder
+        for row in rows:
+            label = row["imputer"]
+            if row["stage"] == IMPUTE and label not in known:
+                measured = float(row["seconds"]), float(row["peak_mb"])
+                stages.setdefault(label, []).append(Stage(label, IMPUTE, int(row["run"]), *measured, []))
+    timings = {t.imputer: t for runs in stages.values() for t in summarise(runs)}
+    peers = [peer for peer in PEER_LABELS if peer in timings]
+    ratio_heads = [f"{peer} = 1" for peer in peers]
+    table = [[title, "seconds", *ratio_heads, "peak memory, GB"]]
+    for label in _order(list(timings)):
+        t = timings[label]
+        ratios = [f"{t.seconds / timings[peer].seconds:.2f}" for peer in peers]
+        table.append([_name(label), f"{t.seconds:.1f}", *ratios, f"{t.peak_mb / 1024:.2f}"])
+    return table
+
+
+KINDS: dict[str, Callable[[Sequence[Path], str], list[list[str]]]] = {
+    "accuracy": pooled_table,
+    "mean-accuracy": mean_table,
+    "time": time_table,
+}
+
+
+def _accuracy(folders: Sequence[Path]) -> list[Accuracy]:
+    """The rows of all folders, each imputer from the first that has it."""
+    rows: list[Accuracy] = []
+    for folder in folders:
+        known = set(labels(rows))
+        rows += [row for row in read_accuracy(folder / "accuracy.tsv") if row.imputer not in known]
+    return rows
+
+
+def _by_bin(rows: Sequence[Accuracy], title: str, measure: str) -> list[list[str]]:
+    value = {(row.imputer, row.bin): getattr(row, measure) for row in rows}
+    names = bins(rows)
+    edges = [name for name in names if name != ALL]
+    table = [[title, ALL, *(short_bin(edge, first=i == 0) for i, edge in enumerate(edges))]]
+    table += [
+        [_name(label), *(_decimals(value[label, name]) for name in names)] for label in _order(labels(rows))
+    ]
+    return table
+
+
+def _order(found: Sequence[str]) -> list[str]:
+    """Baselines, peers, ours."""
+    first = [label for label in (*BASELINES, *PEER_LABELS) if label in found]
+    return first + [label for label in found if label not in first]
+
+
+def _name(label: str) -> str:
+    return NAMES.get(label, label.replace("_", " "))
+
+
+def _decimals(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4f}".removeprefix("0")
