@@ -159,8 +159,8 @@ def _report(case: Case, run: Session, files: dict[str, Path], out: Path) -> str:
             markdown(trust_table),
             "## Estimated and true r² of the sites that vary in the truth",
             markdown([head, *by_bin]),
-            "Only sites that vary among the people imputed have a true r²: an estimate that is right over all "
-            "rare sites is below the true r² of these. Beagle prints probabilities and estimates to two "
+            "Only sites that vary among the people imputed have a true r²: an estimate that is right over "
+            "all rare sites is below the true r² of these. Beagle prints probabilities and estimates to two "
             "decimals, Minimac4 probabilities to three.",
         ]
     )

@@ -1,0 +1,54 @@
+"""The commands run from end to end on a tiny set, with the real programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.imputation.__main__ import make_parser
+from benchmarks.imputation.cases import SHARED, Case
+from benchmarks.imputation.scoring import read_accuracy
+
+
+def call(*arguments: object) -> None:
+    parsed = make_parser().parse_args([str(argument) for argument in arguments])
+    parsed.function(parsed)
+
+
+@pytest.fixture
+def scorer() -> Path:
+    path = SHARED / "tools" / "score_imputation.py"
+    if not path.is_file():
+        pytest.skip(f"the scorer is not at {path}: set SPINIMPUTE_SHARED")
+    return path
+
+
+def test_compare(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shared = ["--scorer", scorer, "--results", results, "--threads", 1]
+    call("compare", simulated.panel.parent, *shared, "--ours", "mine=--inducing-points 64")
+    (folder,) = results.iterdir()
+    rows = read_accuracy(folder / "accuracy.tsv")
+    found = {row.imputer: row.pooled_r2 for row in rows if row.bin == "all"}
+    assert set(found) == {"allele-frequency", "Beagle", "Minimac4", "mine", "10_nearest_haplotypes"}
+    assert min(found["Beagle"], found["Minimac4"], found["mine"]) > found["allele-frequency"] + 0.2
+    configuration = json.loads((folder / "configuration.json").read_text())
+    assert set(configuration["models"]) == {"mine"}
+    assert str(tmp_path) not in json.dumps(configuration)
+    assert (folder / "strata.tsv").read_text().startswith("dimension\tstratum\tfrequency")
+    assert "mine is below a peer in" in (folder / "report.md").read_text()
+    call("figure", folder, "--out", tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_scale(programs: None, scorer: Path, tmp_path: Path) -> None:
+    pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
+    results, cache = tmp_path / "results", tmp_path / "cache"
+    sizes = ["--panel", "40,80", "--targets", "", "--typed", "", "--base", "40,8,10"]
+    region = ["--length", 20_000, "--centimorgans", 0.02, "--threads", 1]
+    call("scale", "--cache", cache, "--scorer", scorer, "--results", results, *sizes, *region)
+    (folder,) = results.iterdir()
+    lines = (folder / "scale.tsv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 3
+    assert all(line.endswith("\tok") for line in lines[1:])
+    assert (folder / "scale.png").stat().st_size > 10_000

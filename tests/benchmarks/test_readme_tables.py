@@ -1,0 +1,59 @@
+"""The README's tables are those of the committed results."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.imputation.options import RESULTS
+from benchmarks.imputation.readme import BLOCK, with_tables
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HEAD = "imputer\tbin\tsites\tpooled_r2\tmean_r2\tnrc\tmissing_sites\n"
+
+
+def test_tables_are_those_of_the_results() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    assert len(BLOCK.findall(text)) >= 2
+    assert with_tables(text, RESULTS) == text, "run: python -m benchmarks.imputation readme"
+
+
+def folder(path: Path, accuracy: str = "", timing: str = "") -> None:
+    path.mkdir()
+    (path / "accuracy.tsv").write_text(HEAD + accuracy)
+    (path / "timing.tsv").write_text("imputer\tstage\trun\tseconds\tpeak_mb\n" + timing)
+
+
+def test_first_folder_of_an_imputer_counts(tmp_path: Path) -> None:
+    folder(tmp_path / "new", "Beagle\tall\t9\t0.9\t0.8\t0.7\t0\nBeagle\t(0,0.5]\t9\tnan\t0.8\t0.7\t0\n")
+    old = "Beagle\tall\t9\t0.1\t0.1\t0.7\t0\nBeagle\t(0,0.5]\t9\t0.1\t0.1\t0.7\t0\n"
+    mine = "spinimpute\tall\t9\t0.95\t0.85\t0.7\t0\nspinimpute\t(0,0.5]\t9\t0.5\t0.25\t0.7\t0\n"
+    folder(tmp_path / "old", mine + old)
+    text = "before\n<!-- accuracy table new old: Some people -->\nanything\n<!-- end -->\nafter\n"
+    assert with_tables(text, tmp_path) == (
+        "before\n<!-- accuracy table new old: Some people -->\n"
+        "| Some people | all | ≤.5 | mean per variant |\n"
+        "| --- | --- | --- | --- |\n"
+        "| Beagle 5.4 | .9000 | – | .8000 |\n"
+        "| **spinimpute**, shipped model | .9500 | .5000 | .8500 |\n"
+        "<!-- end -->\nafter\n"
+    )
+    by_variant = with_tables("<!-- mean-accuracy table old: T -->\n<!-- end -->", tmp_path)
+    assert "| **spinimpute**, shipped model | .8500 | .2500 |" in by_variant
+
+
+def test_time_is_the_median(tmp_path: Path) -> None:
+    runs = "".join(
+        f"{imputer}\timpute\t{i}\t{seconds}\t{peak}\n"
+        for imputer, times in (("Beagle", (2, 30, 4)), ("mine", (8, 8, 8)))
+        for i, (seconds, peak) in enumerate(zip(times, (1024, 2048, 512), strict=True))
+    )
+    folder(tmp_path / "a", timing="Beagle\tbuild panel\t1\t99\t1\n" + runs)
+    text = with_tables("<!-- time table a: T -->\n<!-- end -->", tmp_path)
+    assert "| Beagle 5.4 | 4.0 | 1.00 | 2.00 |" in text
+    assert "| mine | 8.0 | 2.00 | 2.00 |" in text
+
+
+@pytest.mark.parametrize("what", ["accuracy table lacking", "weight table lacking"])
+def test_unknown_names_are_errors(tmp_path: Path, what: str) -> None:
+    with pytest.raises(SystemExit, match=r"lacking|weight"):
+        with_tables(f"<!-- {what}: T -->\n<!-- end -->", tmp_path)

@@ -1,0 +1,105 @@
+"""Simulated sets and cases that are made from others."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.imputation.answers import read_answers, read_guess
+from benchmarks.imputation.cases import Case, samples
+from benchmarks.imputation.derived import draw_targets, merged, only_targets, small_panel, thinned
+from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_set
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+
+
+def read(path: Path) -> Haplotypes:
+    return read_haplotypes(path)
+
+
+def test_a_simulated_set_is_like_a_real_one(simulated: Case) -> None:
+    panel, target, truth = (read(path) for path in (simulated.panel, simulated.target, simulated.truth))
+    assert panel.alleles.shape[1] == simulated.panel_haplotypes == 120
+    assert target.samples == truth.samples
+    assert not set(panel.samples) & set(target.samples)
+    assert truth.sites.keys() == panel.sites.keys()
+    assert len(target.sites) == simulated.typed_sites == 15
+    count = panel.alleles.sum(1, dtype=int)
+    assert ((count > 0) & (count < 120)).all()
+    rows = np.searchsorted(truth.sites.position, target.sites.position)
+    assert np.array_equal(truth.alleles[rows], target.alleles)
+    assert set(simulated.populations()) == {*panel.samples, *target.samples}
+    cM = GeneticMap.read(simulated.genetic_map, "1").cM(np.array([1, 30_001]))
+    assert np.isclose(cM[1] - cM[0], 0.05)
+    assert simulated.bins == (0.0, 0.01, 0.05, 0.5)
+    description = json.loads((simulated.panel.parent / "set.json").read_text())
+    assert description["panel_sites"] == len(panel.sites)
+
+
+def test_larger_panels_hold_the_smaller_and_seeds_count(tmp_path: Path, simulated: Case) -> None:
+    history = History(people=80, length=30_000, centimorgans=0.05, seed=3)
+    trees = simulate(history)
+    write_set(trees, history, Sizes(40, 8, 15), tmp_path / "small")
+    small, large = read(tmp_path / "small" / "panel.bcf"), read(simulated.panel)
+    at = {key: row for row, key in enumerate(large.sites.keys())}
+    rows = [at[key] for key in list(small.sites.keys())]
+    assert small.samples == large.samples[:20]
+    assert np.array_equal(small.alleles, large.alleles[rows][:, :40])
+    target = read(tmp_path / "small" / "target.phased.bcf")
+    assert target.samples == read(simulated.target).samples[:4]
+    write_set(simulate(history), history, Sizes(120, 24, 15), tmp_path / "same")
+    assert (tmp_path / "same" / "panel.bcf").read_bytes() == simulated.panel.read_bytes()
+
+
+def test_thinned_arrays_are_nested_and_scored_on_the_same_sites(tmp_path: Path, simulated: Case) -> None:
+    folders = [tmp_path / "2", tmp_path / "5"]
+    for folder in folders:
+        folder.mkdir()
+    half, fifth = (thinned(simulated, part, 1, f) for part, f in zip((2, 5), folders, strict=True))
+    positions = [set(read(case.target).sites.position.tolist()) for case in (simulated, half, fifth)]
+    assert [len(of_case) for of_case in positions] == [15, 7, 3]
+    assert positions[2] < positions[1] < positions[0]
+    answers = read_answers(half)
+    assert answers.truth.keys == read_answers(simulated).truth.keys
+    assert answers.typed_position.tolist() == sorted(positions[1])
+    other = tmp_path / "other"
+    other.mkdir()
+    assert set(read(thinned(simulated, 2, 2, other).target).sites.position.tolist()) != positions[1]
+
+
+def test_small_panels_hold_what_varies_among_them(tmp_path: Path, simulated: Case) -> None:
+    case = small_panel(simulated, 10, 1, tmp_path)
+    panel, full = read(case.panel), read(simulated.panel)
+    assert len(panel.samples) == 10
+    assert [name for name in full.samples if name in set(panel.samples)] == panel.samples
+    count = panel.alleles.sum(1, dtype=int)
+    assert ((count > 0) & (count < 20)).all()
+    columns = np.flatnonzero(np.isin(np.repeat(full.samples, 2), panel.samples))
+    among = full.alleles[:, columns].sum(1, dtype=int)
+    assert len(panel.sites) == ((among > 0) & (among < 20)).sum()
+
+
+def test_single_people_are_merged_again(tmp_path: Path, simulated: Case) -> None:
+    names = draw_targets(simulated, 3, 1)
+    assert names == [name for name in samples(simulated.target) if name in names]
+    files = []
+    for name in names:
+        folder = tmp_path / name
+        folder.mkdir()
+        files.append(only_targets(simulated, [name], folder).truth)
+    together = tmp_path / "together.bcf"
+    copies = [path.with_name("copy.vcf.gz") for path in files]
+    for path, copy in zip(files, copies, strict=True):
+        convert(path, copy)
+    merged(copies, together)
+    case = only_targets(simulated, names, tmp_path)
+    answers = read_answers(case)
+    assert answers.people == names
+    # the truth imputes itself without an error
+    assert np.array_equal(read_guess(answers, together).dosage_XS, answers.true_XS)
+
+
+def convert(source: Path, out: Path) -> None:
+    import subprocess
+
+    subprocess.run(["bcftools", "view", "-Oz", "-o", out, source], check=True)
