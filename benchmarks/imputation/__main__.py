@@ -31,18 +31,17 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    shared = shared_options()
     known = f"{', '.join(REAL)}, or the folder of a simulated set"
 
-    def command(name, function, help, cases=()):  # type: ignore[no-untyped-def]
-        sub = commands.add_parser(name, help=help, description=help, parents=[shared])
+    def command(name, function, help, cases=(), repeat=1):  # type: ignore[no-untyped-def]
+        sub = commands.add_parser(name, help=help, description=help, parents=[shared_options(repeat)])
         sub.add_argument(
             "cases", nargs="*", default=list(cases), help=f"{known} (default: {' '.join(cases)})"
         )
         sub.set_defaults(function=function)
         return sub
 
-    command("compare", compare, "Accuracy by frequency, place and people; time and memory.", REAL)
+    command("compare", compare, "Accuracy by frequency, place and people; time and memory.", REAL, repeat=3)
     sub = command("fewer-sites", fewer_sites, "The same with thinned arrays.", REAL)
     sub.add_argument(
         "--parts", type=numbers, default=[2, 5, 10], help="one of so many sites (default: 2,5,10)"
@@ -55,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--people", type=int, default=5, help="how many (default: 5)")
     command("calibration", calibration, "Are probabilities and estimated r² right?", REAL)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
-    add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared]))
+    add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))
     text = "Makes a simulated set; by default a region of little recombination."
     add_simulate_options(commands.add_parser("simulate", help=text, description=text))
     text = "Draws r² against allele frequency from results."

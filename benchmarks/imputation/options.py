@@ -56,8 +56,8 @@ class Session:
         return folder
 
 
-def shared_options() -> argparse.ArgumentParser:
-    """To be given as a parent of each command that runs imputers."""
+def shared_options(repeat: int = 1) -> argparse.ArgumentParser:
+    """To be given as a parent of a command that runs imputers, by default `repeat` times."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data sets")
     parser.add_argument("--scorer", type=Path, default=SHARED / "tools" / "score_imputation.py")
@@ -69,7 +69,8 @@ def shared_options() -> argparse.ArgumentParser:
         help="a configuration of ours: arguments of `spinimpute impute`; repeatable (default: spinimpute=)",
     )
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each imputer; the median counts")
+    text = f"runs of each imputer; the median counts (default: {repeat})"
+    parser.add_argument("--repeat", type=int, default=repeat, help=text)
     parser.add_argument("--seed", type=int, default=1, help="of whatever is drawn")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--name", help="of the result folder, after the date (default: of the command)")

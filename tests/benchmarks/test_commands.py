@@ -26,7 +26,7 @@ def scorer() -> Path:
 def test_compare(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
     results = tmp_path / "results"
     shared = ["--scorer", scorer, "--results", results, "--threads", 1]
-    call("compare", simulated.panel.parent, *shared, "--ours", "mine=--inducing-points 64")
+    call("compare", simulated.panel.parent, *shared, "--ours", "mine=--seed 2", "--repeat", 1)
     (folder,) = results.iterdir()
     rows = read_accuracy(folder / "accuracy.tsv")
     found = {row.imputer: row.pooled_r2 for row in rows if row.bin == "all"}
@@ -39,6 +39,36 @@ def test_compare(programs: None, scorer: Path, simulated: Case, tmp_path: Path) 
     assert "mine is below a peer in" in (folder / "report.md").read_text()
     call("figure", folder, "--out", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["fewer-sites", "--parts", "2"], ["small-panels", "--people", "20"], ["single-target", "--people", "2"]],
+    ids=lambda command: command[0],
+)
+def test_variations(
+    command: list[str], programs: None, scorer: Path, simulated: Case, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    shared = ["--scorer", scorer, "--results", results, "--threads", 1]
+    call(command[0], simulated.panel.parent, *command[1:], *shared)
+    (folder,) = results.iterdir()
+    assert "| tiny-" in (folder / "report.md").read_text()
+    (case,) = [path for path in folder.iterdir() if path.is_dir()]
+    found = {row.imputer: row.pooled_r2 for row in read_accuracy(case / "accuracy.tsv") if row.bin == "all"}
+    assert min(found["Beagle"], found["Minimac4"], found["spinimpute"]) > found["allele-frequency"]
+    assert (case / "timing.tsv").exists()
+
+
+def test_calibration(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    call("calibration", simulated.panel.parent, "--scorer", scorer, "--results", results, "--threads", 1)
+    (folder,) = results.iterdir()
+    rows = [line.split("\t") for line in (folder / "probabilities.tsv").read_text().splitlines()]
+    sure = {row[0]: float(row[-1]) for row in rows if row[1:3] == ["all", "0.9 and more"]}
+    assert set(sure) == {"Beagle", "Minimac4", "spinimpute"}
+    assert min(sure.values()) > 0.9
+    assert len((folder / "estimates.tsv").read_text().splitlines()) > 4
 
 
 def test_scale(programs: None, scorer: Path, tmp_path: Path) -> None:
