@@ -37,14 +37,19 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
 @region_option("Impute this part of the panel only.")
 @click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
-@click.option("--model", metavar="FILE", help="Checkpoint (default: the shipped one).")
+@click.option(
+    "--predictor",
+    type=click.Choice(["haplotype", "inducing"]),
+    help="Attention to the panel's haplotypes (the default), or to inducing points.",
+)
+@click.option("--model", metavar="FILE", help="Checkpoint (default: the predictor's shipped one).")
 @click.option(
     "--inducing-points",
     type=click.IntRange(min=2),
     metavar="H",
-    help="Soft haplotypes of each block, at most (default: 1024).",
+    help="For --predictor inducing: soft haplotypes of each block, at most (default: 1024).",
 )
-@click.option("--window-cm", type=float, default=2.0, show_default=True, help="Length of a window.")
+@click.option("--window-cm", type=float, help="Length of a window (default: 10; inducing points: 2).")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
 @threads_option
 @device_option
@@ -62,9 +67,10 @@ def impute(
     formats: str,
     region: str | None,
     keep_unmatched: bool,
+    predictor: str | None,
     model: str | None,
     inducing_points: int | None,
-    window_cm: float,
+    window_cm: float | None,
     overlap_cm: float,
     threads: int | None,
     device: str,
@@ -91,6 +97,7 @@ def impute(
             out,
             panel,
             model=model,
+            predictor=predictor,
             genetic_map=genetic_map,
             region=region,
             output=output,

@@ -139,7 +139,7 @@ class Panel:
         """int64 (n_sites,): how many haplotypes carry the ALT allele."""
         return np.frombuffer(self._section("allele_count"), dtype="<u4").astype(np.int64)
 
-    @property
+    @cached_property
     def frequency(self) -> np.ndarray:
         """float64 (n_sites,): the ALT allele's frequency among the panel's haplotypes."""
         return self.allele_count / self.n_haplotypes

@@ -13,13 +13,13 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.engine import Engine, default_threads, predict_block
 from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.panel_blocks import BlockPredictor
-from spinimpute.imputation.predictors import as_predictor
+from spinimpute.imputation.predictors import Predictor, as_predictor, load_block_predictor
 
 
 def encode_panel(
     panel: Panel,
     typed_sites: np.ndarray | Sites,
-    model: str | Path | BlockPredictor | None = None,
+    model: str | Path | Predictor | None = None,
     *,
     inducing_points: int | None = None,
     threads: int | None = None,
@@ -29,7 +29,7 @@ def encode_panel(
     typed_sites: the array's sites, as `Sites` or as increasing panel site indices int64 (T,).
     Raises InputError if none of the sites is in the panel, ValueError for unusable indices.
     """
-    predictor = as_predictor(model, inducing_points=inducing_points)
+    predictor = load_block_predictor(model, inducing_points=inducing_points)
     typed_index = _typed_index(panel, typed_sites)
     with Engine(panel, predictor, typed_index, default_threads() if threads is None else threads) as engine:
         blocks = engine.encode_window(_whole(panel))
@@ -49,7 +49,7 @@ def impute_haplotypes(
     panel: Panel | InducingPanel,
     typed_alleles: np.ndarray,
     typed_sites: np.ndarray | Sites,
-    model: str | Path | BlockPredictor | None = None,
+    model: str | Path | Predictor | None = None,
     *,
     inducing_points: int | None = None,
     threads: int | None = None,
@@ -79,12 +79,13 @@ def impute_haplotypes(
         raise ValueError(
             f"typed_sites must name each of {len(typed_alleles)} rows, however: {len(typed_sites)} sites"
         )
-    predictor = as_predictor(model, inducing_points=inducing_points)
     rows, typed_index = _rows(panel, typed_sites)
     typed_TQ = typed_alleles[rows].astype(np.int8)
     if isinstance(panel, InducingPanel):
-        p_UQ = _from_inducing_points(panel, predictor, typed_index, typed_TQ)
+        encoder = load_block_predictor(model, inducing_points=inducing_points)
+        p_UQ = _from_inducing_points(panel, encoder, typed_index, typed_TQ)
     else:
+        predictor = as_predictor(model, inducing_points=inducing_points)
         with Engine(
             panel, predictor, typed_index, default_threads() if threads is None else threads
         ) as engine:

@@ -36,6 +36,11 @@ class HaplotypeSource(Protocol):
         """The samples that are queries, never context; None: tasks choose."""
         ...
 
+    @property
+    def person_deme(self) -> np.ndarray | None:
+        """int64, the population of each sample; None where it is unknown."""
+        ...
+
     def alleles(self, start: int, stop: int) -> np.ndarray: ...
 
 
@@ -119,6 +124,18 @@ def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> 
         np.where(gap == len(typed_cM), FAR_CM, np.abs(right - site_cM)),
     )
     return fraction.astype(np.float32), distance.astype(np.float32)
+
+
+def end_distances(
+    site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distances in cM, float64, from sites to the typed sites on the left and right of their gaps; where
+    there is one only, both are to that one."""
+    last = len(typed_cM) - 1
+    return (
+        np.abs(site_cM - typed_cM[np.clip(gap - 1, 0, last)]),
+        np.abs(typed_cM[np.clip(gap, 0, last)] - site_cM),
+    )
 
 
 def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:

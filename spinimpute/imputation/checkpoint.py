@@ -16,12 +16,14 @@ from spinimpute.errors import InputError
 
 FORMAT = "spinimpute-checkpoint-1"
 STATE_FORMAT = "spinimpute-training-state-1"
-SHIPPED = "inducing.safetensors"
+SHIPPED = ("haplotype", "inducing")
 
 
-def shipped_model() -> Path:
-    """The checkpoint that `impute` uses by default."""
-    return Path(__file__).parent.parent / "weights" / SHIPPED
+def shipped_model(predictor: str = SHIPPED[0]) -> Path:
+    """The checkpoint of a predictor that comes with the package. Raises InputError for an unknown name."""
+    if predictor not in SHIPPED:
+        raise InputError(f"predictor must be {' or '.join(SHIPPED)}, found {predictor!r}")
+    return Path(__file__).parent.parent / "weights" / f"{predictor}.safetensors"
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, Any], kind: str) -> None:

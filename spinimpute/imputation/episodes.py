@@ -20,6 +20,7 @@ from spinimpute.imputation.blocks import (
     place_typed,
     starting_points,
 )
+from spinimpute.imputation.callset_errors import mates, spoil_panel, switch_phases
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
@@ -32,7 +33,9 @@ class EpisodeSettings:
     blocks: B; queries: people that are imputed; sites_per_gap: U; context_people: at least so many;
     array_density: typed sites per Mb (log-uniform); array_minimum_frequency: one of these minor-allele
     frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
-    typed alleles of the queries.
+    typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
+    the context has few people of, if any. The rest is what the panel's call set gets wrong, one
+    value of each (`callset_errors`).
     """
 
     blocks: int = 4
@@ -43,9 +46,15 @@ class EpisodeSettings:
     array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
     genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
     missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)
+    foreign_share: float = 0.0
+    switch_rate: tuple[float, ...] = (0.0,)
+    rare_phase_error: tuple[float, ...] = (0.0,)
+    missed_allele: tuple[float, ...] = (0.0,)
+    wrong_call: tuple[float, ...] = (0.0,)
 
     def __post_init__(self) -> None:
-        for name in ("array_minimum_frequency", "genotype_error", "missing_rate"):
+        rates = ("array_minimum_frequency", "genotype_error", "missing_rate", "wrong_call")
+        for name in rates:
             if not all(0 <= value < 0.5 for value in getattr(self, name)):
                 raise InputError(
                     f"episodes.{name} must lie between 0 and 0.5, found {list(getattr(self, name))}"
@@ -99,6 +108,19 @@ def usable_sites(alleles_XN: np.ndarray) -> int:
     return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
 
 
+def _foreign_queries(
+    people: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Queries of one random person's population, and the context: few of these or none, and the others."""
+    own = deme[people] == deme[people[0]]
+    natives, others = people[own], people[~own]
+    n_queries = min(settings.queries, len(natives), len(people) // 4)
+    if len(others) < settings.context_people:
+        return people[:n_queries], people[n_queries:]
+    kept = int(len(natives) * rng.uniform(0, 0.2)) if rng.random() < 0.7 else 0
+    return natives[:n_queries], rng.permutation(np.append(others, natives[n_queries : n_queries + kept]))
+
+
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
     """Draw people for context and query, an array, and the errors and gaps in the queries' typed calls.
 
@@ -112,6 +134,8 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         people = rng.permutation(people)
         n_queries = min(settings.queries, len(people) // 4)
         queries, rest = people[:n_queries], people[n_queries:]
+        if source.person_deme is not None and rng.random() < settings.foreign_share:
+            queries, rest = _foreign_queries(people, np.asarray(source.person_deme), rng, settings)
     else:
         queries = rng.permutation(source.query_people)[: settings.queries]
         rest = rng.permutation(np.setdiff1d(people, source.query_people))
@@ -122,6 +146,16 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     context_N = np.flatnonzero(np.isin(sample_A, rest[:size]))
     query_Q = np.flatnonzero(np.isin(sample_A, queries))
     alleles_XA = source.alleles(0, source.n_sites)
+    switch_phases(alleles_XA, source.position, mates(sample_A), rng, rng.choice(settings.switch_rate))
+    spoil_panel(
+        alleles_XA,
+        context_N,
+        mates(sample_A),
+        rng,
+        rng.choice(settings.rare_phase_error),
+        rng.choice(settings.missed_allele),
+        rng.choice(settings.wrong_call),
+    )
     frequency = alleles_XA[:, context_N].mean(1)
     minor = np.minimum(frequency, 1 - frequency)
     usable = np.flatnonzero(minor > rng.choice(settings.array_minimum_frequency))

@@ -21,14 +21,15 @@ from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.engine import Engine, default_threads
-from spinimpute.imputation.panel_blocks import BlockPredictor
-from spinimpute.imputation.predictors import as_predictor
+from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
+from spinimpute.imputation.predictors import Predictor, as_predictor
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output
 
 DEFAULT_FORMATS = ("GT", "DS")
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
 WINDOW_SITES = 20_000
+HAPLOTYPE_WINDOW_CM = 10.0
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,13 @@ def impute(
     out: str | Path,
     panel: str | Path | Panel,
     *,
-    model: str | Path | BlockPredictor | None = None,
+    model: str | Path | Predictor | None = None,
+    predictor: str | None = None,
     genetic_map: str | Path | GeneticMap | None = None,
     region: str | Region | None = None,
     output: OutputSettings = OutputSettings(),
     inducing_points: int | None = None,
-    window_cM: float = DEFAULT_LENGTH_CM,
+    window_cM: float | None = None,
     overlap_cM: float = DEFAULT_OVERLAP_CM,
     threads: int | None = None,
     device: str = "auto",
@@ -87,10 +89,13 @@ def impute(
         vcf: VCF, VCF.gz or BCF of phased diploid or haploid samples; may hold other chromosomes too.
         out: `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
         panel: a `.spin` file, an open `Panel`, or a VCF or BCF which is compiled first (with `genetic_map`).
-        model: a checkpoint or a loaded predictor; by default the shipped one.
+        model: a checkpoint or a loaded predictor; by default a shipped one.
+        predictor: "haplotype" (attention to the panel's haplotypes, the default) or "inducing" (points).
         region: impute these panel sites only; typed sites around them are still used.
-        inducing_points: h of every block, at most; by default 1,024.
-        window_cM, overlap_cM: windows that are computed and written one after the other.
+        inducing_points: h of every block, at most; by default 1,024. For inducing points only.
+        window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
+            for inducing points, which see nothing beyond the overlaps, and 10 cM for haplotype attention,
+            whose results do not depend on windows.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -117,11 +122,13 @@ def impute(
                 opened = stack.enter_context(open_panel(panel, genetic_map))
         first, last = _panel_range(opened, region)
         with summary.stage("load model"):
-            predictor = as_predictor(model, device, inducing_points)
+            loaded = as_predictor(model, device, inducing_points, predictor)
         with summary.stage("read target"):
             target = read_haplotypes(vcf, chrom=opened.chrom)
             match = match_sites(opened.sites, target.sites)
         _count(summary, opened, target, match)
+        if window_cM is None:
+            window_cM = HAPLOTYPE_WINDOW_CM if isinstance(loaded, HaplotypePredictor) else DEFAULT_LENGTH_CM
         windows = _windows(opened, first, last, window_cM, overlap_cM, target.alleles.shape[1])
         unmatched = _unmatched(target, match, region) if output.keep_unmatched else None
         records = WindowRecords(opened, target, match, unmatched, windows)
@@ -131,13 +138,13 @@ def impute(
                 target.samples,
                 target.ploidy,
                 [opened.contig_line],
-                _header_lines(opened, predictor, output),
+                _header_lines(opened, loaded, output),
                 output.formats,
                 output_type,
                 threads,
             )
         )
-        engine = stack.enter_context(Engine(opened, predictor, match.panel_index, threads))
+        engine = stack.enter_context(Engine(opened, loaded, match.panel_index, threads))
         _stream(engine, records, writer, summary, progress)
         with summary.stage("finish file and index"):
             writer.close()
@@ -201,7 +208,7 @@ def _count(summary: ImputationSummary, panel: Panel, target: Haplotypes, match: 
         )
 
 
-def _header_lines(panel: Panel, predictor: BlockPredictor, output: OutputSettings) -> list[str]:
+def _header_lines(panel: Panel, predictor: Predictor, output: OutputSettings) -> list[str]:
     return [
         f"##source=spinimpute {version('spinimpute')}",
         f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device.type}",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spinimpute.errors import InputError
 
+if TYPE_CHECKING:
+    import msprime
+
 GENERATION_YEARS = 25.0
+CONTINENTS = ("AFR", "EUR", "EAS")
 FEWEST_PEOPLE = 8
 SHORTEST = 10_000
 
@@ -30,6 +35,11 @@ class SimulationSettings:
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
     hotspot_share: tuple[float, float] = (0.3, 0.9)  # part of all recombination that falls into hotspots
     gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
+    poor_share: float = 0.0  # part of the segments that are poor in recombination: theirs is poor_rate
+    poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
+    demes: int = 1  # each continent's people live in at least 1 and at most so many
+    deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
+    deme_migration: float = 1e-3  # at most so much of a deme comes from each other one in a generation
 
     def __post_init__(self) -> None:
         if self.people[0] < FEWEST_PEOPLE or self.length[0] < SHORTEST:
@@ -37,10 +47,11 @@ class SimulationSettings:
                 f"simulation.people must be at least {FEWEST_PEOPLE} and simulation.length at least "
                 f"{SHORTEST} bp, found {list(self.people)} and {list(self.length)}"
             )
-        if not 0 <= self.gene_conversion_share <= 1 or self.hotspot_share[1] > 1:
+        shares = (self.gene_conversion_share, self.poor_share, self.deme_migration, self.hotspot_share[1])
+        if not all(0 <= share <= 1 for share in shares):
             raise InputError(
-                "simulation.gene_conversion_share and hotspot_share must lie between 0 and 1, found "
-                f"{self.gene_conversion_share} and {list(self.hotspot_share)}"
+                "simulation.gene_conversion_share, poor_share, deme_migration and hotspot_share must lie "
+                f"between 0 and 1, found {', '.join(map(str, shares[:3]))} and {list(self.hotspot_share)}"
             )
 
 
@@ -49,13 +60,14 @@ class Segment:
     """One simulated segment: what a panel file holds, in memory.
 
     position: int64 (n_sites,); cM: float64 (n_sites,); packed: uint8 (n_sites, ceil(n_haplotypes / 8)),
-    bit-packed alleles; haplotypes 2i and 2i+1 belong to person i.
+    bit-packed alleles; haplotypes 2i and 2i+1 belong to person i, who lives in deme person_deme[i].
     """
 
     position: np.ndarray
     cM: np.ndarray
     packed: np.ndarray
     n_haplotypes: int
+    person_deme: np.ndarray
     description: dict[str, float | int | str]
 
     @property
@@ -110,6 +122,46 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
     return demography
 
 
+def split_into_demes(
+    demography: msprime.Demography, rng: np.random.Generator, settings: SimulationSettings
+) -> dict[str, list[str]]:
+    """Split continents into demes of unequal sizes; returns each continent's demes, itself if it is one.
+
+    Panels lack the very populations that targets come from more often than not; rare alleles are rarely
+    shared across even recent splits.
+    """
+    demes: dict[str, list[str]] = {}
+    age = dict.fromkeys(CONTINENTS, 0.0)
+    for continent in CONTINENTS:
+        n = int(rng.integers(1, settings.demes + 1))
+        if n == 1:
+            demes[continent] = [continent]
+            continue
+        demes[continent] = [f"{continent}{i}" for i in range(n)]
+        now = demography[continent]
+        for name, share in zip(demes[continent], rng.dirichlet(np.full(n, 2.0)), strict=True):
+            size = max(share, 0.05) * now.initial_size
+            demography.add_population(name=name, initial_size=size, growth_rate=now.growth_rate)
+        rate = rng.uniform(0, settings.deme_migration)
+        if rate > 0:
+            demography.set_symmetric_migration_rate(demes[continent], rate)
+        age[continent] = _log_uniform(rng, settings.deme_age)
+        demography.add_population_split(time=age[continent], derived=demes[continent], ancestral=continent)
+    # continents exchange people only while they are not split
+    for i, one in enumerate(CONTINENTS):
+        for other in CONTINENTS[i + 1 :]:
+            start = max(age[one], age[other])
+            if start > 0:
+                row, column = demography[one].id, demography[other].id
+                rate = float(demography.migration_matrix[row, column])
+                demography.set_symmetric_migration_rate([one, other], 0)
+                demography.add_symmetric_migration_rate_change(
+                    time=start, populations=[one, other], rate=rate
+                )
+    demography.sort_events()
+    return demes
+
+
 def recombination_map(rng: np.random.Generator, length: int, settings: SimulationSettings, mean_rate: float):  # type: ignore[no-untyped-def]
     """A piecewise-constant msprime.RateMap of the given mean rate, with hotspots of 1 to 3 kb."""
     import msprime
@@ -148,16 +200,28 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     rng = np.random.default_rng(seed)
     length = int(_log_uniform(rng, settings.length))
     people = int(_log_uniform(rng, settings.people))
-    mean_rate = _log_uniform(rng, settings.recombination_rate)
+    poor = settings.poor_share > 0 and rng.random() < settings.poor_share
+    mean_rate = _log_uniform(rng, settings.poor_rate if poor else settings.recombination_rate)
     rates = recombination_map(rng, length, settings, mean_rate)
     demography = out_of_africa(
         _log_uniform(rng, settings.size_factor), _log_uniform(rng, settings.recent_growth)
     )
+    demes = {name: [name] for name in CONTINENTS}
+    if settings.demes > 1:
+        demes = split_into_demes(demography, rng, settings)
     shares = rng.dirichlet([0.4, 0.4, 0.4])  # often one population, sometimes a mixture
     counts = rng.multinomial(people, shares)
+    names: list[str] = []
+    numbers: list[int] = []
+    for continent, count in zip(CONTINENTS, counts, strict=True):
+        here = demes[continent]
+        names += here
+        numbers += (
+            [count] if len(here) == 1 else rng.multinomial(count, rng.dirichlet(np.ones(len(here)))).tolist()
+        )
     gene_conversion = rng.random() < settings.gene_conversion_share
     ancestry = msprime.sim_ancestry(
-        samples={name: int(c) for name, c in zip(("AFR", "EUR", "EAS"), counts, strict=True) if c},
+        samples={name: int(n) for name, n in zip(names, numbers, strict=True) if n},
         demography=demography,
         recombination_rate=rates,
         gene_conversion_rate=mean_rate * 2 if gene_conversion else None,
@@ -185,6 +249,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         cM=rates.get_cumulative_mass(np.minimum(position, length)) * 100.0,
         packed=np.stack(rows),
         n_haplotypes=len(columns),
+        person_deme=np.repeat(np.arange(len(numbers)), numbers)[order],
         description={
             "seed": seed,
             "length": length,

@@ -14,7 +14,7 @@ from spinimpute.imputation.simulation import Segment, SimulationSettings, simula
 
 FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
 SEEDS_APART = 100_000  # between the first segments of two training seeds
-CACHED_SEGMENTS = 300
+CACHED_SEGMENTS = 600
 FEWEST_PEOPLE = 40
 TRIES = 100
 
@@ -47,6 +47,8 @@ class SimulatedSource:
 
 class Stretch:
     """Some sites and people of a panel, as a source of tasks. columns: int64, haplotypes."""
+
+    person_deme = None
 
     def __init__(
         self, panel: Panel, start: int, stop: int, columns: np.ndarray, query_people: np.ndarray | None

@@ -16,6 +16,8 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, save_tensors, shipped_model
 from spinimpute.imputation.episodes import EpisodeSettings
+from spinimpute.imputation.haplotype_attention import HaplotypeAttention, HaplotypeSettings
+from spinimpute.imputation.haplotype_learner import HaplotypeLearner
 from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
 from spinimpute.imputation.kmer_learner import KmerLearner
 from spinimpute.imputation.kmer_spin import KmerSettings, KmerSPIN
@@ -32,6 +34,13 @@ NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "a text
 MAY_BE_ZERO = {"flank", "patience", "seed"}
 
 Settings = TypeVar("Settings")
+ModelSettings = HaplotypeSettings | InducingSettings | KmerSettings
+KINDS: dict[str, type[ModelSettings]] = {
+    HaplotypeAttention.kind: HaplotypeSettings,
+    AlleleCIPNP.kind: InducingSettings,
+    KmerSPIN.kind: KmerSettings,
+}
+SORTS_SHIPPED = {HaplotypeAttention.kind: "haplotype", AlleleCIPNP.kind: "inducing"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Configuration:
     """
 
     kind: str
-    model: InducingSettings | KmerSettings
+    model: ModelSettings
     episodes: EpisodeSettings
     simulation: SimulationSettings
     segments: int
@@ -87,15 +96,14 @@ def read_configuration(path: str | Path) -> Configuration:
             raise InputError(f"configuration {path}: {table} must be a table, found {values!r}")
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
-    kinds: dict[str, type] = {AlleleCIPNP.kind: InducingSettings, KmerSPIN.kind: KmerSettings}
-    if not isinstance(kind, str) or kind not in kinds:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(
-            f"configuration {path}: model.kind must be one of {', '.join(kinds)}, found {kind!r}"
+            f"configuration {path}: model.kind must be one of {', '.join(KINDS)}, found {kind!r}"
         )
     simulation = dict(content.get("simulation", {}))
     where = f"configuration {path}: simulation.segments"
     segments = _value(where, DEFAULT_SEGMENTS, simulation.pop("segments", DEFAULT_SEGMENTS))
-    settings: InducingSettings | KmerSettings = _settings(path, "model", kinds[kind], model)
+    settings: ModelSettings = _settings(path, "model", KINDS[kind], model)
     return Configuration(
         kind,
         settings,
@@ -241,7 +249,10 @@ class _Start:
 
 
 def _start(init: str | Path, configuration: Configuration) -> _Start:
-    weights, metadata = load_tensors(shipped_model() if init == "shipped" else init, FORMAT, "model")
+    if init == "shipped" and configuration.kind not in SORTS_SHIPPED:
+        raise InputError(f"--init shipped: no model of the kind {configuration.kind!r} is shipped")
+    path = shipped_model(SORTS_SHIPPED[configuration.kind]) if init == "shipped" else init
+    weights, metadata = load_tensors(path, FORMAT, "model")
     if metadata.get("kind") != configuration.kind:
         raise InputError(
             f"--init {init} is of the kind {metadata.get('kind')!r}, the configuration's model.kind is "
@@ -255,9 +266,9 @@ def _replaced(training: TrainingSettings, **values: int | None) -> TrainingSetti
     return TrainingSettings(**asdict(training) | {k: v for k, v in values.items() if v is not None})
 
 
-def _learner(
-    model: InducingSettings | KmerSettings, episodes: EpisodeSettings, device: torch.device
-) -> Learner:
+def _learner(model: ModelSettings, episodes: EpisodeSettings, device: torch.device) -> Learner:
+    if isinstance(model, HaplotypeSettings):
+        return HaplotypeLearner(model, episodes, device)
     if isinstance(model, InducingSettings):
         return AlleleLearner(model, episodes, device)
     return KmerLearner(model, episodes, device)

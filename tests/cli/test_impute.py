@@ -52,6 +52,7 @@ class TestArguments:
         options.pop("progress")
         assert options == {
             "model": None,
+            "predictor": None,
             "genetic_map": None,
             "region": None,
             "inducing_points": None,

@@ -192,7 +192,7 @@ def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tupl
         rng = np.random.default_rng(3)
         for site in np.setdiff1d(np.arange(panel.n_sites), typed):
             alleles[site] = rng.permutation(alleles[site])
-    predictor = spinimpute.load_predictor()
+    predictor = spinimpute.load_predictor(predictor="inducing")
     source = SegmentPanel(alleles, panel.cM)
     query = target.alleles[match_sites(panel.sites, target.sites).target_index].T.astype(np.uint8)
     p = impute(predictor, source, typed, query, np.ones_like(query))

@@ -25,6 +25,7 @@ class Altered:
     """A segment with other alleles at chosen places."""
 
     query_people = None
+    person_deme = None
 
     def __init__(self, segment: Segment, flip_XA: np.ndarray) -> None:
         self.n_sites, self.n_haplotypes = segment.n_sites, segment.n_haplotypes

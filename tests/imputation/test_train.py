@@ -11,6 +11,8 @@ from safetensors import safe_open
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.imputation.checkpoint import FORMAT, load_tensors, save_tensors
+from spinimpute.imputation.episodes import EpisodeSettings
+from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.train import read_configuration, train
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -127,19 +129,23 @@ def test_patience_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert result.validation_loss == 2.0  # the best is kept
 
 
-@pytest.mark.parametrize("kind", ["spin", "spin_panel", "kmer_spin", "kmer_spin_panel"])
-def test_shipped_configurations_can_be_read(kind: str) -> None:
-    assert read_configuration(REPOSITORY / "configs" / f"{kind}.toml").training.steps > 0
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_configurations_can_be_read(path: Path) -> None:
+    assert read_configuration(path).training.steps > 0
 
 
-def test_the_shipped_model_is_what_its_configuration_says() -> None:
-    path = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+@pytest.mark.parametrize(("weights", "name"), [("haplotype", "haplotype"), ("inducing", "spin")])
+def test_the_shipped_models_are_what_their_configurations_say(weights: str, name: str) -> None:
+    path = REPOSITORY / "spinimpute" / "weights" / f"{weights}.safetensors"
     _, metadata = load_tensors(path, FORMAT, "model")
     assert metadata["provenance"]["data"] == "simulated"
     assert metadata["provenance"]["init"] is None
-    assert metadata["provenance"]["configuration"] == json.loads(
-        json.dumps(read_configuration(REPOSITORY / "configs" / "spin.toml").as_dict())
-    )
+    configuration = read_configuration(REPOSITORY / "configs" / f"{name}.toml")
+    recorded, now = metadata["provenance"]["configuration"], json.loads(json.dumps(configuration.as_dict()))
+    # what can be configured since then was as it is by default
+    for table, default in (("episodes", EpisodeSettings()), ("simulation", SimulationSettings())):
+        recorded[table] = json.loads(json.dumps(dataclasses.asdict(default))) | recorded[table]
+    assert recorded == now
 
 
 @pytest.mark.parametrize(
@@ -186,8 +192,11 @@ def test_ranges(tmp_path: Path, line: str, message: str | None) -> None:
 
 def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
     config = configuration(tmp_path, KMER, steps=2)
-    with pytest.raises(InputError, match="is of the kind 'allele-cipnp'"):
+    with pytest.raises(InputError, match="no model of the kind 'kmer-spin' is shipped"):
         train(config, tmp_path / "m", init="shipped")
+    shipped = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+    with pytest.raises(InputError, match="is of the kind 'allele-cipnp'"):
+        train(config, tmp_path / "m", init=shipped)
     wide = configuration(tmp_path, ALLELE + "\nwidth = 8", steps=2)
     with pytest.raises(InputError, match="do not fit the sizes"):
         train(wide, tmp_path / "m", init="shipped")

@@ -1,0 +1,78 @@
+"""Rows of alleles as 64-bit words, and the processor's bit instructions for numba.
+
+Bit s & 63 of word s >> 6 is place s. Axes: S places, X rows, W words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def n_words(n_places: int) -> int:
+    """Words that hold so many places; at least one."""
+    return max(1, -(-n_places // 64))
+
+
+def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
+    """uint64 (X, W) of alleles 0 or 1, uint8 (S, X)."""
+    packed = np.packbits(alleles_SX, axis=0, bitorder="little")  # (bytes, X)
+    out = np.zeros((alleles_SX.shape[1], n_words(alleles_SX.shape[0]) * 8), dtype=np.uint8)
+    out[:, : len(packed)] = packed.T
+    return out.view("<u8").astype(np.uint64, copy=False)
+
+
+def _llvm_bits(name: str, extra: tuple[int, ...]) -> Any:
+    """A numba intrinsic, uint64 -> int64, for one of LLVM's instructions that count bits."""
+
+    @intrinsic
+    def count(typing_context, word):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            i64, i1 = ir.IntType(64), ir.IntType(1)
+            function_type = ir.FunctionType(i64, [i64] + [i1] * len(extra))
+            function = builder.module.declare_intrinsic(f"llvm.{name}", [i64], function_type)
+            return builder.call(function, [arguments[0], *(ir.Constant(i1, bit) for bit in extra)])
+
+        return types.int64(types.uint64), generate
+
+    return count
+
+
+leading_zeros = _llvm_bits("ctlz", (0,))
+trailing_zeros = _llvm_bits("cttz", (0,))
+
+
+@njit(nogil=True, cache=True)
+def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-def]
+    """The last place <= `place` where two rows differ and the call is known; -1 if there is none."""
+    if place < 0:
+        return -1
+    word = place >> 6
+    differ = (x_W[word] ^ y_W[word]) & known_W[word] & (ALL_ONES >> np.uint64(63 - (place & 63)))
+    while differ == np.uint64(0):
+        word -= 1
+        if word < 0:
+            return -1
+        differ = (x_W[word] ^ y_W[word]) & known_W[word]
+    return (word << 6) + 63 - leading_zeros(differ)
+
+
+@njit(nogil=True, cache=True)
+def mismatch_at_or_after(x_W, y_W, known_W, place, n_places):  # type: ignore[no-untyped-def]
+    """The first place >= `place` where two rows differ and the call is known; n_places if there is none."""
+    if place >= n_places:
+        return n_places
+    word = place >> 6
+    differ = (x_W[word] ^ y_W[word]) & known_W[word] & (ALL_ONES << np.uint64(place & 63))
+    while differ == np.uint64(0):
+        word += 1
+        if word >= len(x_W):
+            return n_places
+        differ = (x_W[word] ^ y_W[word]) & known_W[word]
+    return (word << 6) + trailing_zeros(differ)

@@ -1,0 +1,69 @@
+"""What real call sets get wrong, put into simulated ones: phase, missed rare alleles, wrong calls.
+
+Rare alleles are hard to phase, the rarest are put on either haplotype of their carrier almost at random; low
+coverage misses some of them altogether. A model that never met such panels trusts carriers too much.
+
+Axes: X sites, A haplotypes, N panel haplotypes. mate_A: int64, the other haplotype of the same person.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+MOST_CARRIERS = 8  # alleles carried more often are phased and found well
+
+
+def mates(haplotype_sample: np.ndarray) -> np.ndarray:
+    """int64 (A,): the other haplotype of the same person; itself where there is none.
+
+    haplotype_sample: (A,), a person's haplotypes next to each other, one or two of each.
+    """
+    sample = np.asarray(haplotype_sample)
+    same = sample[1:] == sample[:-1]
+    return np.arange(len(sample)) + np.append(same, False) - np.insert(same, 0, False)
+
+
+def switch_phases(
+    alleles_XA: np.ndarray, position_X: np.ndarray, mate_A: np.ndarray, rng: np.random.Generator, rate: float
+) -> None:
+    """Exchange people's haplotypes from random sites on, in place; rate: per Mb and person."""
+    if rate == 0:
+        return
+    first = np.flatnonzero(mate_A > np.arange(len(mate_A)))
+    megabases = (position_X[-1] - position_X[0]) / 1e6
+    for i, n in zip(first, rng.poisson(rate * megabases, len(first)), strict=True):
+        for at in rng.integers(0, len(alleles_XA), n):
+            pair = [i, mate_A[i]]
+            alleles_XA[at:, pair] = alleles_XA[at:, pair[::-1]]
+
+
+def spoil_panel(
+    alleles_XA: np.ndarray,
+    panel_N: np.ndarray,
+    mate_A: np.ndarray,
+    rng: np.random.Generator,
+    rare_phase_error: float,
+    missed_allele: float,
+    wrong_call: float,
+) -> None:
+    """Put errors into the columns panel_N, in place.
+
+    rare_phase_error, missed_allele: the chance that a singleton is put on the wrong haplotype or missed; an
+    allele with n carriers suffers 1 / n of it. wrong_call: chance of any allele to be the other one.
+    """
+    if rare_phase_error or missed_allele:
+        in_panel_A = np.zeros(alleles_XA.shape[1], dtype=bool)
+        in_panel_A[panel_N] = True
+        count_X = alleles_XA[:, panel_N].sum(1)
+        rare = np.flatnonzero((count_X > 0) & (count_X <= MOST_CARRIERS))
+        site, column = np.nonzero(alleles_XA[rare] * in_panel_A)
+        row, mate = rare[site], mate_A[column]
+        share = 1.0 / count_X[row]
+        moved = (rng.random(len(row)) < rare_phase_error * share) & (alleles_XA[row, mate] == 0)
+        alleles_XA[row[moved], column[moved]] = 0
+        alleles_XA[row[moved], mate[moved]] = 1
+        lost = ~moved & (rng.random(len(row)) < missed_allele * share)
+        alleles_XA[row[lost], column[lost]] = 0
+    if wrong_call:
+        n = rng.poisson(wrong_call * len(alleles_XA) * len(panel_N))
+        alleles_XA[rng.integers(0, len(alleles_XA), n), panel_N[rng.integers(0, len(panel_N), n)]] ^= 1

@@ -1,0 +1,118 @@
+"""A stretch of the panel as haplotype attention needs it: bits at typed sites, patterns between them.
+
+A chunk is CHUNK gaps between typed sites, cut into blocks of CORE gaps, with FLANK further typed sites on
+each side. Chunks lie at fixed multiples, so no result depends on how a chromosome is cut into windows. The
+panel's haplotypes are put into an order that their content decides, so none depends on their order in the
+file.
+
+Axes: S typed places of a chunk, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.windows import Window
+from spinimpute.imputation.callset_errors import mates
+from spinimpute.imputation.copying import GapPatterns, gap_patterns, hash_rows
+from spinimpute.imputation.pbwt import TypedAlleles
+
+CHUNK = 128
+CORE = 16
+FLANK = 160
+HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
+
+
+@dataclass(frozen=True)
+class PanelChunk:
+    """first_gap, n_gaps: of all gaps of the target's typed sites. first_typed: the typed site at place 0.
+
+    panel, panel_backwards: typed alleles, also in reverse order of places; frequency_S, cM_S: float64.
+    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to a window; patterns: of those sites.
+    """
+
+    first_gap: int
+    n_gaps: int
+    first_typed: int
+    panel: TypedAlleles
+    panel_backwards: TypedAlleles
+    frequency_S: np.ndarray
+    cM_S: np.ndarray
+    mate_N: np.ndarray
+    site_start_G1: np.ndarray
+    patterns: GapPatterns
+
+    def block_gaps(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first gap (within the chunk) and the number of gaps of every block, int64 (B,)."""
+        first_B = np.arange(0, self.n_gaps, CORE)
+        return first_B, np.minimum(CORE, self.n_gaps - first_B)
+
+    def right_place(self, gap_X: np.ndarray) -> np.ndarray:
+        """The places on the right of gaps of the chunk."""
+        return self.first_gap - self.first_typed + gap_X
+
+
+def chunks_of(window: Window, typed_index: np.ndarray) -> range:
+    """The chunks that hold a window's sites."""
+    first = int(np.searchsorted(typed_index, window.start))
+    last = int(np.searchsorted(typed_index, window.stop - 1))
+    return range(first // CHUNK, last // CHUNK + 1)
+
+
+def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Window) -> PanelChunk:
+    """Read a chunk. typed_index: int64 (T,), typed panel sites, T > 0. Raises InputError as
+    `Panel.packed`."""
+    n_typed = len(typed_index)
+    first_gap = number * CHUNK
+    n_gaps = min(CHUNK, n_typed + 1 - first_gap)
+    low, high = max(0, first_gap - 1 - FLANK), min(n_typed, first_gap + n_gaps + FLANK)
+    rows = typed_index[low:high]
+    packed_SB = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
+    ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
+    edges_G1 = np.insert(ends[first_gap : first_gap + n_gaps], 0, ends[first_gap - 1] if first_gap else 0)
+    order_N = _order(panel, packed_SB, edges_G1)
+    typed = TypedAlleles.of(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes)[:, order_N])
+    site_start_G1 = edges_G1.clip(window.start, window.stop)
+    start, stop = int(site_start_G1[0]), int(site_start_G1[-1])
+    patterns = gap_patterns(
+        panel.packed(start, stop),
+        (panel.frequency[start:stop] > 0.5).astype(np.uint8),
+        site_start_G1 - start,
+        order_N,
+    )
+    place_of = np.empty_like(order_N)
+    place_of[order_N] = np.arange(len(order_N))
+    return PanelChunk(
+        first_gap,
+        n_gaps,
+        low,
+        typed,
+        typed.backwards(),
+        panel.frequency[rows],
+        panel.cM[rows],
+        place_of[mates(panel.haplotype_sample)[order_N]],
+        site_start_G1,
+        patterns,
+    )
+
+
+def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
+    """int64 (N,): haplotypes by their content and their mates', as random as a hash."""
+    hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
+    hash_rows(packed_SB, np.zeros(len(packed_SB), np.uint8), panel.n_haplotypes, 1, hash_N)
+    salt = 1 << 40
+    for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
+        parts = (
+            [(start, stop)]
+            if stop - start <= 2 * HASHED_SITES
+            else [(start, start + HASHED_SITES), (stop - HASHED_SITES, stop)]
+        )
+        for low, high in parts:
+            hash_rows(
+                panel.packed(low, high), np.zeros(high - low, np.uint8), panel.n_haplotypes, salt, hash_N
+            )
+            salt += high - low
+    return np.lexsort((hash_N[mates(panel.haplotype_sample)], hash_N))

@@ -1,0 +1,296 @@
+"""Match classes: candidates that match a query alike around a gap, and the numbers that describe each class.
+
+Going left from a gap, the 1st ... 4th typed places where a candidate differs from the query; the same going
+right. Candidates whose first two differences on each side are the same form one class: they are told apart
+neither by what the query shares with them nearby nor by where that ends. Classes are ranked by the
+information in the first two runs of each side; information of a typed site is -log of the panel frequency of
+the query's allele there.
+
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
+C candidates, M members of classes, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from spinimpute.imputation.bit_rows import mismatch_at_or_after, mismatch_at_or_before, trailing_zeros
+from spinimpute.imputation.fast_math import bits_of_float, fast_log
+
+DEPTH = 4  # differences on each side
+LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
+FEATURES = 4 * DEPTH + 5
+SMALLEST_CM = 1e-4
+SMALLEST_INFORMATION = 0.1
+
+
+class BlockMatches(NamedTuple):
+    """Classes of some queries at the gaps of a block.
+
+    features_QGFK: float32. Logs of genetic length and information up to the 1st ... 4th difference on the
+    left, the same on the right; of the number of members; and, no logs, the information of the query's allele
+    and of the other one at the 1st difference on the left, and on the right (0 where there is none).
+    count_QGK: float32, members; 0 where there is no such class, and in all later ones. first_QGK: int32,
+    where a class's members begin in member_M; member_M: int32 haplotypes.
+    """
+
+    features_QGFK: np.ndarray
+    count_QGK: np.ndarray
+    first_QGK: np.ndarray
+    member_M: np.ndarray
+
+
+@njit(nogil=True, cache=True)
+def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
+    """Places of differences in order: DEPTH before the block (-1 where there are none), those between its
+    gaps, DEPTH behind it (n_places where there are none). first_gap_place: the first place right of the
+    block's first gap. Returns how many there are between the gaps.
+    """
+    place = first_gap_place - 1
+    for j in range(DEPTH):
+        place = mismatch_at_or_before(panel_W, query_W, known_W, place)
+        out_P[DEPTH - 1 - j] = place
+        place -= 1
+    end = min(first_gap_place + n_gaps - 1, n_places)
+    between = 0
+    place = mismatch_at_or_after(panel_W, query_W, known_W, first_gap_place, n_places)
+    while place < end:
+        out_P[DEPTH + between] = place
+        between += 1
+        place = mismatch_at_or_after(panel_W, query_W, known_W, place + 1, n_places)
+    for j in range(DEPTH):
+        out_P[DEPTH + between + j] = place
+        place = mismatch_at_or_after(panel_W, query_W, known_W, place + 1, n_places)
+    return between
+
+
+@njit(nogil=True, cache=True)
+def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
+    return (((left_1 + 1) * 4096 + left_2 + 1) * 4096 + right_1) * 4096 + right_2
+
+
+@njit(nogil=True, cache=True)
+def _information(before_S1, information_S, differences_P, at, depth, n_places):  # type: ignore[no-untyped-def]
+    """Information in the first `depth` runs of both sides of a gap between differences at - 1 and at."""
+    left, right = differences_P[at - depth], differences_P[at + depth - 1]
+    total = before_S1[right] - before_S1[left + 1]
+    for j in range(depth - 1):
+        if differences_P[at - 1 - j] >= 0:
+            total -= information_S[differences_P[at - 1 - j]]
+        if differences_P[at + j] < n_places:
+            total -= information_S[differences_P[at + j]]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _rate(differences_P, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
+    """Key of a candidate's class, and a number that sorts classes: their information, then any order that
+    the key alone decides."""
+    key = _key(differences_P[at - 1], differences_P[at - 2], differences_P[at], differences_P[at + 1])
+    score = _information(before_S1, information_S, differences_P, at, 2, n_places)
+    mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
+    # the bits of floats that are not negative sort as the floats do
+    return key, (np.int64(bits_of_float(max(score, np.float32(0)))) << np.int64(32)) | mixed
+
+
+@njit(nogil=True, cache=True)
+def _best_member(member_C, first, last, differences_CP, at_C, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
+    """The member with the most information in four runs on each side; of equals that with the least key."""
+    best = member_C[first]
+    if last - first == 1:
+        return best
+    best_score, best_key = np.float32(-1), np.int64(0)
+    for i in range(first, last):
+        d, at = differences_CP[member_C[i]], at_C[member_C[i]]
+        score = _information(before_S1, information_S, d, at, DEPTH, n_places)
+        key = _key(d[at - 3], d[at - 4], d[at + 2], d[at + 3])
+        if score > best_score or (score == best_score and key < best_key):
+            best, best_score, best_key = member_C[i], score, key
+    return best
+
+
+@njit(nogil=True, cache=True)
+def _describe(  # type: ignore[no-untyped-def]
+    best_K, n_classes, count_K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1, before_S1,
+    information_S, other_S, passed_2K, features_FK,
+):  # fmt: skip
+    """Features of classes by their best members; the gap lies before gap_place. Class after class in the
+    inner loops, which processors do many at a time. passed_2K: room for the information of differences
+    passed."""
+    n_places = len(information_S)
+    here = before_S1[gap_place]
+    least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
+    passed_2K[:, :n_classes] = 0
+    features_FK[LOG_COUNT + 1 :, :n_classes] = 0
+    for j in range(DEPTH):
+        for k in range(n_classes):
+            c = best_K[k]
+            left, right = differences_CP[c, at_C[c] - 1 - j], differences_CP[c, at_C[c] + j]
+            features_FK[j, k] = log_left_S1[left + 1]
+            features_FK[2 * DEPTH + j, k] = log_right_S1[right]
+            features_FK[DEPTH + j, k] = here - before_S1[left + 1] - passed_2K[0, k]
+            features_FK[3 * DEPTH + j, k] = before_S1[right] - here - passed_2K[1, k]
+            if left >= 0:
+                passed_2K[0, k] += information_S[left]
+            if right < n_places:
+                passed_2K[1, k] += information_S[right]
+            if j == 0:
+                if left >= 0:
+                    features_FK[LOG_COUNT + 1, k], features_FK[LOG_COUNT + 2, k] = (
+                        information_S[left],
+                        other_S[left],
+                    )
+                if right < n_places:
+                    features_FK[LOG_COUNT + 3, k], features_FK[LOG_COUNT + 4, k] = (
+                        information_S[right],
+                        other_S[right],
+                    )
+        for k in range(n_classes):
+            features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + least)
+            features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
+    for k in range(n_classes):
+        features_FK[LOG_COUNT, k] = fast_log(count_K[k])
+
+
+@njit(nogil=True, cache=True)
+def _match_block(  # type: ignore[no-untyped-def]
+    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, first_gap_place, n_gaps,
+    log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+):  # fmt: skip
+    n_queries, n_places = information_QS.shape
+    n_classes = count_QGK.shape[2]
+    member_M = np.empty(n_queries * n_gaps * n_classes, dtype=np.int32)
+    n_members = 0
+    before_S1 = np.zeros(n_places + 1, dtype=np.float32)
+    candidate_C = np.empty(len(panel_NW), dtype=np.int32)
+    sorted_C = np.empty(len(panel_NW), dtype=np.int64)
+    best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
+    for q in range(n_queries):
+        information_S = information_QS[q]
+        for s in range(n_places):
+            before_S1[s + 1] = before_S1[s] + information_S[s]
+        n_candidates = 0
+        for word in range(candidate_QW.shape[1]):
+            bits = candidate_QW[q, word]
+            while bits != np.uint64(0):
+                candidate_C[n_candidates] = (word << 6) + trailing_zeros(bits)
+                bits &= bits - np.uint64(1)
+                n_candidates += 1
+        differences_CP = np.empty((n_candidates, 2 * DEPTH + n_gaps), dtype=np.int32)
+        at_C = np.full(n_candidates, DEPTH, dtype=np.int32)
+        key_C, order_C = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
+        for c in range(n_candidates):
+            _differences(
+                panel_NW[candidate_C[c]], query_QW[q], known_QW[q], n_places, first_gap_place, n_gaps,
+                differences_CP[c],
+            )  # fmt: skip
+            key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
+        rank_C = np.argsort(-order_C).astype(np.int32)
+        for g in range(n_gaps):
+            gap_place = first_gap_place + g
+            if g > 0:
+                for c in range(n_candidates):
+                    if differences_CP[c, at_C[c]] == gap_place - 1:
+                        at_C[c] += 1
+                        key_C[c], order_C[c] = _rate(
+                            differences_CP[c], at_C[c], before_S1, information_S, n_places
+                        )
+                # nearly sorted already: few candidates change from gap to gap
+                for i in range(n_candidates):
+                    c = rank_C[i]
+                    order = order_C[c]
+                    j = i
+                    while j > 0 and order > sorted_C[j - 1]:
+                        rank_C[j], sorted_C[j] = rank_C[j - 1], sorted_C[j - 1]
+                        j -= 1
+                    rank_C[j], sorted_C[j] = c, order
+            else:
+                for i in range(n_candidates):
+                    sorted_C[i] = order_C[rank_C[i]]
+            if n_members + n_candidates > len(member_M):
+                longer = np.empty(2 * len(member_M) + n_candidates, dtype=np.int32)
+                longer[:n_members] = member_M[:n_members]
+                member_M = longer
+            k, i = 0, 0
+            while i < n_candidates and k < n_classes:
+                first, key = i, key_C[rank_C[i]]
+                first_QGK[q, g, k] = n_members
+                while i < n_candidates and key_C[rank_C[i]] == key:
+                    member_M[n_members] = candidate_C[rank_C[i]]
+                    n_members += 1
+                    i += 1
+                best = _best_member(
+                    rank_C, first, i, differences_CP, at_C, before_S1, information_S, n_places
+                )
+                count_QGK[q, g, k] = i - first
+                best_K[k] = best
+                k += 1
+            _describe(
+                best_K, k, count_QGK[q, g], differences_CP, at_C, gap_place, log_left_GS1[g],
+                log_right_GS1[g], before_S1, information_S, other_QS[q], passed_2K, features_QGFK[q, g],
+            )  # fmt: skip
+            for rest in range(k, n_classes):
+                first_QGK[q, g, rest] = n_members
+    return member_M[:n_members].copy()
+
+
+def match_block(
+    panel_NW: np.ndarray,
+    query_QW: np.ndarray,
+    known_QW: np.ndarray,
+    information_QS: np.ndarray,
+    candidate_QW: np.ndarray,
+    typed_cM_S: np.ndarray,
+    first_gap_place: int,
+    n_gaps: int,
+    n_classes: int,
+) -> BlockMatches:
+    """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
+
+    panel_NW, query_QW, known_QW: bits at typed places (`pack_rows`). information_QS: float32, 0 where a call
+    is missing. candidate_QW: uint64, bit n is set for candidate n. typed_cM_S: float64, genetic positions.
+    """
+    n_queries = len(information_QS)
+    log_left_GS1, log_right_GS1 = log_distances(typed_cM_S, first_gap_place, n_gaps)
+    features_QGFK = np.zeros((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
+    count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
+    first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
+    member_M = _match_block(
+        panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
+        first_gap_place, n_gaps, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+    )  # fmt: skip
+    return BlockMatches(features_QGFK, count_QGK, first_QGK, member_M)
+
+
+def log_distances(typed_cM_S: np.ndarray, first_gap_place: int, n_gaps: int) -> tuple[np.ndarray, np.ndarray]:
+    """log of the genetic length from a gap to a difference, float32 (G, S + 1): leftwards for places -1..S-1,
+    rightwards for 0..S; -1 and S stand for the first and the last typed place."""
+    n_places = len(typed_cM_S)
+    edges = np.clip(first_gap_place + np.arange(n_gaps)[:, None], 0, n_places)
+    left_edge, right_edge = typed_cM_S[np.maximum(edges - 1, 0)], typed_cM_S[np.minimum(edges, n_places - 1)]
+    left = left_edge - np.concatenate([typed_cM_S[:1], typed_cM_S])
+    right = np.concatenate([typed_cM_S, typed_cM_S[-1:]]) - right_edge
+    return tuple(np.log(np.maximum(d, 0) + SMALLEST_CM).astype(np.float32) for d in (left, right))
+
+
+def information(query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> np.ndarray:
+    """float32 (Q, S): -log of the panel frequency of a query's allele at typed places; 0 where it is missing.
+
+    query_SQ: uint8 0, 1 or MISSING; frequency_S: of allele 1 in the panel. An allele that the panel lacks
+    counts like one carried by half a haplotype.
+    """
+    least = 0.5 / n_haplotypes
+    table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
+    return (
+        -np.log(np.take_along_axis(table_S3, query_SQ.astype(np.int64), axis=1)).astype(np.float32).T.copy()
+    )
+
+
+def other_information(information_QS: np.ndarray) -> np.ndarray:
+    """The same for the other allele of every site: -log(1 - exp(-information)); 0 where a call is missing."""
+    with np.errstate(divide="ignore"):
+        other = -np.log(-np.expm1(-information_QS))
+    return np.where(information_QS > 0, other, 0).astype(np.float32)
