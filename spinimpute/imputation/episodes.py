@@ -134,8 +134,9 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         people = rng.permutation(people)
         n_queries = min(settings.queries, len(people) // 4)
         queries, rest = people[:n_queries], people[n_queries:]
-        if source.person_deme is not None and rng.random() < settings.foreign_share:
-            queries, rest = _foreign_queries(people, np.asarray(source.person_deme), rng, settings)
+        deme = source.person_deme if settings.foreign_share > 0 else None
+        if deme is not None and rng.random() < settings.foreign_share:
+            queries, rest = _foreign_queries(people, deme, rng, settings)
     else:
         queries = rng.permutation(source.query_people)[: settings.queries]
         rest = rng.permutation(np.setdiff1d(people, source.query_people))

@@ -11,7 +11,7 @@ from unittest import mock
 import cyvcf2
 import pytest
 
-from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM
+from spinimpute.genotypes.windows import DEFAULT_OVERLAP_CM
 from spinimpute.imputation.summary import ImputationSummary
 
 Run = Callable[..., Any]
@@ -56,7 +56,7 @@ class TestArguments:
             "genetic_map": None,
             "region": None,
             "inducing_points": None,
-            "window_cM": DEFAULT_LENGTH_CM,
+            "window_cM": None,
             "overlap_cM": DEFAULT_OVERLAP_CM,
             "threads": None,
             "device": "auto",
