@@ -27,7 +27,9 @@ from spinimpute.imputation.haplotype_attention import (
 from spinimpute.imputation.haplotype_chunk import CORE
 from spinimpute.imputation.learners import COPY_LOSS, Outcome
 from spinimpute.imputation.matches import BlockMatches, information, match_block
-from spinimpute.imputation.pbwt import CANDIDATES, MISSING, CandidateSettings, TypedAlleles, find_candidates
+from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
+
+CANDIDATES = CandidateSettings()
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,8 @@ class HaplotypeLearner:
         settings: HaplotypeSettings,
         episodes: EpisodeSettings,
         device: torch.device,
-        candidates: CandidateSettings = CANDIDATES,
     ) -> None:
-        self.settings, self.episodes, self.device, self.candidates = settings, episodes, device, candidates
+        self.settings, self.episodes, self.device = settings, episodes, device
         self.model = HaplotypeAttention(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
@@ -94,7 +95,7 @@ class HaplotypeLearner:
         frequency_X, typed_cM = context_XN.mean(1), source.cM[split.typed_T]
         panel = TypedAlleles.of(context_XN[split.typed_T])
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
-        candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, self.candidates)
+        candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
         parts = []
         for candidate_QW, first, n_gaps in zip(

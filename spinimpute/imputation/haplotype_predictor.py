@@ -23,9 +23,11 @@ from spinimpute.imputation.haplotype_attention import (
 from spinimpute.imputation.haplotype_chunk import PanelChunk
 from spinimpute.imputation.matches import BlockMatches, information, match_block
 from spinimpute.imputation.pair_network import PairWeights, weigh
-from spinimpute.imputation.pbwt import CANDIDATES, CandidateSettings, TypedAlleles, find_candidates
+from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates
 
-CLASSES = 24  # at work; twice as many bring nothing (benchmarks/simulated)
+# At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated).
+CLASSES = 24
+CANDIDATES = CandidateSettings(nearest=6, most=256, margin=4)
 QUERIES_AT_ONCE = 64  # whose classes go through the network together: fits a processor's cache
 
 

@@ -35,9 +35,6 @@ class CandidateSettings:
     margin: int = 8
 
 
-CANDIDATES = CandidateSettings()
-
-
 @njit(nogil=True, cache=True)
 def _advance(alleles_N, order_N, start_N, place, zeros_N1, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
     """One step of the PBWT: order and match starts after `place`, from those before it.
