@@ -46,6 +46,23 @@ def _llvm_bits(name: str, extra: tuple[int, ...]) -> Any:
 
 leading_zeros = _llvm_bits("ctlz", (0,))
 trailing_zeros = _llvm_bits("cttz", (0,))
+bits_set = _llvm_bits("ctpop", ())
+
+
+@njit(nogil=True, cache=True)
+def count_mismatches(x_W, y_W, known_W, first, last):  # type: ignore[no-untyped-def]
+    """How many places in [first, last) differ where the call is known."""
+    if first >= last:
+        return 0
+    total = 0
+    for word in range(first >> 6, ((last - 1) >> 6) + 1):
+        differ = (x_W[word] ^ y_W[word]) & known_W[word]
+        if word == first >> 6:
+            differ &= ALL_ONES << np.uint64(first & 63)
+        if word == (last - 1) >> 6:
+            differ &= ALL_ONES >> np.uint64(63 - ((last - 1) & 63))
+        total += bits_set(differ)
+    return total
 
 
 @njit(nogil=True, cache=True)

@@ -34,8 +34,9 @@ class EpisodeSettings:
     array_density: typed sites per Mb (log-uniform); array_minimum_frequency: one of these minor-allele
     frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
     typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
-    the context has few people of, if any. The rest is what the panel's call set gets wrong, one
-    value of each (`callset_errors`).
+    the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
+    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut. The
+    rest is what the panel's call set gets wrong, one value of each (`callset_errors`).
     """
 
     blocks: int = 4
@@ -47,6 +48,8 @@ class EpisodeSettings:
     genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
     missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)
     foreign_share: float = 0.0
+    whole_share: float = 0.3
+    most_entries: int = 0
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)
@@ -84,6 +87,31 @@ class Episode:
     fraction_BGU: np.ndarray
     distance_BGU: np.ndarray
     asked_BGU: np.ndarray
+
+
+class Span:
+    """The sites [start, stop) of another source."""
+
+    def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
+        self._source, self._start = source, start
+        self.position, self.cM = source.position[start:stop], source.cM[start:stop]
+        self.n_sites, self.n_haplotypes = stop - start, source.n_haplotypes
+        self.haplotype_sample = source.haplotype_sample
+        self.query_people, self.person_deme = source.query_people, source.person_deme
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        """uint8 (stop - start, n_haplotypes)."""
+        return self._source.alleles(self._start + start, self._start + stop)
+
+
+def cut_source(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
+    """A random span with so many sites times haplotypes at most; the source itself if it is small or the
+    limit is 0."""
+    most = most_entries // source.n_haplotypes
+    if most_entries == 0 or source.n_sites <= most:
+        return source
+    start = int(rng.integers(source.n_sites - most + 1))
+    return Span(source, start, start + most)
 
 
 @dataclass(frozen=True)
@@ -142,7 +170,9 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         rest = rng.permutation(np.setdiff1d(people, source.query_people))
     fewest = min(settings.context_people, len(rest))
     size = (
-        len(rest) if rng.random() < 0.3 else int(np.exp(rng.uniform(np.log(fewest), np.log(len(rest) + 1))))
+        len(rest)
+        if rng.random() < settings.whole_share
+        else int(np.exp(rng.uniform(np.log(fewest), np.log(len(rest) + 1))))
     )
     context_N = np.flatnonzero(np.isin(sample_A, rest[:size]))
     query_Q = np.flatnonzero(np.isin(sample_A, queries))

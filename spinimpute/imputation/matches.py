@@ -17,12 +17,19 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from spinimpute.imputation.bit_rows import mismatch_at_or_after, mismatch_at_or_before, trailing_zeros
+from spinimpute.imputation.bit_rows import (
+    count_mismatches,
+    mismatch_at_or_after,
+    mismatch_at_or_before,
+    trailing_zeros,
+)
 from spinimpute.imputation.fast_math import bits_of_float, fast_log
 
 DEPTH = 4  # differences on each side
 LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
-FEATURES = 4 * DEPTH + 5
+FEATURES = 4 * DEPTH + 7
+WIDE = 128  # typed places on each side of a block in which all differences are counted
+MANY_CHANGED = 64  # from here on, sorting anew is faster than moving each
 SMALLEST_CM = 1e-4
 SMALLEST_INFORMATION = 0.1
 
@@ -115,7 +122,7 @@ def _best_member(member_C, first, last, differences_CP, at_C, before_S1, informa
 @njit(nogil=True, cache=True)
 def _describe(  # type: ignore[no-untyped-def]
     best_K, n_classes, count_K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1, before_S1,
-    information_S, other_S, passed_2K, features_FK,
+    information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
 ):  # fmt: skip
     """Features of classes by their best members; the gap lies before gap_place. Class after class in the
     inner loops, which processors do many at a time. passed_2K: room for the information of differences
@@ -152,7 +159,28 @@ def _describe(  # type: ignore[no-untyped-def]
             features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + least)
             features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
     for k in range(n_classes):
+        c = best_K[k]
+        passed = at_C[c] - DEPTH
         features_FK[LOG_COUNT, k] = fast_log(count_K[k])
+        left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + differs_between_C[c] - passed
+        features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / wide_2[0]
+        features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / wide_2[1]
+    for j in (LOG_COUNT + 5, LOG_COUNT + 6):
+        for k in range(n_classes):
+            features_FK[j, k] = fast_log(features_FK[j, k])
+
+
+@njit(nogil=True, cache=True)
+def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
+    """Sort candidates again, greatest order first, when few have changed. sorted_C: room for their orders."""
+    for i in range(len(rank_C)):
+        c = rank_C[i]
+        order = order_C[c]
+        j = i
+        while j > 0 and order > sorted_C[j - 1]:
+            rank_C[j], sorted_C[j] = rank_C[j - 1], sorted_C[j - 1]
+            j -= 1
+        rank_C[j], sorted_C[j] = c, order
 
 
 @njit(nogil=True, cache=True)
@@ -167,6 +195,10 @@ def _match_block(  # type: ignore[no-untyped-def]
     before_S1 = np.zeros(n_places + 1, dtype=np.float32)
     candidate_C = np.empty(len(panel_NW), dtype=np.int32)
     sorted_C = np.empty(len(panel_NW), dtype=np.int64)
+    wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
+    wide_last = min(block_end + WIDE, n_places)
+    wide_2 = np.empty(2, np.float32)
+    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
     best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
     for q in range(n_queries):
         information_S = information_QS[q]
@@ -181,16 +213,26 @@ def _match_block(  # type: ignore[no-untyped-def]
                 n_candidates += 1
         differences_CP = np.empty((n_candidates, 2 * DEPTH + n_gaps), dtype=np.int32)
         at_C = np.full(n_candidates, DEPTH, dtype=np.int32)
+        differs_between_C, outside_C2 = (
+            np.empty(n_candidates, np.int32),
+            np.empty((n_candidates, 2), np.int32),
+        )
         key_C, order_C = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
         for c in range(n_candidates):
-            _differences(
+            differs_between_C[c] = _differences(
                 panel_NW[candidate_C[c]], query_QW[q], known_QW[q], n_places, first_gap_place, n_gaps,
                 differences_CP[c],
             )  # fmt: skip
+            haplotype_W = panel_NW[candidate_C[c]]
+            outside_C2[c, 0] = count_mismatches(
+                haplotype_W, query_QW[q], known_QW[q], wide_first, first_gap_place
+            )
+            outside_C2[c, 1] = count_mismatches(haplotype_W, query_QW[q], known_QW[q], block_end, wide_last)
             key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
-        rank_C = np.argsort(-order_C).astype(np.int32)
+        rank_C = np.argsort(-order_C)
         for g in range(n_gaps):
             gap_place = first_gap_place + g
+            n_changed = 0
             if g > 0:
                 for c in range(n_candidates):
                     if differences_CP[c, at_C[c]] == gap_place - 1:
@@ -198,18 +240,11 @@ def _match_block(  # type: ignore[no-untyped-def]
                         key_C[c], order_C[c] = _rate(
                             differences_CP[c], at_C[c], before_S1, information_S, n_places
                         )
-                # nearly sorted already: few candidates change from gap to gap
-                for i in range(n_candidates):
-                    c = rank_C[i]
-                    order = order_C[c]
-                    j = i
-                    while j > 0 and order > sorted_C[j - 1]:
-                        rank_C[j], sorted_C[j] = rank_C[j - 1], sorted_C[j - 1]
-                        j -= 1
-                    rank_C[j], sorted_C[j] = c, order
-            else:
-                for i in range(n_candidates):
-                    sorted_C[i] = order_C[rank_C[i]]
+                        n_changed += 1
+            if n_changed > MANY_CHANGED:
+                rank_C = np.argsort(-order_C)
+            elif n_changed > 0:
+                _insert_changed(rank_C, order_C, sorted_C)
             if n_members + n_candidates > len(member_M):
                 longer = np.empty(2 * len(member_M) + n_candidates, dtype=np.int32)
                 longer[:n_members] = member_M[:n_members]
@@ -230,7 +265,8 @@ def _match_block(  # type: ignore[no-untyped-def]
                 k += 1
             _describe(
                 best_K, k, count_QGK[q, g], differences_CP, at_C, gap_place, log_left_GS1[g],
-                log_right_GS1[g], before_S1, information_S, other_QS[q], passed_2K, features_QGFK[q, g],
+                log_right_GS1[g], before_S1, information_S, other_QS[q], outside_C2,
+                differs_between_C, wide_2, passed_2K, features_QGFK[q, g],
             )  # fmt: skip
             for rest in range(k, n_classes):
                 first_QGK[q, g, rest] = n_members

@@ -31,7 +31,7 @@ from spinimpute.output_files import check_output
 DEFAULT_SEGMENTS = 300
 VALIDATION_SEGMENTS = 12
 NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "a text"}
-MAY_BE_ZERO = {"flank", "patience", "seed"}
+MAY_BE_ZERO = {"flank", "most_entries", "patience", "seed"}
 
 Settings = TypeVar("Settings")
 ModelSettings = HaplotypeSettings | InducingSettings | KmerSettings
