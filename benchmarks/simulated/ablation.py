@@ -1,6 +1,11 @@
-"""Accuracy by size of the blocks, inducing points, candidates and rounds, on simulated panels.
+"""Accuracy by the sizes that a model has at work, on simulated panels.
 
-usage: python benchmarks/simulated/ablation.py [--model model.safetensors] [--out results.tsv]
+usage: python benchmarks/simulated/ablation.py [--predictor inducing] [--model model.safetensors] [--out
+results.tsv]
+
+Haplotype attention: match classes; haplotypes looked for at each typed site, at most taken there, and typed
+sites around a block where they are looked for. Inducing points: size of blocks, points, candidates and
+rounds.
 
 Choices of defaults are made here, never on the real target files of `benchmarks/imputation`. Needs msprime.
 """
@@ -12,6 +17,7 @@ import dataclasses
 import itertools
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +27,9 @@ import spinimpute
 from spinimpute.evaluation.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.imputation.allele_predictor import AllelePredictor
+from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing import AlleleCIPNP
+from spinimpute.imputation.pbwt import CandidateSettings
 from spinimpute.imputation.simulation import Segment, SimulationSettings, simulate_segment
 
 # seed, people, recombination per bp, typed sites per Mb: outside the seeds of training and validation
@@ -30,10 +38,24 @@ SETS = [
     (77_002, 2_350, 1.2e-8, 700),
     (77_003, 1_000, 1.5e-8, 150),
     (77_004, 2_000, 0.2e-8, 400),
+    (77_005, 2_600, 0.02e-8, 400),
 ]
 TARGETS = 100  # people
 BINS = (0.0, 0.001, 0.005, 0.02, 0.5)
-GRID = [
+HAPLOTYPE_GRID = [
+    # classes, nearest, most, margin
+    (8, 6, 256, 4),
+    (16, 6, 256, 4),
+    (24, 6, 256, 4),
+    (48, 6, 256, 4),
+    (24, 2, 256, 4),
+    (24, 12, 256, 4),
+    (24, 6, 64, 4),
+    (24, 6, 1024, 4),
+    (24, 6, 256, 0),
+    (24, 6, 256, 12),
+]
+INDUCING_GRID = [
     # core gaps, typed sites on each side, inducing points, candidates, rounds
     (4, 28, 256, 48, 3),
     (16, 96, 256, 48, 2),
@@ -92,6 +114,28 @@ def resized(
     return AllelePredictor(model, loaded.fingerprint, torch.device("cpu"), points)
 
 
+def variants(
+    loaded: HaplotypePredictor | AllelePredictor,
+) -> list[tuple[str, HaplotypePredictor | AllelePredictor]]:
+    """The same weights with other sizes, each with a name."""
+    cpu = torch.device("cpu")
+    if isinstance(loaded, AllelePredictor):
+        names = ("core", "flank", "points", "candidates", "rounds")
+        return [(_named(names, sizes), resized(loaded, *sizes)) for sizes in INDUCING_GRID]
+    names = ("classes", "nearest", "most", "margin")
+    return [
+        (
+            _named(names, sizes),
+            HaplotypePredictor(loaded.model, "", cpu, CandidateSettings(*sizes[1:]), sizes[0]),
+        )
+        for sizes in HAPLOTYPE_GRID
+    ]
+
+
+def _named(names: Sequence[str], sizes: Sequence[int]) -> str:
+    return " ".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True))
+
+
 def r2_by_frequency(p_UQ: np.ndarray, truth_UQ: np.ndarray, frequency: np.ndarray) -> list[float]:
     """Pooled dosage r2 of all sites and of each bin, genotypes turned to the panel's minor allele."""
     dosage, minor = turn_to_minor(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
@@ -106,16 +150,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--predictor", choices=["haplotype", "inducing"])
     parser.add_argument("--model", help="checkpoint (default: the shipped one)")
     parser.add_argument("--out", type=Path, help="write the table there too")
     args = parser.parse_args()
-    loaded = spinimpute.load_predictor(args.model, "cpu")
-    if not isinstance(loaded, AllelePredictor):
-        parser.error("--model must hold inducing points that carry alleles")
+    loaded = spinimpute.load_predictor(args.model, "cpu", predictor=args.predictor)
+    if not isinstance(loaded, HaplotypePredictor | AllelePredictor):
+        parser.error("--model must hold haplotype attention or inducing points that carry alleles")
     names = ["all", *(f"({a:g},{b:g}]" for a, b in itertools.pairwise(BINS))]
-    rows = [
-        "\t".join(["set", "haplotypes", "core", "flank", "points", "candidates", "rounds", "seconds", *names])
-    ]
+    rows = ["\t".join(["set", "haplotypes", "sizes", "seconds", *names])]
     print(rows[0])
     for seed, people, rate, density in SETS:
         segment, typed = simulated_set(seed, people, rate, density)
@@ -126,13 +169,12 @@ def main() -> None:
             typed_here = np.flatnonzero(np.isin(kept, typed))
             scored = (panel.frequency > 0) & (panel.frequency < 1)
             scored[typed_here] = False
-            for core, flank, points, candidates, rounds in GRID:
-                predictor = resized(loaded, core, flank, points, candidates, rounds)
+            for name, predictor in variants(loaded):
                 start = time.perf_counter()
                 p = spinimpute.impute_haplotypes(panel, truth[typed_here], typed_here, predictor)
                 seconds = time.perf_counter() - start
                 r2 = r2_by_frequency(p[scored], truth[scored], panel.frequency[scored])
-                cells = [seed, panel.n_haplotypes, core, flank, points, candidates, rounds, f"{seconds:.1f}"]
+                cells = [seed, panel.n_haplotypes, name, f"{seconds:.1f}"]
                 rows.append("\t".join([*map(str, cells), *(f"{value:.4f}" for value in r2)]))
                 print(rows[-1], flush=True)
     print(f"torch {torch.__version__}, model {args.model or 'shipped'}")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spinimpute.imputation.blocks import HaplotypeSource, end_distances, gap_geometry
 from spinimpute.imputation.callset_errors import mates
-from spinimpute.imputation.episodes import FAR_SITES, EpisodeSettings, Split, cut_source, draw_split
+from spinimpute.imputation.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.imputation.haplotype_attention import (
     HaplotypeAttention,
     HaplotypeSettings,
@@ -85,7 +85,7 @@ class HaplotypeLearner:
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
         """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
-        source = cut_source(source, rng, self.episodes.most_entries)
+        source = draw_span(source, rng, self.episodes)
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
         n_blocks = n_typed // CORE + 1
