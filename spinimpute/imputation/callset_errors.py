@@ -1,4 +1,4 @@
-"""What real data get wrong, put into simulated ones: phase, missed rare alleles, wrong calls, genetic maps.
+"""What real call sets get wrong, put into simulated ones: phase, missed rare alleles, wrong calls.
 
 Rare alleles are hard to phase, the rarest are put on either haplotype of their carrier almost at random; low
 coverage misses some of them altogether. A model that never met such panels trusts carriers too much.
@@ -21,24 +21,6 @@ def mates(haplotype_sample: np.ndarray) -> np.ndarray:
     sample = np.asarray(haplotype_sample)
     same = sample[1:] == sample[:-1]
     return np.arange(len(sample)) + np.append(same, False) - np.insert(same, 0, False)
-
-
-def distort_map(position_X: np.ndarray, cM_X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A genetic map as it might have been estimated, float64 (X,): rates are off by random factors in
-    stretches of random length, and partly evened out over the region; hotspots are in maps, but neither all
-    nor exactly.
-    """
-    if len(cM_X) < 2:
-        return cM_X
-    step_X, apart_X = np.diff(cM_X), np.diff(position_X)
-    length = np.exp(rng.uniform(np.log(3_000), np.log(100_000)))
-    stretch = ((position_X[:-1] - position_X[0]) // length).astype(np.int64)
-    factor = np.exp(rng.normal(0, rng.uniform(0, 1), stretch[-1] + 1))
-    noisy = step_X * factor[stretch]
-    even = rng.uniform(0, 1) ** 2
-    total = step_X.sum() * np.exp(rng.normal(0, 0.15))
-    mixed = (1 - even) * noisy / max(noisy.sum(), 1e-12) + even * apart_X / max(apart_X.sum(), 1)
-    return cM_X[0] + np.concatenate([[0.0], np.cumsum(mixed)]) * total
 
 
 def switch_phases(

@@ -20,7 +20,7 @@ from spinimpute.imputation.blocks import (
     place_typed,
     starting_points,
 )
-from spinimpute.imputation.callset_errors import distort_map, mates, spoil_panel, switch_phases
+from spinimpute.imputation.callset_errors import mates, spoil_panel, switch_phases
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
@@ -35,9 +35,8 @@ class EpisodeSettings:
     frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
     typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
     the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
-    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
-    wrong_map_share: part of the episodes whose genetic map is distorted. The rest is what the panel's call
-    set gets wrong, one value of each (`callset_errors`).
+    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut. The
+    rest is what the panel's call set gets wrong, one value of each (`callset_errors`).
     """
 
     blocks: int = 4
@@ -51,7 +50,6 @@ class EpisodeSettings:
     foreign_share: float = 0.0
     whole_share: float = 0.3
     most_entries: int = 0
-    wrong_map_share: float = 0.0
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)
@@ -92,11 +90,11 @@ class Episode:
 
 
 class Span:
-    """The sites [start, stop) of another source, with a genetic map of its own."""
+    """The sites [start, stop) of another source."""
 
-    def __init__(self, source: HaplotypeSource, start: int, stop: int, cM: np.ndarray) -> None:
+    def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
         self._source, self._start = source, start
-        self.position, self.cM = source.position[start:stop], cM
+        self.position, self.cM = source.position[start:stop], source.cM[start:stop]
         self.n_sites, self.n_haplotypes = stop - start, source.n_haplotypes
         self.haplotype_sample = source.haplotype_sample
         self.query_people, self.person_deme = source.query_people, source.person_deme
@@ -106,21 +104,14 @@ class Span:
         return self._source.alleles(self._start + start, self._start + stop)
 
 
-def draw_span(
-    source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings
-) -> HaplotypeSource:
-    """A random span with `most_entries` at most, whose map may be wrong; the source itself if neither."""
-    start, stop = 0, source.n_sites
-    most = settings.most_entries // source.n_haplotypes
-    if 0 < most < source.n_sites:
-        start = int(rng.integers(source.n_sites - most + 1))
-        stop = start + most
-    cM = source.cM[start:stop]
-    if settings.wrong_map_share > 0 and rng.random() < settings.wrong_map_share:
-        cM = distort_map(source.position[start:stop], cM, rng)
-    elif stop - start == source.n_sites:
+def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
+    """A random span with so many sites times haplotypes at most; the source itself if it is small or the
+    limit is 0."""
+    most = most_entries // source.n_haplotypes
+    if most_entries == 0 or source.n_sites <= most:
         return source
-    return Span(source, start, stop, cM)
+    start = int(rng.integers(source.n_sites - most + 1))
+    return Span(source, start, start + most)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class HaplotypeLearner:
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
         """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
-        source = draw_span(source, rng, self.episodes)
+        source = draw_span(source, rng, self.episodes.most_entries)
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
         n_blocks = n_typed // CORE + 1

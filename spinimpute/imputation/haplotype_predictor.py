@@ -108,6 +108,9 @@ class HaplotypePredictor:
                     candidate_BQW[b, q], chunk.cM_S, block.place, n_gaps, self.classes,
                 )  # fmt: skip
                 out_UQ[rows, q] = self._impute_block(chunk, block, matches)
+        # the longest of matches with nothing is no match
+        nothing_known_Q = ~queries.known_XW.any(axis=1)
+        out_UQ[:, nothing_known_Q] = panel.frequency[start:stop, None]
         return out_UQ
 
     def _impute_block(self, chunk: PanelChunk, block: _Block, matches: BlockMatches) -> np.ndarray:
