@@ -21,13 +21,15 @@ from spinimpute.imputation.haplotype_attention import CONTRAST, COPIED_FEATURES,
 class GapPatterns(NamedTuple):
     """Patterns of the minor alleles in every gap of a chunk.
 
-    pattern_GN: int32, the pattern of a haplotype; first_G1: int64, rows [first[g], first[g + 1]) of minor_DW
-    are gap g's; minor_DW: uint64, bit u is set where the pattern has the minor allele at the gap's site u.
+    pattern_GN: int32, the pattern of a haplotype; count_G: int32, how many a gap has. minor_W: uint64, the
+    patterns of all gaps one after the other, each in as many words as its gap's sites need: bit u is set
+    where it has the minor allele at the gap's site u; first_word_G: int64, where a gap's begin.
     """
 
     pattern_GN: np.ndarray
-    first_G1: np.ndarray
-    minor_DW: np.ndarray
+    count_G: np.ndarray
+    first_word_G: np.ndarray
+    minor_W: np.ndarray
 
 
 class Found(NamedTuple):
@@ -88,17 +90,15 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
 def _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN):  # type: ignore[no-untyped-def]
     n = len(order_N)
     n_gaps = len(gap_start_G1) - 1
-    most_sites = 1
-    for g in range(n_gaps):
-        most_sites = max(most_sites, gap_start_G1[g + 1] - gap_start_G1[g])
     size = 1
     while size < 2 * n:
         size *= 2
     table_T, owner_T = np.empty(size, np.uint64), np.empty(size, np.int32)
     representative_N = np.empty(n, np.int32)
     hash_N, ordered_N = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    first_G1 = np.zeros(n_gaps + 1, np.int64)
-    minor_DW = np.zeros((4 * n_gaps + 64, (most_sites + 63) // 64), np.uint64)
+    count_G, first_word_G = np.zeros(n_gaps, np.int32), np.zeros(n_gaps, np.int64)
+    minor_W = np.zeros(1024, np.uint64)
+    n_words = 0
     for g in range(n_gaps):
         rows, flip = (
             rows_XB[gap_start_G1[g] : gap_start_G1[g + 1]],
@@ -109,19 +109,20 @@ def _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN):  # type: 
         for i in range(n):
             ordered_N[i] = hash_N[order_N[i]]
         n_patterns = _number_patterns(ordered_N, table_T, owner_T, pattern_GN[g], representative_N)
-        first = first_G1[g]
-        first_G1[g + 1] = first + n_patterns
-        if first + n_patterns > len(minor_DW):
-            longer = np.zeros((2 * len(minor_DW) + n_patterns, minor_DW.shape[1]), np.uint64)
-            longer[:first] = minor_DW[:first]
-            minor_DW = longer
+        width = (len(rows) + 63) >> 6
+        count_G[g], first_word_G[g] = n_patterns, n_words
+        if n_words + n_patterns * width > len(minor_W):
+            longer = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
+            longer[:n_words] = minor_W[:n_words]
+            minor_W = longer
         for d in range(n_patterns):
             haplotype = order_N[representative_N[d]]
             byte, shift = haplotype >> 3, np.uint8(7 - (haplotype & 7))
             for u in range(len(rows)):
                 if ((rows[u, byte] >> shift) & 1) != flip[u]:
-                    minor_DW[first + d, u >> 6] |= np.uint64(1) << np.uint64(u & 63)
-    return first_G1, minor_DW[: first_G1[n_gaps]].copy()
+                    minor_W[n_words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
+            n_words += width
+    return count_G, first_word_G, minor_W[:n_words].copy()
 
 
 def gap_patterns(
@@ -133,20 +134,19 @@ def gap_patterns(
     g's sites are [start[g], start[g + 1]); order_N: int64 haplotypes.
     """
     pattern_GN = np.empty((len(gap_start_G1) - 1, len(order_N)), dtype=np.int32)
-    first_G1, minor_DW = _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN)
-    return GapPatterns(pattern_GN, first_G1, minor_DW)
+    return GapPatterns(pattern_GN, *_gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN))
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
 def _copy_block(  # type: ignore[no-untyped-def]
-    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, pattern_GN, first_G1,
-    minor_DW, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
+    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, pattern_GN, count_G,
+    first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
 ):  # fmt: skip
     n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
     width = 1 + n_value
     most_patterns, most_sites = 1, 1
     for g in range(n_gaps):
-        most_patterns = max(most_patterns, first_G1[first_gap + g + 1] - first_G1[first_gap + g])
+        most_patterns = max(most_patterns, count_G[first_gap + g])
         most_sites = max(most_sites, gap_start_G1[g + 1] - gap_start_G1[g])
     slot_D, mate_slot_D = np.full(most_patterns, -1, np.int32), np.full(most_patterns, -1, np.int32)
     pattern_I, mate_pattern_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
@@ -159,7 +159,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
     mate_UE = np.empty((most_sites, 2), np.float32)
     carrier_U, other_U = np.empty(most_sites, np.float32), np.empty(most_sites, np.float32)
     count_U = np.empty(most_sites, np.float32)
-    open_W = np.empty(minor_DW.shape[1], np.uint64)
+    open_W = np.empty((most_sites + 63) >> 6, np.uint64)
     left_V, right_V = np.empty(width, np.float32), np.empty(width, np.float32)
     all_left_V, all_right_V = np.empty(width, np.float32), np.empty(width, np.float32)
     n_found = 0
@@ -168,7 +168,8 @@ def _copy_block(  # type: ignore[no-untyped-def]
             n_sites = gap_start_G1[g + 1] - gap_start_G1[g]
             if n_sites == 0:
                 continue
-            pattern_N, first_row = pattern_GN[first_gap + g], first_G1[first_gap + g]
+            pattern_N, first_word = pattern_GN[first_gap + g], first_word_G[first_gap + g]
+            n_words = (n_sites + 63) >> 6
             n_slots = n_mate_slots = 0
             all_left_V[:] = 0
             all_right_V[:] = 0
@@ -224,7 +225,6 @@ def _copy_block(  # type: ignore[no-untyped-def]
             count_U[:n_sites] = 0
             carrier_U[:n_sites] = -np.inf
             other_U[:n_sites] = -np.inf
-            n_words = (n_sites + 63) >> 6
             for word in range(n_words):
                 open_W[word] = ~np.uint64(0)
             for i in range(n_slots):  # patterns by their best logit, best first
@@ -236,10 +236,10 @@ def _copy_block(  # type: ignore[no-untyped-def]
             for i in range(n_slots):
                 slot = rank_I[i]
                 slot_D[pattern_I[slot]] = -1
-                row = first_row + pattern_I[slot]
+                at = first_word + n_words * pattern_I[slot]
                 best = best_I[slot]
                 for word in range(n_words):
-                    minor = minor_DW[row, word]
+                    minor = minor_W[at + word]
                     others = open_W[word] & ~minor  # sites whose first non-carrier this is
                     open_W[word] &= minor
                     while others:
@@ -257,9 +257,9 @@ def _copy_block(  # type: ignore[no-untyped-def]
                             right_UV[u, v] += right_IV[slot, v]
             for slot in range(n_mate_slots):
                 mate_slot_D[mate_pattern_I[slot]] = -1
-                row = first_row + mate_pattern_I[slot]
+                at = first_word + n_words * mate_pattern_I[slot]
                 for word in range(n_words):
-                    minor = minor_DW[row, word]
+                    minor = minor_W[at + word]
                     while minor:
                         u = (word << 6) + trailing_zeros(minor)
                         minor &= minor - np.uint64(1)

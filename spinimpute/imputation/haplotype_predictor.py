@@ -126,7 +126,7 @@ class HaplotypePredictor:
         )
         gap_U = torch.from_numpy(block.gap_U)
         logit_QU = self.model.decode_absent(spread_QGE[:, gap_U], site_UF)
-        site_X, query_X = torch.from_numpy(found.site_X), torch.from_numpy(found.query_X)
+        site_X, query_X = torch.from_numpy(found.site_X).long(), torch.from_numpy(found.query_X).long()
         sizes = [*[1] * COPIED_FEATURES, self.model.settings.value, self.model.settings.value]
         parts = torch.from_numpy(found.pooled_XF).to(self.device).split(sizes, dim=1)
         copied = Copied(*(part[:, 0] for part in parts[:COPIED_FEATURES]), *parts[COPIED_FEATURES:])

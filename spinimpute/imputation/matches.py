@@ -76,7 +76,9 @@ def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, o
 
 @njit(nogil=True, cache=True)
 def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
-    return (((left_1 + 1) * 4096 + left_2 + 1) * 4096 + right_1) * 4096 + right_2
+    """One number for four places below 2^15 - 1."""
+    base = np.int64(1) << np.int64(15)
+    return (((left_1 + 1) * base + left_2 + 1) * base + right_1) * base + right_2
 
 
 @njit(nogil=True, cache=True)
