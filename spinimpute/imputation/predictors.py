@@ -71,7 +71,10 @@ def load_predictor(
         if predictor is not None and predictor != SORTS[kind]:
             raise InputError(f"model {path} is of the kind {kind!r}, not one for the predictor {predictor!r}")
         if inducing_points is not None and kind != AlleleCIPNP.kind:
-            raise InputError(f"model {path} of the kind {kind!r} has no choice of inducing points")
+            raise InputError(
+                "a number of inducing points goes with --predictor inducing; "
+                f"model {path} is of the kind {kind!r}"
+            )
         model: AlleleCIPNP | KmerSPIN | HaplotypeAttention
         if kind == HaplotypeAttention.kind:
             model = HaplotypeAttention(HaplotypeSettings(**settings))
