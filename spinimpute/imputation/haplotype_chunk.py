@@ -30,7 +30,8 @@ HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes 
 class PanelChunk:
     """first_gap, n_gaps: of all gaps of the target's typed sites. first_typed: the typed site at place 0.
 
-    panel, panel_backwards: typed alleles, also in reverse order of places; frequency_S, cM_S: float64.
+    panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
+    their panel sites; frequency_S, cM_S: float64.
     mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to a window; patterns: of those sites.
     """
 
@@ -39,6 +40,7 @@ class PanelChunk:
     first_typed: int
     panel: TypedAlleles
     panel_backwards: TypedAlleles
+    typed_index_S: np.ndarray
     frequency_S: np.ndarray
     cM_S: np.ndarray
     mate_N: np.ndarray
@@ -91,6 +93,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         low,
         typed,
         typed.backwards(),
+        rows,
         panel.frequency[rows],
         panel.cM[rows],
         place_of[mates(panel.haplotype_sample)[order_N]],

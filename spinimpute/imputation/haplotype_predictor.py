@@ -23,7 +23,7 @@ from spinimpute.imputation.haplotype_attention import (
 from spinimpute.imputation.haplotype_chunk import PanelChunk
 from spinimpute.imputation.matches import BlockMatches, information, match_block
 from spinimpute.imputation.pair_network import PairWeights, weigh
-from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates
+from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated).
 CLASSES = 24
@@ -51,9 +51,18 @@ class _Block:
         self.flip_U = self.frequency_U > 0.5
         minor_U = np.where(self.flip_U, 1 - self.frequency_U, self.frequency_U)
         left_U, right_U = end_distances(cM_U, place_U, chunk.cM_S)
+        untyped_U = np.isin(np.arange(start, stop), chunk.typed_index_S, assume_unique=True, invert=True)
+        self.has_untyped_G = np.zeros(n_gaps, bool)
+        self.has_untyped_G[self.gap_U[untyped_U & (minor_U > 0)]] = True
+        self._typed_place_G = place_G.clip(max=len(chunk.cM_S) - 1)
         self.site_UF = site_features(
             _float(minor_U), _float(self.fraction_U), _float(left_U), _float(right_U), n
         )
+
+    def wanted(self, queries: TypedAlleles) -> np.ndarray:
+        """bool (G,): gaps in which there is something to impute, at their untyped sites or typed ones."""
+        missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
+        return self.has_untyped_G | missing_G
 
     def oriented(self, minor_QU: np.ndarray) -> np.ndarray:
         """P(ALT), (U, Q), of probabilities of the minor allele; the panel's allele where it has one only."""
@@ -103,9 +112,10 @@ class HaplotypePredictor:
             rows = slice(block.sites.start - start, block.sites.stop - start)
             for i in range(0, typed_TQ.shape[1], QUERIES_AT_ONCE):
                 q = slice(i, i + QUERIES_AT_ONCE)
+                some = queries.take(q)
                 matches = match_block(
-                    chunk.panel.bits_XW, queries.bits_XW[q], queries.known_XW[q], information_QS[q],
-                    candidate_BQW[b, q], chunk.cM_S, block.place, n_gaps, self.classes,
+                    chunk.panel.bits_XW, some.bits_XW, some.known_XW, information_QS[q], candidate_BQW[b, q],
+                    chunk.cM_S, block.place, n_gaps, self.classes, block.wanted(some),
                 )  # fmt: skip
                 out_UQ[rows, q] = self._impute_block(chunk, block, matches)
         # the longest of matches with nothing is no match

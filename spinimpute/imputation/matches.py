@@ -106,18 +106,28 @@ def _rate(differences_P, at, before_S1, information_S, n_places):  # type: ignor
 
 
 @njit(nogil=True, cache=True)
-def _best_member(member_C, first, last, differences_CP, at_C, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
-    """The member with the most information in four runs on each side; of equals that with the least key."""
+def _best_member(  # type: ignore[no-untyped-def]
+    member_C, first, last, differences_CP, at_C, outside_C2, before_S1, information_S, n_places
+):
+    """The member with the most information in DEPTH runs on each side; of equals that with the least key,
+    then with the fewest differences further out, then the first candidate."""
     best = member_C[first]
     if last - first == 1:
         return best
-    best_score, best_key = np.float32(-1), np.int64(0)
+    best_score, best_key, best_outside = np.float32(-1), np.int64(0), np.int64(0)
     for i in range(first, last):
-        d, at = differences_CP[member_C[i]], at_C[member_C[i]]
+        c = member_C[i]
+        d, at = differences_CP[c], at_C[c]
         score = _information(before_S1, information_S, d, at, DEPTH, n_places)
         key = _key(d[at - 3], d[at - 4], d[at + 2], d[at + 3])
-        if score > best_score or (score == best_score and key < best_key):
-            best, best_score, best_key = member_C[i], score, key
+        outside = outside_C2[c, 0] + outside_C2[c, 1]
+        better = score > best_score
+        if score == best_score:
+            better = key < best_key or (
+                key == best_key and (outside < best_outside or (outside == best_outside and c < best))
+            )
+        if better:
+            best, best_score, best_key, best_outside = c, score, key, outside
     return best
 
 
@@ -187,11 +197,11 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _match_block(  # type: ignore[no-untyped-def]
-    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, first_gap_place, n_gaps,
+    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, first_gap_place, wanted_G,
     log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
     n_queries, n_places = information_QS.shape
-    n_classes = count_QGK.shape[2]
+    n_gaps, n_classes = count_QGK.shape[1:]
     member_M = np.empty(n_queries * n_gaps * n_classes, dtype=np.int32)
     n_members = 0
     before_S1 = np.zeros(n_places + 1, dtype=np.float32)
@@ -232,9 +242,9 @@ def _match_block(  # type: ignore[no-untyped-def]
             outside_C2[c, 1] = count_mismatches(haplotype_W, query_QW[q], known_QW[q], block_end, wide_last)
             key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
         rank_C = np.argsort(-order_C)
+        n_changed = 0  # since they were sorted
         for g in range(n_gaps):
             gap_place = first_gap_place + g
-            n_changed = 0
             if g > 0:
                 for c in range(n_candidates):
                     if differences_CP[c, at_C[c]] == gap_place - 1:
@@ -243,10 +253,13 @@ def _match_block(  # type: ignore[no-untyped-def]
                             differences_CP[c], at_C[c], before_S1, information_S, n_places
                         )
                         n_changed += 1
+            if not wanted_G[g]:
+                continue
             if n_changed > MANY_CHANGED:
                 rank_C = np.argsort(-order_C)
             elif n_changed > 0:
                 _insert_changed(rank_C, order_C, sorted_C)
+            n_changed = 0
             if n_members + n_candidates > len(member_M):
                 longer = np.empty(2 * len(member_M) + n_candidates, dtype=np.int32)
                 longer[:n_members] = member_M[:n_members]
@@ -260,7 +273,7 @@ def _match_block(  # type: ignore[no-untyped-def]
                     n_members += 1
                     i += 1
                 best = _best_member(
-                    rank_C, first, i, differences_CP, at_C, before_S1, information_S, n_places
+                    rank_C, first, i, differences_CP, at_C, outside_C2, before_S1, information_S, n_places
                 )
                 count_QGK[q, g, k] = i - first
                 best_K[k] = best
@@ -285,11 +298,13 @@ def match_block(
     first_gap_place: int,
     n_gaps: int,
     n_classes: int,
+    wanted_G: np.ndarray | None = None,
 ) -> BlockMatches:
     """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
 
     panel_NW, query_QW, known_QW: bits at typed places (`pack_rows`). information_QS: float32, 0 where a call
     is missing. candidate_QW: uint64, bit n is set for candidate n. typed_cM_S: float64, genetic positions.
+    wanted_G: bool; other gaps get no classes.
     """
     n_queries = len(information_QS)
     log_left_GS1, log_right_GS1 = log_distances(typed_cM_S, first_gap_place, n_gaps)
@@ -298,7 +313,8 @@ def match_block(
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _match_block(
         panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
-        first_gap_place, n_gaps, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+        first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else wanted_G, log_left_GS1, log_right_GS1,
+        features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
     return BlockMatches(features_QGFK, count_QGK, first_QGK, member_M)
 
