@@ -45,11 +45,13 @@ def spoil_panel(
     rare_phase_error: float,
     missed_allele: float,
     wrong_call: float,
+    wrong_common_call: float = 0.0,
 ) -> None:
     """Put errors into the columns panel_N, in place.
 
     rare_phase_error, missed_allele: the chance that a singleton is put on the wrong haplotype or missed; an
-    allele with n carriers suffers 1 / n of it. wrong_call: chance of any allele to be the other one.
+    allele with n carriers suffers 1 / n of it. wrong_call: chance of any allele to be the other one;
+    wrong_common_call: the same, times 4 f (1 - f) at a site of frequency f: heterozygotes are mistaken most.
     """
     if rare_phase_error or missed_allele:
         in_panel_A = np.zeros(alleles_XA.shape[1], dtype=bool)
@@ -67,3 +69,8 @@ def spoil_panel(
     if wrong_call:
         n = rng.poisson(wrong_call * len(alleles_XA) * len(panel_N))
         alleles_XA[rng.integers(0, len(alleles_XA), n), panel_N[rng.integers(0, len(panel_N), n)]] ^= 1
+    if wrong_common_call:
+        f_X = alleles_XA[:, panel_N].mean(1)
+        n_X = rng.poisson(wrong_common_call * 4 * f_X * (1 - f_X) * len(panel_N))
+        row = np.repeat(np.arange(len(n_X)), n_X)
+        alleles_XA[row, panel_N[rng.integers(0, len(panel_N), len(row))]] ^= 1

@@ -54,9 +54,16 @@ class EpisodeSettings:
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)
     wrong_call: tuple[float, ...] = (0.0,)
+    wrong_common_call: tuple[float, ...] = (0.0,)
 
     def __post_init__(self) -> None:
-        rates = ("array_minimum_frequency", "genotype_error", "missing_rate", "wrong_call")
+        rates = (
+            "array_minimum_frequency",
+            "genotype_error",
+            "missing_rate",
+            "wrong_call",
+            "wrong_common_call",
+        )
         for name in rates:
             if not all(0 <= value < 0.5 for value in getattr(self, name)):
                 raise InputError(
@@ -186,6 +193,7 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         rng.choice(settings.rare_phase_error),
         rng.choice(settings.missed_allele),
         rng.choice(settings.wrong_call),
+        rng.choice(settings.wrong_common_call),
     )
     frequency = alleles_XA[:, context_N].mean(1)
     minor = np.minimum(frequency, 1 - frequency)
