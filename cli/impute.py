@@ -27,7 +27,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
     "--panel",
     metavar="FILE",
     envvar=PANEL_VARIABLE,
-    help=f"Panel file (.spin), or a phased VCF or BCF. Default: ${PANEL_VARIABLE}.",
+    help=f"Panel file (.spin or .spip), or a phased VCF or BCF. Default: ${PANEL_VARIABLE}.",
 )
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.command_text import command_text
-from cli.options import force_option, map_option, out_option, region_option
+from cli.options import (
+    device_option,
+    force_option,
+    map_option,
+    out_option,
+    progress_bar,
+    quiet_option,
+    region_option,
+    threads_option,
+)
+
+if TYPE_CHECKING:
+    from spinimpute.genotypes.panel_file import Panel
+    from spinimpute.imputation.inducing_panel import InducingPanel
+
+# the file must be the same with and without them
+WITHOUT_INFLUENCE = ("out", "force", "threads", "device", "quiet")
 
 
 @click.group()
@@ -20,8 +38,25 @@ def panel() -> None:
 @map_option
 @region_option("Take this part only; needed if the file has several chromosomes.")
 @click.option("--samples-file", metavar="FILE", help="Take these samples only, one name a line.")
-@out_option("Panel file to write, by convention .spin.")
+@click.option(
+    "--inducing",
+    "inducing_points",
+    type=click.IntRange(min=2),
+    metavar="H",
+    help="Make an inducing panel with H soft haplotypes a block, at most. Needs --array.",
+)
+@click.option(
+    "--array",
+    metavar="FILE",
+    help="With --inducing: the array's sites. A VCF or BCF of the array (a target, for example), or lines of "
+    "chromosome, position and perhaps REF and ALT.",
+)
+@click.option("--model", metavar="FILE", help="With --inducing: checkpoint (default: the shipped one).")
+@out_option("Panel file to write, by convention .spin, or .spip with --inducing.")
+@threads_option
+@device_option
 @force_option
+@quiet_option
 @click.pass_context
 def build(
     ctx: click.Context,
@@ -29,24 +64,85 @@ def build(
     genetic_map: str | None,
     region: str | None,
     samples_file: str | None,
+    inducing_points: int | None,
+    array: str | None,
+    model: str | None,
     out: str,
+    threads: int | None,
+    device: str,
     force: bool,
+    quiet: bool,
 ) -> None:
-    """Compile a phased VCF or BCF of one chromosome into a panel file."""
+    """Compile a phased VCF or BCF of one chromosome into a panel file.
+
+    With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
+    works for targets of one array, or of parts of it. It holds, for each stretch of 16 gaps between array
+    sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
+    and no name. This is a compression and no proof of privacy: where H is close to the number of panel
+    haplotypes an average is one of them.
+    """
     from spinimpute.genotypes.panel_file import build_panel
     from spinimpute.genotypes.sites import Region
 
+    _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else _names(samples_file)
     parsed = None if region is None else Region.parse(region)
-    command = command_text(ctx, without=("out", "force"))
-    with build_panel(vcf, out, genetic_map, parsed, samples, force, command) as built:
-        click.echo(
-            f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, {built.n_sites} sites, "
-            f"{built.chrom}:{built.position[0]}-{built.position[-1]}",
-            err=True,
+    command = command_text(ctx, WITHOUT_INFLUENCE)
+    if inducing_points is None:
+        with build_panel(vcf, out, genetic_map, parsed, samples, force, command) as built:
+            _tell(out, built, quiet)
+        return
+    from spinimpute.imputation.inducing_build import build_inducing_panel
+    from spinimpute.output_files import check_output
+
+    check_output(out, force, [vcf, genetic_map, array, model, samples_file])
+    with (
+        tempfile.TemporaryDirectory(prefix="spinimpute-") as folder,
+        build_panel(vcf, Path(folder) / "panel.spin", genetic_map, parsed, samples) as panel,
+        progress_bar("making inducing points", quiet) as progress,
+        build_inducing_panel(
+            panel,
+            out,
+            array or "",
+            inducing_points,
+            model=model,
+            threads=threads,
+            device=device,
+            force=force,
+            command=command,
+            progress=progress,
+        ) as made,
+    ):
+        _tell(out, made, quiet)
+
+
+def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
+    from spinimpute.errors import InputError
+
+    if inducing_points is None and (array or model):
+        raise InputError("--array and --model go with --inducing H; a panel file (.spin) serves any array")
+    if inducing_points is None and out.endswith(".spip"):
+        raise InputError(f"{out}: a .spip file is made with --inducing H --array FILE; a panel file is .spin")
+    if inducing_points is not None and not array:
+        raise InputError(
+            "--inducing needs --array FILE: inducing points are made for the sites of one array. Give a VCF "
+            "or BCF of the array, or a list of positions. Targets may have typed some of its sites only: one "
+            "file of the sites of several arrays serves them all, but sites that nobody typed cost accuracy"
         )
-        for reason, count in built.provenance.get("skipped", {}).items():
-            click.echo(f"  {count} records skipped: {reason}", err=True)
+
+
+def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:
+    if quiet:
+        return
+    click.echo(
+        f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, {built.n_sites} sites, "
+        f"{built.chrom}:{built.position[0]}-{built.position[-1]}",
+        err=True,
+    )
+    for reason, count in built.provenance.get("skipped", {}).items():
+        click.echo(f"  {count} records skipped: {reason}", err=True)
+    for reason, count in built.provenance.get("array sites not used", {}).items():
+        click.echo(f"  {count} array sites not used: {reason}", err=True)
 
 
 def _names(path: str) -> list[str]:
@@ -66,15 +162,16 @@ def _names(path: str) -> list[str]:
 @click.argument("file")
 def info(file: str) -> None:
     """Say what a panel file holds."""
-    from spinimpute.genotypes.panel_file import Panel
+    from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 
-    with Panel.open(file) as opened:
+    with InducingPanel.open(file) if is_inducing_panel(file) else _panel(file) as opened:
         rows = {
             "chromosome": opened.chrom,
             "positions": f"{opened.position[0]}-{opened.position[-1]}",
             "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
             "sites": opened.n_sites,
             "of multi-allelic records": int(opened.multiallelic.sum()),
+            **(_about_points(opened) if isinstance(opened, InducingPanel) else {}),
             "samples": opened.n_samples,
             "haplotypes": opened.n_haplotypes,
             "checksum": opened.checksum,
@@ -84,15 +181,39 @@ def info(file: str) -> None:
         click.echo(f"{name:<26}{value}")
 
 
+def _panel(file: str) -> Panel:
+    from spinimpute.genotypes.panel_file import Panel
+
+    return Panel.open(file)
+
+
+def _about_points(panel: InducingPanel) -> dict[str, object]:
+    few = ", ".join(f"fewer than {k}: {panel.mass_below[k]:.1%}" for k in sorted(panel.mass_below, key=int))
+    return {
+        "inducing points": f"at most {panel.inducing_points} a block, {panel.n_points} in all",
+        "they stand for haplotypes": few,
+        "array": f"{len(panel.typed_index)} of these sites",
+        "blocks": panel.n_blocks,
+        "model": f"{panel.kind} {panel.fingerprint}",
+        "panel's checksum": panel.panel_checksum,
+    }
+
+
 @panel.command()
 @click.argument("file")
 def verify(file: str) -> None:
     """Read all of a panel file and check it against its checksums."""
-    from spinimpute.genotypes.panel_file import Panel
+    from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 
-    with Panel.open(file) as opened:
-        _ = opened.sites, opened.cM, opened.allele_count, opened.multiallelic
-        step = 4_096
-        for start in range(0, opened.n_sites, step):
-            opened.packed(start, min(start + step, opened.n_sites))
+    if is_inducing_panel(file):
+        with InducingPanel.open(file) as made:
+            _ = made.multiallelic
+            for block in range(made.n_blocks):
+                made.read(block)
+    else:
+        with _panel(file) as opened:
+            _ = opened.sites, opened.cM, opened.allele_count, opened.multiallelic
+            step = 4_096
+            for start in range(0, opened.n_sites, step):
+                opened.packed(start, min(start + step, opened.n_sites))
     click.echo(f"{file}: intact")

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.panel_file import Panel, build_panel
-    from spinimpute.imputation.arrays import encode_panel, impute_haplotypes
+    from spinimpute.imputation.arrays import impute_haplotypes
+    from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.imputation.inducing_panel import InducingPanel
     from spinimpute.imputation.pipeline import OutputSettings, impute
     from spinimpute.imputation.predictors import load_predictor
@@ -23,8 +24,8 @@ _MODULES = {
     "InputError": "errors",
     "OutputSettings": "imputation.pipeline",
     "Panel": "genotypes.panel_file",
+    "build_inducing_panel": "imputation.inducing_build",
     "build_panel": "genotypes.panel_file",
-    "encode_panel": "imputation.arrays",
     "evaluate": "evaluation.evaluate",
     "impute": "imputation.pipeline",
     "impute_haplotypes": "imputation.arrays",
@@ -37,8 +38,8 @@ __all__ = [
     "InputError",
     "OutputSettings",
     "Panel",
+    "build_inducing_panel",
     "build_panel",
-    "encode_panel",
     "evaluate",
     "impute",
     "impute_haplotypes",

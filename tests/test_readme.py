@@ -17,7 +17,7 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for example in examples:
         exec(compile(example, "README.md", "exec"), {})
     assert (tmp_path / "imputed.vcf.gz.tbi").exists()
-    assert (tmp_path / "panel.inducing.safetensors").exists()
+    assert (tmp_path / "panel.spip").exists()
 
 
 def test_commands_of_the_readme_exist(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from spinimpute.evaluation.genotype_file import (
 )
 from spinimpute.genotypes.panel_file import Panel, is_panel_file
 from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,15 @@ class PanelFrequencies:
 
 
 def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
-    """Allele frequencies of a panel, from a `.spin` file or by counting the genotypes of a VCF or BCF.
+    """Allele frequencies of a panel: from a `.spin` or `.spip` file, or counted in a VCF or BCF.
 
     Raises:
         InputError: the file does not exist, is neither, has no genotypes, or is damaged.
     """
     path = Path(path)
+    if is_inducing_panel(path):
+        with InducingPanel.open(path) as inducing_panel:
+            return _frequencies_of_panel_file(inducing_panel)
     if path.suffix == ".spin" or is_panel_file(path):
         with Panel.open(path) as panel:
             return _frequencies_of_panel_file(panel)
@@ -61,7 +65,7 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     return PanelFrequencies(frequency, file.samples, file.describe_spans())
 
 
-def _frequencies_of_panel_file(panel: Panel) -> PanelFrequencies:
+def _frequencies_of_panel_file(panel: Panel | InducingPanel) -> PanelFrequencies:
     chrom = plain_chromosome(panel.chrom)
     split = panel.multiallelic
     frequency: dict[SiteKey, float] = {}

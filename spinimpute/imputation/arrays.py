@@ -10,39 +10,10 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
-from spinimpute.imputation.engine import Engine, default_threads, predict_block
+from spinimpute.imputation.engine import Engine, default_threads
+from spinimpute.imputation.inducing_engine import InducingEngine, predictor_of
 from spinimpute.imputation.inducing_panel import InducingPanel
-from spinimpute.imputation.panel_blocks import BlockPredictor
-from spinimpute.imputation.predictors import Predictor, as_predictor, load_block_predictor
-
-
-def encode_panel(
-    panel: Panel,
-    typed_sites: np.ndarray | Sites,
-    model: str | Path | Predictor | None = None,
-    *,
-    inducing_points: int | None = None,
-    threads: int | None = None,
-) -> InducingPanel:
-    """Compress a panel into inducing points for one array: `impute_haplotypes` then needs no panel.
-
-    typed_sites: the array's sites, as `Sites` or as increasing panel site indices int64 (T,).
-    Raises InputError if none of the sites is in the panel, ValueError for unusable indices.
-    """
-    predictor = load_block_predictor(model, inducing_points=inducing_points)
-    typed_index = _typed_index(panel, typed_sites)
-    with Engine(panel, predictor, typed_index, default_threads() if threads is None else threads) as engine:
-        blocks = engine.encode_window(_whole(panel))
-    return InducingPanel(
-        panel.sites,
-        typed_index,
-        panel.frequency.astype(np.float32),
-        panel.n_haplotypes,
-        blocks,
-        predictor.kind,
-        predictor.fingerprint,
-        panel.checksum,
-    )
+from spinimpute.imputation.predictors import Predictor, as_predictor
 
 
 def impute_haplotypes(
@@ -57,13 +28,13 @@ def impute_haplotypes(
     """P(ALT) of haplotypes at all sites of a panel: float32 (n_sites, Q).
 
     Parameters:
-        panel: an open panel, or its inducing points (made by the same model, for the same typed sites).
+        panel: an open panel, or an inducing panel. The latter uses the sites of its array only.
         typed_alleles: int (T, Q), 0 REF, 1 ALT, -1 missing; one column for each haplotype.
         typed_sites: the sites of its rows, as `Sites` or as increasing panel site indices int64 (T,).
         model, inducing_points: as for `impute`.
         threads: by default all processors; results do not depend on it.
     Raises:
-        InputError: no typed site is in the panel, or the inducing points are of another model or array.
+        InputError: no typed site is in the panel, or the inducing panel is of another model or array.
         ValueError: shapes or values are unusable.
 
     Where an allele was given it comes back as it is. All of the result is in memory at once: for whole
@@ -81,35 +52,17 @@ def impute_haplotypes(
         )
     rows, typed_index = _rows(panel, typed_sites)
     typed_TQ = typed_alleles[rows].astype(np.int8)
+    threads = default_threads() if threads is None else threads
+    engine: Engine | InducingEngine
     if isinstance(panel, InducingPanel):
-        encoder = load_block_predictor(model, inducing_points=inducing_points)
-        p_UQ = _from_inducing_points(panel, encoder, typed_index, typed_TQ)
+        encoder = predictor_of(panel, model, inducing_points=inducing_points)
+        engine = InducingEngine(panel, encoder, typed_index, threads)
     else:
         predictor = as_predictor(model, inducing_points=inducing_points)
-        with Engine(
-            panel, predictor, typed_index, default_threads() if threads is None else threads
-        ) as engine:
-            p_UQ = engine.impute_window(_whole(panel), typed_TQ)
+        engine = Engine(panel, predictor, typed_index, threads)
+    with engine:
+        p_UQ = engine.impute_window(Window(0, 0, panel.n_sites, 0, panel.n_sites), typed_TQ)
     p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
-    return p_UQ
-
-
-def _from_inducing_points(
-    panel: InducingPanel, predictor: BlockPredictor, typed_index: np.ndarray, typed_TQ: np.ndarray
-) -> np.ndarray:
-    if panel.fingerprint != predictor.fingerprint:
-        raise InputError(
-            f"the inducing points were made by the model {panel.kind} {panel.fingerprint}, not by "
-            f"{predictor.kind} {predictor.fingerprint}: give that model, or encode the panel again"
-        )
-    if not np.array_equal(panel.typed_index, typed_index):
-        raise InputError(
-            f"the inducing points were made for an array of {len(panel.typed_index)} panel sites, not for "
-            f"these {len(typed_index)}: encode the panel again for this array"
-        )
-    p_UQ = np.repeat(panel.frequency[:, None], typed_TQ.shape[1], axis=1)
-    for block in panel.blocks:
-        p_UQ[block.sites.panel_index_U] = predict_block(predictor, block, typed_TQ)
     return p_UQ
 
 
@@ -127,11 +80,3 @@ def _rows(panel: Panel | InducingPanel, typed_sites: np.ndarray | Sites) -> tupl
     if index[0] < 0 or index[-1] >= n_sites:
         raise ValueError(f"typed_sites must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
     return np.arange(len(index)), index.astype(np.int64)
-
-
-def _typed_index(panel: Panel, typed_sites: np.ndarray | Sites) -> np.ndarray:
-    return _rows(panel, typed_sites)[1]
-
-
-def _whole(panel: Panel) -> Window:
-    return Window(0, 0, panel.n_sites, 0, panel.n_sites)

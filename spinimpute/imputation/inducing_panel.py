@@ -1,121 +1,176 @@
-"""A panel's inducing points for one array: enough to impute without the panel.
+"""The inducing-panel file (`.spip`): what imputes in a panel's place, for one array, without its haplotypes.
 
-The file holds, for each block, what the model's encoder made of the panel, the table of imputed sites and
-the typed sites they were made for. It is no proof of privacy: soft haplotypes that
-stand for a single person's haplotype show that haplotype. With many inducing points it is larger than the
-panel file, which holds a bit where this holds a float.
+The file holds
+
+- the table of imputed sites: position, alleles, ID, genetic position and the panel's ALT count;
+- which of these sites the array has;
+- for each block of 16 gaps between array sites, at most h soft haplotypes: alleles between 0 and 1 at the
+  array's sites in and around the block (32 levels) and at the sites imputed (64 levels), and the number of
+  panel haplotypes that each stands for;
+- the model that made it and must read it, the panel's numbers of people and haplotypes, its checksum, and
+  where it came from. It holds no sample's name.
+
+It is a compression, and no proof of privacy. A soft haplotype that stands for one panel haplotype is that
+haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts say
+which rare sites somebody of the panel carries. What can be told from such a file about who was in the panel
+was measured: see benchmarks/inducing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.section_file import FileKind, SectionFile, starts_as
+from spinimpute.genotypes.site_table import SiteTable, read_increasing, read_site_table
 from spinimpute.genotypes.sites import Sites
-from spinimpute.imputation.blocks import TypedPlaces
-from spinimpute.imputation.checkpoint import load_tensors, save_tensors
-from spinimpute.imputation.panel_blocks import BlockSites, EncodedBlock
+from spinimpute.imputation.blocks import BlockShape
+from spinimpute.imputation.panel_blocks import BlockPlan, BlockSites, EncodedBlock
+from spinimpute.imputation.soft_alleles import unpack_points
 
-FORMAT = "spinimpute-inducing-panel-1"
-_TEXTS = ("ref", "alt", "id")
-_SITES = ("panel_index_U", "gap_U", "frequency_U", "fraction_U", "distance_U", "cM_U")
+SUFFIX = ".spip"
+KIND = FileKind(
+    magic=b"\x89SPININDUCE\r\n\x1a\n\0",  # as PNG's: a transfer in text mode breaks it
+    version=1,
+    name="inducing panel",
+    remedy="make one with 'spinimpute panel build --inducing H --array FILE'",
+)
 
 
-@dataclass(frozen=True)
+def is_inducing_panel(path: str | Path) -> bool:
+    """Whether a file starts as inducing-panel files do; False if it cannot be read."""
+    return starts_as(path, KIND)
+
+
 class InducingPanel:
-    """Encoded blocks in order, and what they are for.
+    """An inducing-panel file, opened by `InducingPanel.open`; to `impute` it is a panel.
 
-    sites: all imputed sites; typed_index: int64 (T,), which of them are typed; frequency: float32 (n_sites,);
-    fingerprint: of the model that made the blocks and must read them; checksum: of the panel.
+    path: Path. chrom, contig_line: as in the panel. n_sites, n_samples, n_haplotypes: the panel's numbers.
+    kind, fingerprint: of the model. shape: of its blocks. inducing_points: h, at most. mass_below: of the
+    soft haplotypes of all blocks, the share that stands for less than so many panel haplotypes. checksum:
+    of this file's content; panel_checksum: of the panel that it was made of. provenance: where both come
+    from. Blocks are read when they are asked for; sites and blocks are checked when they are read.
     """
 
-    sites: Sites
-    typed_index: np.ndarray
-    frequency: np.ndarray
-    n_haplotypes: int
-    blocks: list[EncodedBlock]
-    kind: str
-    fingerprint: str
-    checksum: str
+    samples: tuple[str, ...] = ()  # no name is kept
 
-    def save(self, path: str | Path) -> None:
-        """Write to a safetensors file. Raises InputError if it cannot be written."""
-        tensors: dict[str, Tensor] = {
-            "position": torch.from_numpy(self.sites.position),
-            "typed_index": torch.from_numpy(self.typed_index),
-            "frequency": torch.from_numpy(self.frequency),
-            # as tensors: a safetensors header has room for a few million sites only
-            **{name: _text(getattr(self.sites, name)) for name in _TEXTS},
-        }
-        ranges: list[dict[str, Any]] = []
-        for i, block in enumerate(self.blocks):
-            ranges.append(
-                {"first": block.places.first, "last": block.places.last, "offset": block.places.offset}
-            )
-            tensors[f"{i}/places/cM_S"] = _tensor(block.places.cM_S)
-            tensors[f"{i}/places/valid_S"] = _tensor(block.places.valid_S)
-            tensors[f"{i}/frequency_S"] = _tensor(block.frequency_S)
-            tensors |= {f"{i}/sites/{name}": _tensor(getattr(block.sites, name)) for name in _SITES}
-            tensors |= {f"{i}/points/{name}": value for name, value in block.points.items()}
-        metadata = {
-            "chrom": self.sites.chrom,
-            "n_haplotypes": self.n_haplotypes,
-            "blocks": ranges,
-            "kind": self.kind,
-            "fingerprint": self.fingerprint,
-            "checksum": self.checksum,
-        }
-        save_tensors(path, tensors, metadata, FORMAT)
+    def __init__(self, file: SectionFile) -> None:
+        self.path, self._file = file.path, file
+        header = file.header
+        self.chrom: str = header["chrom"]
+        self.contig_line: str = header["contig_line"]
+        self.n_sites: int = header["n_sites"]
+        self.n_samples: int = header["n_samples"]
+        self.n_haplotypes: int = header["n_haplotypes"]
+        self.kind: str = header["kind"]
+        self.fingerprint: str = header["fingerprint"]
+        self.shape = BlockShape(**header["shape"])
+        self.inducing_points: int = header["inducing_points"]
+        self.n_points: int = header["n_points"]
+        self.mass_below: dict[str, float] = header["mass_below"]
+        self.checksum: str = header["checksum"]
+        self.panel_checksum: str = header["panel_checksum"]
+        self.provenance: dict[str, Any] = header["provenance"]
 
     @classmethod
     def open(cls, path: str | Path) -> InducingPanel:
-        """Read what `save` wrote. Raises InputError if the file is something else or damaged."""
-        tensors, metadata = load_tensors(path, FORMAT, "inducing panel")
-        try:
-            arrays = {name: tensor for name, tensor in tensors.items() if "/" in name}
-            blocks = [
-                _block(i, ranges, arrays, metadata["n_haplotypes"])
-                for i, ranges in enumerate(metadata["blocks"])
-            ]
-            ref, alt, names = (bytes(tensors[name].numpy()).decode().split("\n") for name in _TEXTS)
-            sites = Sites(metadata["chrom"], tensors["position"].numpy(), ref, alt, names)
-            return cls(
-                sites,
-                tensors["typed_index"].numpy(),
-                tensors["frequency"].numpy(),
-                metadata["n_haplotypes"],
-                blocks,
-                metadata["kind"],
-                metadata["fingerprint"],
-                metadata["checksum"],
+        """Raises InputError if the file is no inducing panel, truncated, damaged, or of a newer version."""
+        return cls(SectionFile(path, KIND))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> InducingPanel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def sites(self) -> Sites:
+        """All imputed sites."""
+        return self._table.sites
+
+    @property
+    def position(self) -> np.ndarray:
+        """int64 (n_sites,), 1-based, never decreasing."""
+        return self._table.sites.position
+
+    @property
+    def cM(self) -> np.ndarray:
+        """float64 (n_sites,): genetic position."""
+        return self._table.cM
+
+    @property
+    def allele_count(self) -> np.ndarray:
+        """int64 (n_sites,): how many of the panel's haplotypes carry the ALT allele."""
+        return self._table.allele_count
+
+    @property
+    def frequency(self) -> np.ndarray:
+        """float64 (n_sites,): the ALT allele's frequency among the panel's haplotypes."""
+        return self.allele_count / self.n_haplotypes
+
+    @cached_property
+    def multiallelic(self) -> np.ndarray:
+        """bool (n_sites,): True for sites split from a multi-allelic record."""
+        packed = np.frombuffer(self._file.section("multiallelic"), dtype=np.uint8)
+        return np.unpackbits(packed, count=self.n_sites).astype(bool)
+
+    @cached_property
+    def typed_index(self) -> np.ndarray:
+        """int64 (T,), increasing: which of the sites the array has."""
+        return read_increasing(self._file.section("array"))
+
+    @property
+    def n_blocks(self) -> int:
+        return self._file.n_parts
+
+    def blocks(self, start: int, stop: int) -> range:
+        """The blocks that impute some of the sites [start, stop)."""
+        return self._plan.blocks(start, stop)
+
+    def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
+        """A block, at its sites in [start, stop). Raises InputError if the file is damaged there."""
+        places, frequency_S = self._plan.places(block, 0, len(self.typed_index))
+        sites = self._plan.sites(block, places, 0, self.n_sites)
+        first, last = np.searchsorted(
+            sites.panel_index_U, [start, self.n_sites if stop is None else stop]
+        ).tolist()
+        part = slice(first, last)
+        points = unpack_points(self._file.part(block), places, sites, self.typed_index, part)
+        return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
+
+    def check_model(self, kind: str, fingerprint: str) -> None:
+        """Raises InputError unless this is the model that made the blocks."""
+        if (kind, fingerprint) != (self.kind, self.fingerprint):
+            raise InputError(
+                f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "
+                f"not by {kind} {fingerprint}: give that model with --model, or make the file again"
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"inducing panel {path}: incomplete ({error}); copy it again") from error
+
+    @cached_property
+    def _table(self) -> SiteTable:
+        return read_site_table(self.chrom, self._file.section)
+
+    @cached_property
+    def _plan(self) -> BlockPlan:
+        return BlockPlan(self.shape, self.typed_index, self.cM, self.frequency)
 
 
-def _text(lines: list[str]) -> Tensor:
-    return torch.from_numpy(np.frombuffer("\n".join(lines).encode(), dtype=np.uint8).copy())
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _block(i: int, ranges: dict[str, int], tensors: dict[str, Tensor], n_haplotypes: int) -> EncodedBlock:
-    def array(name: str) -> np.ndarray:
-        return tensors[f"{i}/{name}"].numpy()
-
-    prefix = f"{i}/points/"
-    return EncodedBlock(
-        places=TypedPlaces(array("places/cM_S"), array("places/valid_S"), **ranges),
-        frequency_S=array("frequency_S"),
-        sites=BlockSites(*(array(f"sites/{name}") for name in _SITES)),
-        n_haplotypes=n_haplotypes,
-        points={name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)},
+def _take(sites: BlockSites, part: slice) -> BlockSites:
+    return BlockSites(
+        sites.panel_index_U[part],
+        sites.gap_U[part],
+        sites.frequency_U[part],
+        sites.fraction_U[part],
+        sites.distance_U[part],
+        sites.cM_U[part],
     )

@@ -87,6 +87,60 @@ class BlockPredictor(Protocol):
         ...
 
 
+class BlockPlan:
+    """Where the blocks of a panel lie, given which of its sites are typed; alleles play no part in it.
+
+    typed_index: int64 (T,), increasing panel sites; cM, frequency: float64 (n_sites,).
+    """
+
+    def __init__(
+        self, shape: BlockShape, typed_index: np.ndarray, cM: np.ndarray, frequency: np.ndarray
+    ) -> None:
+        self.shape, self.typed_index = shape, typed_index
+        self._cM, self._frequency = cM, frequency
+        self._typed_cM = cM[typed_index]
+
+    def blocks(self, start: int, stop: int) -> range:
+        """The blocks that impute some of the panel sites [start, stop)."""
+        first, last = np.searchsorted(self.typed_index, [start, stop - 1])
+        return range(int(first) // self.shape.core, int(last) // self.shape.core + 1)
+
+    def places(self, block: int, low: int, high: int) -> tuple[TypedPlaces, np.ndarray]:
+        """A block's typed places of the typed sites [low, high); panel frequency there, float32 (S,)."""
+        places = place_typed(block, self._typed_cM, self.shape, low, high)
+        frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
+        seen = slice(places.offset, places.offset + places.last - places.first)
+        frequency_S[seen] = self._frequency[self.typed_index[places.first : places.last]]
+        return places, frequency_S
+
+    def span(self, block: int, start: int, stop: int) -> tuple[int, int]:
+        """The panel sites [first, last) that a block imputes of [start, stop)."""
+        core, typed = self.shape.core, self.typed_index
+        before = block * core - 1
+        first = start if before < 0 else max(int(typed[before]) + 1, start)
+        end = min((block + 1) * core - 1, len(typed) - 1)
+        return first, stop if end < block * core + core - 1 else min(int(typed[end]) + 1, stop)
+
+    def sites(self, block: int, places: TypedPlaces, start: int, stop: int) -> BlockSites:
+        """The panel sites of [start, stop) that a block imputes."""
+        core, typed = self.shape.core, self.typed_index
+        first, stop = self.span(block, start, stop)
+        index_U = np.arange(first, stop)
+        gap_U = np.searchsorted(typed, index_U)
+        fraction_U, distance_U = gap_geometry(self._cM[index_U], gap_U, self._typed_cM)
+        middle = (
+            self._typed_cM[places.first] - places.cM_S[places.offset] if places.last > places.first else 0.0
+        )
+        return BlockSites(
+            index_U,
+            gap_U - block * core,
+            self._frequency[index_U].astype(np.float32),
+            fraction_U,
+            distance_U,
+            (self._cM[index_U] - middle).astype(np.float32),
+        )
+
+
 class BlockReader:
     """Cuts a stretch of a panel into blocks, given which of its sites the target has typed.
 
@@ -104,14 +158,9 @@ class BlockReader:
         start: int,
         stop: int,
     ) -> None:
-        self.panel, self.shape = panel, shape
-        self.typed_index = typed_index
-        self.start, self.stop = start, stop
-        self._typed_cM = panel.cM[typed_index]
-        self._frequency = panel.frequency
-        first = int(np.searchsorted(typed_index, start))
-        last = int(np.searchsorted(typed_index, stop - 1))
-        self.blocks = range(first // shape.core, last // shape.core + 1)
+        self.panel, self.start, self.stop = panel, start, stop
+        self._plan = BlockPlan(shape, typed_index, panel.cM, panel.frequency)
+        self.blocks = self._plan.blocks(start, stop)
         # only what some block sees is unpacked: a window's overlaps may hold far more
         low = max(low, shape.visible(self.blocks[0], low, high)[0])
         high = min(high, shape.visible(self.blocks[-1], low, high)[1])
@@ -126,29 +175,8 @@ class BlockReader:
 
     def read(self, block: int) -> PanelBlock:
         """The block with this number; raises InputError if the panel is damaged there."""
-        core, typed, panel = self.shape.core, self.typed_index, self.panel
-        places = place_typed(block, self._typed_cM, self.shape, self.low, self.high)
-        before = block * core - 1
-        first = self.start if before < 0 else max(int(typed[before]) + 1, self.start)
-        end = min((block + 1) * core - 1, len(typed) - 1)
-        stop = self.stop if end < block * core + core - 1 else min(int(typed[end]) + 1, self.stop)
-        index_U = np.arange(first, stop)
-        gap_U = np.searchsorted(typed, index_U)
-        fraction_U, distance_U = gap_geometry(panel.cM[index_U], gap_U, self._typed_cM)
-        seen = slice(places.offset, places.offset + places.last - places.first)
-        middle = (
-            self._typed_cM[places.first] - places.cM_S[places.offset] if places.last > places.first else 0.0
-        )
-        frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
-        frequency_S[seen] = self._frequency[typed[places.first : places.last]]
-        sites = BlockSites(
-            index_U,
-            gap_U - block * core,
-            self._frequency[index_U].astype(np.float32),
-            fraction_U,
-            distance_U,
-            (panel.cM[index_U] - middle).astype(np.float32),
-        )
-        return PanelBlock(
-            places, frequency_S, places.fill(self._typed_TN, self.low), sites, panel.alleles(first, stop)
-        )
+        places, frequency_S = self._plan.places(block, self.low, self.high)
+        sites = self._plan.sites(block, places, self.start, self.stop)
+        first, stop = int(sites.panel_index_U[0]), int(sites.panel_index_U[-1]) + 1
+        typed_NS = places.fill(self._typed_TN, self.low)
+        return PanelBlock(places, frequency_S, typed_NS, sites, self.panel.alleles(first, stop))

@@ -22,6 +22,8 @@ from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
+from spinimpute.imputation.inducing_engine import InducingEngine, predictor_of
+from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.imputation.predictors import Predictor, as_predictor
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output
@@ -30,6 +32,7 @@ DEFAULT_FORMATS = ("GT", "DS")
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
 WINDOW_SITES = 20_000
 HAPLOTYPE_WINDOW_CM = 10.0
+AnyPanel = Panel | InducingPanel
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,21 @@ class OutputSettings:
 
 
 @contextmanager
-def open_panel(path: str | Path, genetic_map: str | Path | GeneticMap | None = None) -> Iterator[Panel]:
-    """A `.spin` file, or a VCF or BCF that is compiled into a temporary one.
+def open_panel(
+    path: str | Path, genetic_map: str | Path | GeneticMap | None = None
+) -> Iterator[Panel | InducingPanel]:
+    """A `.spin` or `.spip` file, or a VCF or BCF that is compiled into a temporary `.spin` file.
 
-    Raises InputError as `Panel.open` and `build_panel`, and for a map given with a `.spin` file.
+    Raises InputError as `Panel.open` and `build_panel`, and for a map given with a panel file.
     """
     path = Path(path)
-    if is_panel_file(path) or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
+    inducing = is_inducing_panel(path)
+    if inducing or is_panel_file(path) or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
         if genetic_map is not None:
             raise InputError(
                 f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
             )
-        with Panel.open(path) as panel:
+        with InducingPanel.open(path) if inducing else Panel.open(path) as panel:
             yield panel
         return
     with (
@@ -68,7 +74,7 @@ def open_panel(path: str | Path, genetic_map: str | Path | GeneticMap | None = N
 def impute(
     vcf: str | Path,
     out: str | Path,
-    panel: str | Path | Panel,
+    panel: str | Path | Panel | InducingPanel,
     *,
     model: str | Path | Predictor | None = None,
     predictor: str | None = None,
@@ -88,7 +94,8 @@ def impute(
     Parameters:
         vcf: VCF, VCF.gz or BCF of phased diploid or haploid samples; may hold other chromosomes too.
         out: `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
-        panel: a `.spin` file, an open `Panel`, or a VCF or BCF which is compiled first (with `genetic_map`).
+        panel: a `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF which is
+            compiled first (with `genetic_map`).
         model: a checkpoint or a loaded predictor; by default a shipped one.
         predictor: "haplotype" (attention to the panel's haplotypes, the default) or "inducing" (points).
         region: impute these panel sites only; typed sites around them are still used.
@@ -104,7 +111,7 @@ def impute(
         InputError: the input cannot be used, or `out` exists and `force` is not set.
     """
     out = check_output(
-        out, force, [vcf, panel.path if isinstance(panel, Panel) else panel, model, genetic_map]
+        out, force, [vcf, panel if isinstance(panel, str | Path) else panel.path, model, genetic_map]
     )
     output_type = choose_output_type(out, output.output_type)
     threads = default_threads() if threads is None else threads
@@ -113,7 +120,8 @@ def impute(
     region = Region.parse(region) if isinstance(region, str) else region
     summary = ImputationSummary()
     with ExitStack() as stack:
-        if isinstance(panel, Panel):
+        opened: AnyPanel
+        if not isinstance(panel, str | Path):
             if genetic_map is not None:
                 raise InputError("an open panel has its genetic map in it: give the map to build_panel")
             opened = panel
@@ -122,7 +130,11 @@ def impute(
                 opened = stack.enter_context(open_panel(panel, genetic_map))
         first, last = _panel_range(opened, region)
         with summary.stage("load model"):
-            loaded = as_predictor(model, device, inducing_points, predictor)
+            loaded: Predictor
+            if isinstance(opened, InducingPanel):
+                loaded = predictor_of(opened, model, device, predictor, inducing_points)
+            else:
+                loaded = as_predictor(model, device, inducing_points, predictor)
         with summary.stage("read target"):
             target = read_haplotypes(vcf, chrom=opened.chrom)
             match = match_sites(opened.sites, target.sites)
@@ -144,7 +156,8 @@ def impute(
                 threads,
             )
         )
-        engine = stack.enter_context(Engine(opened, loaded, match.panel_index, threads))
+        engine = _engine(opened, loaded, match, threads, summary)
+        stack.enter_context(engine)
         _stream(engine, records, writer, summary, progress)
         with summary.stage("finish file and index"):
             writer.close()
@@ -152,7 +165,18 @@ def impute(
     return summary
 
 
-def _panel_range(panel: Panel, region: Region | None) -> tuple[int, int]:
+def _engine(
+    panel: AnyPanel, predictor: Predictor, match: SiteMatch, threads: int, summary: ImputationSummary
+) -> Engine | InducingEngine:
+    if isinstance(panel, Panel):
+        return Engine(panel, predictor, match.panel_index, threads)
+    assert not isinstance(predictor, HaplotypePredictor), "predictor_of gives what reads the panel"
+    engine = InducingEngine(panel, predictor, match.panel_index, threads)
+    summary.array_sites, summary.outside_array = len(panel.typed_index), engine.outside_array
+    return engine
+
+
+def _panel_range(panel: AnyPanel, region: Region | None) -> tuple[int, int]:
     """The panel sites [first, last) of a region."""
     if region is None:
         return 0, panel.n_sites
@@ -169,7 +193,7 @@ def _panel_range(panel: Panel, region: Region | None) -> tuple[int, int]:
 
 
 def _windows(
-    panel: Panel, first: int, last: int, length_cM: float, overlap_cM: float, n_haplotypes: int
+    panel: AnyPanel, first: int, last: int, length_cM: float, overlap_cM: float, n_haplotypes: int
 ) -> list[Window]:
     """Windows over the panel sites [first, last); their overlaps may reach beyond."""
     most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // n_haplotypes))
@@ -193,7 +217,7 @@ def _unmatched(target: Haplotypes, match: SiteMatch, region: Region | None) -> n
     return index[(position >= region.start) & (position <= region.end)]
 
 
-def _count(summary: ImputationSummary, panel: Panel, target: Haplotypes, match: SiteMatch) -> None:
+def _count(summary: ImputationSummary, panel: AnyPanel, target: Haplotypes, match: SiteMatch) -> None:
     summary.panel_sites, summary.panel_haplotypes = panel.n_sites, panel.n_haplotypes
     summary.samples, summary.haplotypes = len(target.samples), target.alleles.shape[1]
     summary.typed_sites, summary.matched_sites = len(target.sites), len(match.panel_index)
@@ -208,7 +232,7 @@ def _count(summary: ImputationSummary, panel: Panel, target: Haplotypes, match: 
         )
 
 
-def _header_lines(panel: Panel, predictor: Predictor, output: OutputSettings) -> list[str]:
+def _header_lines(panel: AnyPanel, predictor: Predictor, output: OutputSettings) -> list[str]:
     return [
         f"##source=spinimpute {version('spinimpute')}",
         f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device.type}",
@@ -225,7 +249,7 @@ class WindowRecords:
 
     def __init__(
         self,
-        panel: Panel,
+        panel: AnyPanel,
         target: Haplotypes,
         match: SiteMatch,
         unmatched: np.ndarray | None,
@@ -283,7 +307,7 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
 
 
 def _stream(
-    engine: Engine,
+    engine: Engine | InducingEngine,
     records: WindowRecords,
     writer: GenotypeWriter,
     summary: ImputationSummary,

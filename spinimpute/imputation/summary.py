@@ -28,7 +28,11 @@ class WindowSummary:
 
 @dataclass
 class ImputationSummary:
-    """Counts, and seconds by stage. `unmatched` and `skipped`: target sites and records by reason."""
+    """Counts, and seconds by stage. `unmatched` and `skipped`: target sites and records by reason.
+
+    array_sites, outside_array: with an inducing panel, the sites of its array, and the matched sites that
+    are not among them and so told the model nothing.
+    """
 
     panel_sites: int = 0
     panel_haplotypes: int = 0
@@ -36,6 +40,8 @@ class ImputationSummary:
     haplotypes: int = 0
     typed_sites: int = 0
     matched_sites: int = 0
+    array_sites: int | None = None
+    outside_array: int = 0
     missing_calls: int = 0
     kept_unmatched: int = 0
     written_sites: int = 0
@@ -64,6 +70,14 @@ class ImputationSummary:
         ]
         out += [f"          {count} not matched: {why}" for why, count in self.unmatched.items() if count]
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
+        if self.array_sites is not None:
+            used = self.matched_sites - self.outside_array
+            out.append(f"array:    {used} of the {self.array_sites} sites of the panel's array are typed")
+        if self.outside_array:
+            out.append(
+                f"          {self.outside_array} typed sites are not among them: written as they are, but of "
+                "no use to the model"
+            )
         if self.kept_unmatched:
             out.append(f"          {self.kept_unmatched} unmatched typed sites were kept")
         if self.missing_calls:

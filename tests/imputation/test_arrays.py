@@ -1,6 +1,5 @@
-"""Arrays in, arrays out; and inducing points in place of the panel."""
+"""Arrays in, arrays out."""
 
-import shutil
 from pathlib import Path
 
 import cyvcf2
@@ -12,8 +11,6 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import match_sites
 from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
 from spinimpute.imputation.allele_predictor import AllelePredictor
-from spinimpute.imputation.kmer_spin import KmerPredictor
-from spinimpute.imputation.panel_blocks import BlockPredictor
 
 
 @pytest.fixture
@@ -36,50 +33,6 @@ def test_equal_to_the_command(
     np.testing.assert_array_equal(p[match.panel_index], target.alleles[match.target_index])
 
 
-@pytest.mark.parametrize("name", ["shipped", "random_kmer_predictor"])
-def test_a_saved_h_predicts_without_the_panel(
-    name: str,
-    request: pytest.FixtureRequest,
-    example_panel: spinimpute.Panel,
-    target: Haplotypes,
-    tmp_path: Path,
-) -> None:
-    model: BlockPredictor = (
-        spinimpute.load_predictor(inducing_points=64) if name == "shipped" else request.getfixturevalue(name)
-    )
-    path = tmp_path / "p.spin"
-    shutil.copy(example_panel.path, path)
-    with spinimpute.Panel.open(path) as panel:
-        match = match_sites(panel.sites, target.sites)
-        typed = target.alleles[match.target_index]
-        with_panel = spinimpute.impute_haplotypes(panel, typed, match.panel_index, model)
-        spinimpute.encode_panel(panel, match.panel_index, model).save(tmp_path / "h.safetensors")
-    path.unlink()
-    compressed = spinimpute.InducingPanel.open(tmp_path / "h.safetensors")
-    without = spinimpute.impute_haplotypes(compressed, typed, match.panel_index, model)
-    np.testing.assert_array_equal(without, with_panel)
-    assert compressed.sites.keys() == example_panel.sites.keys()
-    assert compressed.checksum == example_panel.checksum
-
-
-def test_inducing_points_of_another_model_or_array(
-    example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
-    random_kmer_predictor: KmerPredictor,
-    tmp_path: Path,
-) -> None:
-    typed = np.arange(2, 300, 9)
-    alleles = np.zeros((len(typed), 2), dtype=np.int8)
-    compressed = spinimpute.encode_panel(example_panel, typed, random_predictor)
-    random_kmer_predictor.fingerprint = "another"
-    with pytest.raises(InputError, match="were made by the model allele-cipnp"):
-        spinimpute.impute_haplotypes(compressed, alleles, typed, random_kmer_predictor)
-    with pytest.raises(InputError, match="encode the panel again for this array"):
-        spinimpute.impute_haplotypes(compressed, alleles[1:], typed[1:], random_predictor)
-    with pytest.raises(InputError, match="not a readable safetensors file"):
-        spinimpute.InducingPanel.open(example_panel.path)
-
-
 def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: AllelePredictor) -> None:
     typed = np.array([3, 5, 8])
     good = np.zeros((3, 2), dtype=np.int8)
@@ -95,6 +48,33 @@ def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: Alle
             spinimpute.impute_haplotypes(example_panel, alleles, sites, random_predictor)
     with pytest.raises(InputError, match="no typed site"):
         spinimpute.impute_haplotypes(example_panel, good[:0], typed[:0], random_predictor)
+
+
+def test_columns_stand_alone(
+    example_panel: spinimpute.Panel,
+    random_predictor: AllelePredictor,
+    rng: np.random.Generator,
+    tmp_path: Path,
+) -> None:
+    typed_sites = np.arange(7, 4_400, 45)
+    alleles = rng.integers(-1, 2, (len(typed_sites), 4)).astype(np.int8)
+    with spinimpute.build_inducing_panel(
+        example_panel, tmp_path / "p.spip", typed_sites, model=random_predictor
+    ) as inducing_panel:
+        for source in (example_panel, inducing_panel):
+            together = spinimpute.impute_haplotypes(source, alleles, typed_sites, random_predictor)
+            alone = spinimpute.impute_haplotypes(source, alleles[:, [2]], typed_sites, random_predictor)
+            assert together.dtype == np.float32
+            np.testing.assert_allclose(alone[:, 0], together[:, 2], atol=1e-5)
+            known = alleles >= 0
+            np.testing.assert_array_equal(together[typed_sites][known], alleles[known])
+            nobody = spinimpute.impute_haplotypes(source, alleles[:, :0], typed_sites, random_predictor)
+            assert nobody.shape == (example_panel.n_sites, 0)
+            for threads in (0, -1):
+                with pytest.raises(InputError, match="threads must be at least 1"):
+                    spinimpute.impute_haplotypes(
+                        source, alleles, typed_sites, random_predictor, threads=threads
+                    )
 
 
 def test_sites_of_which_none_is_visible_get_the_frequency(

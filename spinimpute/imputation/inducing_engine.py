@@ -1,0 +1,104 @@
+"""Imputes one window from an inducing panel; in the place of `engine.Engine`, which needs the haplotypes.
+
+Its array's sites that a target has not typed are unknown there, as missing calls are. Because blocks are
+read whole, results do not depend on windows.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.windows import Window
+from spinimpute.imputation.inducing_panel import InducingPanel
+from spinimpute.imputation.panel_blocks import BlockPredictor
+from spinimpute.imputation.predictors import Predictor, load_block_predictor
+
+
+def predictor_of(
+    panel: InducingPanel,
+    model: str | Path | Predictor | None = None,
+    device: str = "auto",
+    predictor: str | None = None,
+    inducing_points: int | None = None,
+) -> BlockPredictor:
+    """The predictor that reads an inducing panel; parameters as of `impute`.
+
+    Raises InputError if it is not the one that made the panel, and for choices that only a panel leaves.
+    """
+    if predictor not in (None, "inducing"):
+        raise InputError(
+            f"{panel.path} holds inducing points and no haplotypes: the predictor {predictor!r} needs a panel"
+        )
+    if inducing_points is not None:
+        raise InputError(
+            f"{panel.path} was made with {panel.inducing_points} inducing points a block: their number is "
+            "chosen when the file is made"
+        )
+    found = load_block_predictor(model, device)
+    panel.check_model(found.kind, found.fingerprint)
+    return found
+
+
+class InducingEngine:
+    """Threads with a predictor; a context manager.
+
+    typed_index: int64 (T,), the typed panel sites, increasing, whether or not the array has them; typed_TQ:
+    int8 (T, Q), the queries' alleles there, -1 where missing.
+    Raises InputError if no typed site is in the panel's array.
+    """
+
+    def __init__(
+        self, panel: InducingPanel, predictor: BlockPredictor, typed_index: np.ndarray, threads: int
+    ) -> None:
+        if threads < 1:
+            raise InputError(f"the number of threads must be at least 1, found {threads}")
+        self.panel, self.predictor, self.typed_index = panel, predictor, typed_index
+        array = panel.typed_index
+        row_T = np.searchsorted(typed_index, array)
+        found_T = typed_index[np.minimum(row_T, len(typed_index) - 1)] == array
+        self._row_T = np.where(found_T, row_T, -1)  # of the typed sites, for each site of the array
+        if not found_T.any():
+            raise InputError(
+                f"none of the {len(typed_index)} typed sites is among the {len(array)} sites of the array "
+                f"that {panel.path} was made for: make it again for this array with 'spinimpute panel build'"
+            )
+        self._torch_threads = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(threads, "impute", initializer=torch.set_num_threads, initargs=(1,))
+
+    def __enter__(self) -> InducingEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(self._torch_threads)  # what a thread sets, later threads inherit
+
+    @property
+    def outside_array(self) -> int:
+        """How many typed sites are not used, because the array lacks them."""
+        return len(self.typed_index) - int((self._row_T >= 0).sum())
+
+    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """P(ALT), float32 (stop - start, Q), at the core sites; the panel's frequency if nothing is typed."""
+        frequency = self.panel.frequency[window.start : window.stop].astype(np.float32)
+        p_UQ = np.repeat(frequency[:, None], typed_TQ.shape[1], axis=1)
+
+        def impute(number: int) -> None:
+            block = self.panel.read(number, window.start, window.stop)
+            places = block.places
+            row_V = self._row_T[places.first : places.last]
+            if (row_V < 0).all():
+                return
+            seen = slice(places.offset, places.offset + len(row_V))
+            alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
+            alleles_QS[:, seen] = np.where(row_V[:, None] >= 0, typed_TQ[row_V], -1).T
+            known_QS = (alleles_QS >= 0).astype(np.uint8)
+            p = self.predictor.predict(block, np.maximum(alleles_QS, 0).astype(np.uint8), known_QS)
+            p_UQ[block.sites.panel_index_U - window.start] = p
+
+        list(self._pool.map(impute, self.panel.blocks(window.start, window.stop)))
+        return p_UQ
