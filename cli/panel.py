@@ -22,6 +22,7 @@ from cli.options import (
 
 if TYPE_CHECKING:
     from spinimpute.genotypes.panel_file import Panel
+    from spinimpute.genotypes.sites import Region
     from spinimpute.imputation.inducing_panel import InducingPanel
 
 # the file must be the same with and without them
@@ -34,7 +35,12 @@ def panel() -> None:
 
 
 @panel.command()
-@click.option("--vcf", required=True, metavar="FILE", help="Phased VCF, VCF.gz or BCF without missing calls.")
+@click.option(
+    "--vcf",
+    required=True,
+    metavar="FILE",
+    help="Phased VCF, VCF.gz or BCF without missing calls; with --inducing also a panel file (.spin).",
+)
 @map_option
 @region_option("Take this part only; needed if the file has several chromosomes.")
 @click.option("--samples-file", metavar="FILE", help="Take these samples only, one name a line.")
@@ -98,7 +104,7 @@ def build(
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
         tempfile.TemporaryDirectory(prefix="spinimpute-") as folder,
-        build_panel(vcf, Path(folder) / "panel.spin", genetic_map, parsed, samples) as panel,
+        _source(vcf, Path(folder) / "panel.spin", genetic_map, parsed, samples) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
             panel,
@@ -129,6 +135,23 @@ def _check_inducing(inducing_points: int | None, array: str | None, model: str |
             "or BCF of the array, or a list of positions. Targets may have typed some of its sites only: one "
             "file of the sites of several arrays serves them all, but sites that nobody typed cost accuracy"
         )
+
+
+def _source(
+    vcf: str, out: Path, genetic_map: str | None, region: Region | None, samples: list[str] | None
+) -> Panel:
+    """A panel file as it is, or one that is built from a VCF or BCF."""
+    from spinimpute.errors import InputError
+    from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
+
+    if not is_panel_file(vcf):
+        return build_panel(vcf, out, genetic_map, region, samples)
+    if genetic_map or region or samples:
+        raise InputError(
+            f"{vcf} is a panel file: its map, region and samples were chosen when it was built; give --map, "
+            "--region and --samples-file with a VCF or BCF"
+        )
+    return Panel.open(vcf)
 
 
 def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:

@@ -100,7 +100,7 @@ def write_configuration(
     configuration = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "command": scrubbed(["python", "-m", "benchmarks.imputation", *sys.argv[1:]], session.places),
-        "commit": _commit(),
+        "commit": commit(),
         "threads": session.threads,
         "repeat": session.repeat,
         "seed": session.seed,
@@ -154,7 +154,7 @@ def processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit of this repository, with "+" if files were changed since; "unknown" outside of one."""
     command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty=+", "--exclude=*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -236,9 +236,15 @@ def _header_lines(panel: AnyPanel, predictor: Predictor, output: OutputSettings)
     return [
         f"##source=spinimpute {version('spinimpute')}",
         f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device.type}",
-        f"##spinimpute_panel={panel.checksum}",
+        f"##spinimpute_panel={panel.checksum}{_made_of(panel)}",
         *output.header_lines,
     ]
+
+
+def _made_of(panel: AnyPanel) -> str:
+    if isinstance(panel, Panel):
+        return ""
+    return f" (at most {panel.inducing_points} inducing points of the panel {panel.panel_checksum})"
 
 
 class WindowRecords:

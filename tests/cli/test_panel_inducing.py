@@ -56,6 +56,17 @@ def test_build_info_verify_impute_evaluate(
     assert "already exists; use --force to overwrite" in again.err
 
 
+def test_from_a_panel_file(run: Run, panel: Path, example: Path, tmp_path: Path) -> None:
+    chosen = ["--inducing", 4, "--array", example / "array.txt", "--out", tmp_path / "p.spip"]
+    failed = run("panel", "build", "--vcf", panel, "--map", example / "genetic.map", *chosen)
+    assert failed.code == 2
+    assert "its map, region and samples were chosen when it was built" in failed.err
+    assert run("panel", "build", "--vcf", panel, *chosen).code == 0
+    with InducingPanel.open(tmp_path / "p.spip") as made:
+        assert made.n_haplotypes == 300
+        assert made.provenance["panel"] == "panel.vcf.gz"
+
+
 def test_verify_finds_damage_that_info_does_not_look_for(
     run: Run, arguments: list[object], example: Path, tmp_path: Path
 ) -> None:

@@ -108,7 +108,8 @@ def test_typed_genotypes_and_records_as_from_a_panel(
             np.testing.assert_array_equal(v.genotype.array()[:, :2], typed[v.POS])
             np.testing.assert_array_equal(v.format("DS")[:, 0], typed[v.POS].sum(1))
     header = cyvcf2.VCF(str(out)).raw_header
-    assert f"##spinimpute_panel={made.checksum}" in header
+    origin = f"(at most 32 inducing points of the panel {example_panel.checksum})"
+    assert f"##spinimpute_panel={made.checksum} {origin}\n" in header
     assert f"##spinimpute_model={made.kind} {made.fingerprint}" in header
     assert (tmp_path / "o.vcf.gz.tbi").exists()
 

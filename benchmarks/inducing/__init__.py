@@ -1,0 +1,1 @@
+"""Inducing panels: what they cost in accuracy, and what they tell about the people they were made of."""
