@@ -33,7 +33,9 @@ NAMES = {
     "Beagle": "Beagle 5.4",
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
-    "tuned_on_the_panel": "spinimpute, tuned on the panel",
+    "tuned": "spinimpute, tuned on the panel",
+    "inducing_points": "inducing points (`--predictor inducing`)",
+    "tuned_on_the_panel": "inducing points, tuned on the panel",
     "K-mer_SPIN": "K-mer SPIN (the paper's form), unseen windows",
     "K-mer_SPIN_tuned_on_the_panel": "K-mer SPIN, tuned on the panel",
 }
