@@ -1,0 +1,417 @@
+"""Haplotype attention from candidates to files: exact against brute force, blind to order, true to copies."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.windows import Window
+from spinimpute.imputation.haplotype_attention import (
+    HaplotypeAttention,
+    HaplotypeSettings,
+    copy_alleles,
+    gap_features,
+    site_features,
+    spread,
+)
+from spinimpute.imputation.haplotype_chunk import prepare_chunk
+from spinimpute.imputation.haplotype_predictor import CANDIDATES, HaplotypePredictor
+from spinimpute.imputation.matches import DEPTH, information, match_block
+from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates, longest_matches
+from spinimpute.imputation.train import train
+
+
+def mosaic(
+    rng: np.random.Generator, n_sites: int, n: int, founders: int = 4, errors: float = 0.03
+) -> np.ndarray:
+    """Haplotypes (sites, n) copied from few founders: many ties, and matches that errors interrupt."""
+    base = rng.integers(0, 2, (n_sites, founders))
+    return (base[:, rng.integers(0, founders, n)] ^ (rng.random((n_sites, n)) < errors)).astype(np.uint8)
+
+
+def marked(bits_W: np.ndarray, n: int) -> set[int]:
+    return {i for i in range(n) if int(bits_W[i >> 6]) >> (i & 63) & 1}
+
+
+def nearest_by_brute_force(
+    panel_SN: np.ndarray, query_S: np.ndarray, place: int, nearest: int, most: int
+) -> set[int]:
+    n = panel_SN.shape[1]
+    lengths = []
+    for i in range(n):
+        s = place
+        while s >= 0 and panel_SN[s, i] == query_S[s]:
+            s -= 1
+        lengths.append(place - s)
+    prefix = [(tuple(panel_SN[place::-1, i] if place else panel_SN[:1, i]), i) for i in range(n)]
+    order = sorted(range(n), key=lambda i: prefix[i])
+    own = (tuple(query_S[place::-1] if place else query_S[:1]), -1)
+    below = sum(key < own for key in prefix)
+    above, taken, last = below - 1, set[int](), -1
+    while len(taken) < most:
+        up = lengths[order[above]] if above >= 0 else 0
+        down = lengths[order[below]] if below < n else 0
+        best = max(up, down)
+        if best == 0 or (len(taken) >= nearest and best != last):
+            break
+        if up >= down:
+            taken.add(order[above])
+            above -= 1
+        else:
+            taken.add(order[below])
+            below += 1
+        last = best
+    return taken
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 90), st.integers(1, 40), st.integers(1, 8), st.integers(8, 20))
+def test_candidates_are_those_of_brute_force(
+    seed: int, n_sites: int, n: int, nearest: int, most: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    both = mosaic(rng, n_sites, n + 2)
+    panel, queries = TypedAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    place = int(rng.integers(n_sites))
+    margin = int(rng.integers(0, 4))
+    at = np.array([place])
+    found = longest_matches(panel, queries, at, at, CandidateSettings(nearest, most, margin))
+    for q in range(2):
+        expected = set[int]()
+        for anchor in range(max(0, place - margin), min(n_sites, place + margin + 1)):
+            expected |= nearest_by_brute_force(both[:, :n], both[:, n + q], anchor, nearest, most)
+        assert marked(found[q, 0], n) == expected
+
+
+def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
+    rng = np.random.default_rng(1)
+    panel_SN = rng.integers(0, 2, (60, 200)).astype(np.uint8)
+    query_S1 = panel_SN[:, 17:18].copy()
+    query_S1[29] ^= 1
+    panel, query = TypedAlleles.of(panel_SN), TypedAlleles.of(query_S1)
+    first, n_gaps = np.array([24]), np.array([16])
+    found = find_candidates(panel, panel.backwards(), query, first, n_gaps, CANDIDATES)
+    assert 17 in marked(found[0, 0], 200)
+
+
+def differences(query_S: np.ndarray, haplotype_S: np.ndarray, place: int) -> tuple[list[int], list[int]]:
+    """Places of the first DEPTH differences left and right of the gap before `place`; ends where there are
+    none."""
+    where = np.flatnonzero((query_S < 2) & (query_S != haplotype_S)).tolist()
+    left = [s for s in where if s < place][::-1][:DEPTH]
+    right = [s for s in where if s >= place][:DEPTH]
+    return left + [-1] * (DEPTH - len(left)), right + [len(query_S)] * (DEPTH - len(right))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 50), st.integers(1, 30), st.integers(1, 12))
+def test_classes_are_those_of_brute_force(seed: int, n_sites: int, n: int, n_classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    both = mosaic(rng, n_sites, n + 1)
+    query_S = np.where(rng.random(n_sites) < 0.1, 2, both[:, n])
+    panel, query = TypedAlleles.of(both[:, :n]), TypedAlleles.of(query_S[:, None])
+    frequency_S = both[:, :n].mean(1)
+    information_QS = information(query.alleles_SX, frequency_S, n)
+    first = int(rng.integers(0, n_sites + 1))
+    n_gaps = int(rng.integers(1, n_sites + 2 - first))
+    everyone = np.full((1, (n + 63) // 64), 0, np.uint64)
+    for i in range(n):
+        everyone[0, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+    cM_S = np.sort(rng.random(n_sites))
+    m = match_block(
+        panel.bits_XW, query.bits_XW, query.known_XW, information_QS, everyone, cM_S, first, n_gaps, n_classes
+    )
+    inform = information_QS[0].astype(float)
+    for g in range(n_gaps):
+        members: dict[tuple[int, ...], list[int]] = {}
+        for i in range(n):
+            left, right = differences(query_S, both[:, i], first + g)
+            members.setdefault((left[0], left[1], right[0], right[1]), []).append(i)
+
+        def score(key: tuple[int, ...]) -> float:
+            l1, l2, r1, r2 = key
+            total = inform[l2 + 1 : r2].sum()
+            return total - (inform[l1] if l1 >= 0 else 0) - (inform[r1] if r1 < n_sites else 0)
+
+        k_found = int((m.count_QGK[0, g] > 0).sum())
+        assert k_found == min(n_classes, len(members))
+        scores = []
+        for k in range(k_found):
+            start = m.first_QGK[0, g, k]
+            mine = sorted(m.member_M[start : start + int(m.count_QGK[0, g, k])].tolist())
+            key = next(key for key, who in members.items() if mine[0] in who)
+            assert mine == members[key]
+            scores.append(score(key))
+            # lengths up to the 1st and 2nd difference are the same for all members
+            edge = first + g
+            left_cM = cM_S[max(edge - 1, 0)] - cM_S[max(key[0], 0)]
+            assert m.features_QGFK[0, g, 0, k] == pytest.approx(np.log(max(left_cM, 0) + 1e-4), abs=1e-4)
+        assert all(a >= b - 1e-3 for a, b in itertools.pairwise(scores))
+        if k_found == n_classes:  # what was left out is no better
+            left_out = set(members) - {
+                key for key, who in members.items()
+                if any(who[0] in m.member_M[s : s + int(c)].tolist()
+                       for s, c in zip(m.first_QGK[0, g], m.count_QGK[0, g], strict=True))
+            }  # fmt: skip
+            assert all(score(key) <= scores[-1] + 1e-3 for key in left_out)
+
+
+def random_predictor(classes: int = 12) -> HaplotypePredictor:
+    torch.manual_seed(0)
+    model = HaplotypeAttention(HaplotypeSettings())
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    return HaplotypePredictor(model, "random", torch.device("cpu"), classes=classes)
+
+
+def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:
+    with path.open("w") as file:
+        file.write(
+            '##fileformat=VCFv4.2\n##contig=<ID=1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description="G">\n'
+        )
+        file.write("#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t" + "\t".join(samples) + "\n")
+        for position, row in zip(positions, calls, strict=True):
+            file.write(f"1\t{position}\t.\tA\tC\t.\t.\t.\tGT\t" + "\t".join(row) + "\n")
+    return path
+
+
+def panel_of(alleles_XN: np.ndarray, path: Path) -> spinimpute.Panel:
+    positions = 1_000 + 400 * np.arange(len(alleles_XN))
+    calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in alleles_XN]
+    names = [f"p{i}" for i in range(alleles_XN.shape[1] // 2)]
+    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
+    return spinimpute.build_panel(
+        write_vcf(path.with_suffix(".vcf"), names, positions, calls), path, constant
+    )
+
+
+@pytest.fixture(scope="module")
+def sites() -> np.ndarray:
+    rng = np.random.default_rng(5)
+    alleles = mosaic(rng, 700, 60, founders=9, errors=0.02)
+    alleles[:, 40:44] = alleles[:, :4]  # people that are twice in the panel
+    alleles[100] = 0
+    return alleles
+
+
+TYPED = np.arange(3, 700, 4)
+
+
+def test_the_order_of_people_and_of_their_haplotypes_changes_nothing(
+    sites: np.ndarray, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    predictor = random_predictor()
+    query = mosaic(rng, 700, 6)[TYPED]
+    people = rng.permutation(30)
+    columns = np.stack([2 * people + 1, 2 * people], axis=1).ravel()
+    with (
+        panel_of(sites, tmp_path / "a.spin") as panel,
+        panel_of(sites[:, columns], tmp_path / "b.spin") as other,
+    ):
+        first, second = (spinimpute.impute_haplotypes(p, query, TYPED, predictor) for p in (panel, other))
+    np.testing.assert_allclose(first, second, atol=2e-6)
+    assert first.std() > 0.05
+    np.testing.assert_array_equal(first[100], 0)
+
+
+def test_queries_threads_and_missing_calls_of_others_have_no_influence(
+    sites: np.ndarray, tmp_path: Path
+) -> None:
+    predictor = random_predictor()
+    query = mosaic(np.random.default_rng(3), 700, 8)[TYPED].astype(np.int8)
+    with panel_of(sites, tmp_path / "a.spin") as panel:
+        together = spinimpute.impute_haplotypes(panel, query, TYPED, predictor, threads=1)
+        np.testing.assert_array_equal(
+            together, spinimpute.impute_haplotypes(panel, query, TYPED, predictor, threads=3)
+        )
+        alone = spinimpute.impute_haplotypes(panel, query[:, 2:3], TYPED, predictor)
+        query[::2, 5] = -1
+        disturbed = spinimpute.impute_haplotypes(panel, query, TYPED, predictor)
+    np.testing.assert_allclose(together[:, 2], alone[:, 0], atol=2e-6)
+    np.testing.assert_allclose(together[:, 2], disturbed[:, 2], atol=2e-6)
+    assert np.isfinite(disturbed).all()
+
+
+@pytest.mark.parametrize("typed", [[350], [0], [699], [10, 11], list(range(300, 330))])
+def test_edges_and_few_typed_sites(sites: np.ndarray, tmp_path: Path, typed: list[int]) -> None:
+    with panel_of(sites, tmp_path / "a.spin") as panel:
+        index = np.array(typed)
+        p = spinimpute.impute_haplotypes(panel, sites[index, :4], index, random_predictor())
+        nothing = spinimpute.impute_haplotypes(panel, np.full((len(index), 1), -1), index, random_predictor())
+        np.testing.assert_allclose(nothing[:, 0], panel.frequency, atol=1e-6)
+    assert np.isfinite(p).all()
+    assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
+    predictor = random_predictor()
+    calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in sites[TYPED, :6]]
+    target = write_vcf(tmp_path / "t.vcf", ["a", "b", "c"], 1_000 + 400 * TYPED, calls)
+    dosages = []
+    with panel_of(sites, tmp_path / "a.spin") as panel:
+        for i, window in enumerate((10.0, 0.02)):
+            out = tmp_path / f"{i}.bcf"
+            spinimpute.impute(target, out, panel, model=predictor, window_cM=window, overlap_cM=0.0)
+            dosages.append([record.format("DS")[:, 0].tolist() for record in cyvcf2.VCF(str(out))])
+    np.testing.assert_allclose(dosages[0], dosages[1], atol=1.01e-4)
+
+
+def test_at_work_it_computes_what_training_computes(sites: np.ndarray, tmp_path: Path) -> None:
+    """`copy_block`, `pair_network` and the loop over blocks against the torch model, class by class."""
+    predictor = random_predictor()
+    model, k = predictor.model, predictor.classes
+    query_TQ = mosaic(np.random.default_rng(4), 700, 5)[TYPED].astype(np.int8)
+    query_TQ[7, 1] = -1
+    with panel_of(sites, tmp_path / "a.spin") as panel, torch.inference_mode():
+        chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
+        p_UQ = predictor.impute_chunk(panel, chunk, query_TQ)
+        queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
+        first_B, n_gaps_B = chunk.block_gaps()
+        candidates = find_candidates(
+            chunk.panel,
+            chunk.panel_backwards,
+            queries,
+            chunk.right_place(first_B),
+            n_gaps_B,
+            predictor.candidates,
+        )
+        information_QS = information(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
+        for b in (0, 1, len(first_B) - 1):
+            first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
+            place_G = chunk.right_place(first + np.arange(n_gaps))
+            m = match_block(
+                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidates[b],
+                chunk.cM_S, int(place_G[0]), n_gaps, k,
+            )  # fmt: skip
+            gap_GF = torch.from_numpy(gap_features(chunk.cM_S, place_G, panel.n_haplotypes))
+            weights = model.weigh(torch.from_numpy(m.features_QGFK), torch.from_numpy(m.count_QGK), gap_GF)
+            for g in range(n_gaps):
+                start, stop = chunk.site_start_G1[first + g : first + g + 2].tolist()
+                bits_NU = pattern_bits(chunk.patterns, first + g, stop - start)
+                shares = np.zeros((2, 5, 1, stop - start, k), np.float32)
+                for q in range(5):
+                    for c in range(k):
+                        n_members = int(m.count_QGK[q, g, c])
+                        who = m.member_M[m.first_QGK[q, g, c] :][:n_members]
+                        if n_members:
+                            shares[0, q, 0, :, c] = bits_NU[who].mean(0)
+                            shares[1, q, 0, :, c] = bits_NU[chunk.mate_N[who]].mean(0)
+                here = type(weights)(*(x[:, g : g + 1] for x in weights))
+                left, right = (chunk.cM_S[np.clip(place_G[g] + d, 0, len(chunk.cM_S) - 1)] for d in (-1, 0))
+                cM_U = panel.cM[start:stop]
+                t_U = np.clip((cM_U - left) / max(right - left, 1e-12), 0, 1)
+                if place_G[g] == 0:
+                    t_U = np.ones_like(t_U)
+                if place_G[g] == len(chunk.cM_S):
+                    t_U = np.zeros_like(t_U)
+                frequency = panel.frequency[start:stop]
+                numbers = (
+                    np.minimum(frequency, 1 - frequency),
+                    t_U,
+                    np.abs(cM_U - left),
+                    np.abs(right - cM_U),
+                )
+                f, t, dl, dr = (torch.from_numpy(x[None].astype(np.float32)) for x in numbers)
+                copied = copy_alleles(
+                    here, torch.from_numpy(m.count_QGK[:, g : g + 1]), torch.from_numpy(shares[0]),
+                    torch.from_numpy(shares[1]), t,
+                )  # fmt: skip
+                shape = copied.p.shape
+                spread_X = spread(here.weight_QGEK)[:, :, None].expand(*shape, -1)
+                site_X = site_features(f, t, dl, dr, panel.n_haplotypes).expand(*shape, -1)
+                found = (copied.p > 0) | (copied.mate_p > 0)
+                logit = torch.where(
+                    found, model.decode(copied, spread_X, site_X)[1], model.decode_absent(spread_X, site_X)
+                )
+                minor = torch.sigmoid(logit)[:, 0].T.numpy()
+                expected = np.where(frequency[:, None] > 0.5, 1 - minor, minor)
+                constant = (frequency == 0) | (frequency == 1)
+                expected[constant] = frequency[constant, None]
+                typed = np.isin(
+                    np.arange(start, stop), TYPED
+                )  # without an untyped site there is nothing to impute
+                np.testing.assert_allclose(p_UQ[start:stop][~typed], expected[~typed], atol=2e-4)
+
+
+def pattern_bits(patterns: tuple[np.ndarray, ...], gap: int, n_sites: int) -> np.ndarray:
+    """Minor alleles of all haplotypes at a gap's sites, (N, U)."""
+    pattern_GN, count_G, first_word_G, minor_W = patterns
+    width = (n_sites + 63) // 64
+    words = minor_W[first_word_G[gap] :][: count_G[gap] * width].reshape(count_G[gap], width)
+    bits = (words[:, :, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
+    return bits.reshape(count_G[gap], -1)[pattern_GN[gap], :n_sites].astype(np.float32)
+
+
+@pytest.mark.parametrize("haploid", [False, True])
+def test_people_of_the_panel_get_their_own_alleles_back(tmp_path: Path, haploid: bool) -> None:
+    rng = np.random.default_rng(8)
+    alleles = mosaic(rng, 200, 10, founders=6, errors=0.1)
+    alleles = alleles[(alleles.sum(1) > 0) & (alleles.sum(1) < 10)]
+    positions = 1_000 + 400 * np.arange(len(alleles))
+    calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in alleles]
+    if haploid:
+        calls = [[row[0][0], *row[1:]] for row in calls]
+    names = list("abcde")
+    panel = write_vcf(tmp_path / "p.vcf", names, positions, calls)
+    hidden = [20, 90, len(calls) - 30]
+    kept = [i for i in range(len(calls)) if i not in hidden]
+    target = write_vcf(tmp_path / "t.vcf", names, positions[kept], [calls[i] for i in kept])
+    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
+    spinimpute.build_panel(panel, tmp_path / "p.spin", constant).close()
+    spinimpute.impute(target, tmp_path / "o.vcf", tmp_path / "p.spin")
+    imputed = [
+        record.split("\t") for record in (tmp_path / "o.vcf").read_text().splitlines() if record[0] != "#"
+    ]
+    got = [[sample.split(":")[0] for sample in record[9:]] for record in imputed]
+    assert got == calls
+
+
+CONFIGURATION = """
+[model]
+kind = "haplotype"
+classes = 8
+hidden = 8
+[episodes]
+blocks = 1
+queries = 4
+context_people = 8
+foreign_share = 0.5
+most_entries = 20_000
+rare_phase_error = [0.5]
+wrong_common_call = [0.01]
+switch_rate = [5.0]
+[simulation]
+segments = 2
+length = [40_000, 50_000]
+people = [20, 24]
+demes = 3
+poor_share = 0.5
+[training]
+steps = 4
+validate_every = 2
+validation_tasks = 3
+"""
+
+
+def test_a_model_is_trained_and_imputes(tmp_path: Path, sites: np.ndarray) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(CONFIGURATION)
+    assert train(config, tmp_path / "m.safetensors", threads=1).steps == 4
+    model = spinimpute.load_predictor(tmp_path / "m.safetensors")
+    assert model.kind == "haplotype"
+    with panel_of(sites, tmp_path / "a.spin") as panel:
+        p = spinimpute.impute_haplotypes(panel, sites[TYPED, :2], TYPED, model)
+        frequencies = np.repeat(panel.frequency[:, None], 2, axis=1)
+    untyped = np.setdiff1d(np.arange(700), TYPED)
+    truth = sites[untyped, :2].ravel()
+    r, r_of_frequencies = (np.corrcoef(x[untyped].ravel(), truth)[0, 1] for x in (p, frequencies))
+    assert r > r_of_frequencies + 0.1  # even four steps make a model that looks at its query
