@@ -43,7 +43,7 @@ def curve(arguments: argparse.Namespace) -> None:
         sizes = {".spin": spin.stat().st_size, ".bcf": case.panel.stat().st_size}
         files, imputed = [], {}
         for h in arguments.points:
-            label = f"h={h}"
+            label = f"h{h}"  # the scorer wants NAME=PATH
             made = work / f"{h}.spip"
             imputed[label] = work / f"{h}.bcf"
             found = make(case, case.target, case.target, h, label, made, imputed[label], arguments.threads)
