@@ -84,8 +84,9 @@ def build(
     With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
     works for targets of one array, or of parts of it. It holds, for each stretch of 16 gaps between array
     sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
-    and no name. This is a compression and no proof of privacy: where H is close to the number of panel
-    haplotypes an average is one of them.
+    and no name. This is a compression and no proof of privacy: who has a person's genome can tell from the
+    counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
+    average of a single haplotype is that haplotype.
     """
     from spinimpute.genotypes.panel_file import build_panel
     from spinimpute.genotypes.sites import Region
@@ -155,6 +156,8 @@ def _source(
 
 
 def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:
+    from spinimpute.imputation.inducing_panel import InducingPanel
+
     if quiet:
         return
     click.echo(
@@ -164,6 +167,9 @@ def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:
     )
     for reason, count in built.provenance.get("skipped", {}).items():
         click.echo(f"  {count} records skipped: {reason}", err=True)
+    if isinstance(built, InducingPanel):
+        share = built.mass_below["2"]
+        click.echo(f"  {share:.1%} of the soft haplotypes stand for fewer than 2 of the panel's", err=True)
     for reason, count in built.provenance.get("array sites not used", {}).items():
         click.echo(f"  {count} array sites not used: {reason}", err=True)
 

@@ -11,9 +11,11 @@ The file holds
   where it came from. It holds no sample's name.
 
 It is a compression, and no proof of privacy. A soft haplotype that stands for one panel haplotype is that
-haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts say
-which rare sites somebody of the panel carries. What can be told from such a file about who was in the panel
-was measured: see benchmarks/inducing.
+haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
+betray nearly everybody: of files made of random halves of a panel (1,127 people, 1 Mb, 32,781 sites), an
+attacker who has a person's haplotypes told members from others with an AUC of .995 by the counts and .997 by
+the file (h = 64). Without sites of fewer than 5 copies the AUC is .546 by the counts, and by the file .782
+with h = 16, .942 with 64 and .985 with 256; of 150 people even h = 8 gives .983. See benchmarks/inducing.
 """
 
 from __future__ import annotations
