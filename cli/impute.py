@@ -49,7 +49,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
     metavar="H",
     help="For --predictor inducing: soft haplotypes of each block, at most (default: 1024).",
 )
-@click.option("--window-cm", type=float, help="Length of a window (default: 10; inducing points: 2).")
+@click.option("--window-cm", type=float, help="Length of a window, at most (inducing points: default 2).")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
 @threads_option
 @device_option
@@ -91,6 +91,12 @@ def impute(
         keep_unmatched,
         [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
+    if not quiet:
+        from spinimpute.kernels import announce_compilation
+
+        announce_compilation(
+            lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)
+        )
     with progress_bar("imputing", quiet) as progress:
         summary = run(
             vcf,

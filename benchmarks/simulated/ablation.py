@@ -118,7 +118,6 @@ def variants(
     loaded: HaplotypePredictor | AllelePredictor,
 ) -> list[tuple[str, HaplotypePredictor | AllelePredictor]]:
     """The same weights with other sizes, each with a name."""
-    cpu = torch.device("cpu")
     if isinstance(loaded, AllelePredictor):
         names = ("core", "flank", "points", "candidates", "rounds")
         return [(_named(names, sizes), resized(loaded, *sizes)) for sizes in INDUCING_GRID]
@@ -126,7 +125,9 @@ def variants(
     return [
         (
             _named(names, sizes),
-            HaplotypePredictor(loaded.model, "", cpu, CandidateSettings(*sizes[1:]), sizes[0]),
+            HaplotypePredictor(
+                loaded.weights, loaded.settings, "", "cpu", CandidateSettings(*sizes[1:]), sizes[0]
+            ),
         )
         for sizes in HAPLOTYPE_GRID
     ]

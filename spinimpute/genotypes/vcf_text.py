@@ -1,7 +1,7 @@
 """Records as the text of a VCF, all samples of a block at once by table look-up.
 
-Every value gets a slot of fixed width, four decimals, so a block is a rectangle of bytes filled column by
-column; what a sample lacks stays NUL in its slot and is squeezed out at the end.
+Every value gets a slot of fixed width, so a block is a rectangle of bytes filled column by column; what a
+sample lacks and the zeros at the end of numbers stay NUL and are squeezed out at the end.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from spinimpute.genotypes.sample_fields import (
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.vcf_header import OutputHeader
 
-_SLOT = 8  # bytes of a number's slot: separator, "d.dddd", next separator
+_SLOT = 8  # bytes of a number's slot: separator, at most "d.ddd", room, next separator
 _NUMBER_STEP = _SLOT - 1  # neighbouring slots share the separator
 
 
@@ -30,12 +30,9 @@ def _number_table(separator: bytes, next_separator: bytes) -> np.ndarray:
     table = np.zeros((N_CODES, _SLOT), dtype=np.uint8)
     table[:, 0] = ord(separator)
     table[:, -1] = ord(next_separator)
-    numbers = np.arange(2 * ONE + 1)
-    whole, decimals = np.divmod(numbers, ONE)
-    table[numbers, 1] = ord("0") + whole
-    table[numbers, 2] = ord(".")
-    for place in range(4):
-        table[numbers, 6 - place] = ord("0") + decimals // 10**place % 10
+    for code in range(2 * ONE + 1):
+        number = f"{code / ONE:g}".encode()
+        table[code, 1 : 1 + len(number)] = list(number)
     table[MISSING, 1] = ord(".")
     table[ABSENT, 0] = 0
     return table.reshape(-1).view(np.uint64)
@@ -127,13 +124,8 @@ class VcfTextEncoder:
 
         if self._layout.formats[0] == "GT":
             place(self._genotypes[_genotype_index(fields.alleles)], 0)
-        squeeze = not self._layout.uniform
         for key, value, offset, table in self._slots:
-            codes = fields.numbers[key][value]
-            squeeze = squeeze or bool((codes >= MISSING).any())
-            place(table[codes], offset)
+            place(table[fields.numbers[key][value]], offset)
         text[:, -1] = ord("\n")
-        if not squeeze:
-            return text.reshape(-1).data, np.arange(1, n_records + 1) * row
-        kept = text != 0
-        return text[kept].data, np.cumsum(np.count_nonzero(kept, axis=1))
+        squeezed = text.tobytes().translate(None, b"\0")
+        return memoryview(squeezed), np.cumsum(np.count_nonzero(text, axis=1))

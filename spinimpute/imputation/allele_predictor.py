@@ -78,6 +78,10 @@ class AllelePredictor:
     def shape(self) -> BlockShape:
         return self.model.settings.shape
 
+    @property
+    def device_name(self) -> str:
+        return self.device.type
+
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
         start_HS = starting_points(block.typed_NS, self.inducing_points, self.shape)

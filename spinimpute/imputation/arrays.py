@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
-from spinimpute.imputation.engine import Engine, default_threads
-from spinimpute.imputation.inducing_engine import InducingEngine, predictor_of
+from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.inducing_panel import InducingPanel
-from spinimpute.imputation.predictors import Predictor, as_predictor
+from spinimpute.imputation.predicting import engine_for, predictor_for
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.predictors import Predictor
 
 
 def impute_haplotypes(
@@ -53,14 +56,8 @@ def impute_haplotypes(
     rows, typed_index = _rows(panel, typed_sites)
     typed_TQ = typed_alleles[rows].astype(np.int8)
     threads = default_threads() if threads is None else threads
-    engine: Engine | InducingEngine
-    if isinstance(panel, InducingPanel):
-        encoder = predictor_of(panel, model, inducing_points=inducing_points)
-        engine = InducingEngine(panel, encoder, typed_index, threads)
-    else:
-        predictor = as_predictor(model, inducing_points=inducing_points)
-        engine = Engine(panel, predictor, typed_index, threads)
-    with engine:
+    predictor = predictor_for(panel, model, inducing_points=inducing_points)
+    with engine_for(panel, predictor, typed_index, threads) as engine:
         p_UQ = engine.impute_window(Window(0, 0, panel.n_sites, 0, panel.n_sites), typed_TQ)
     p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
     return p_UQ

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from spinimpute.kernels import kernel
 
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -49,7 +51,7 @@ trailing_zeros = _llvm_bits("cttz", (0,))
 bits_set = _llvm_bits("ctpop", ())
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def count_mismatches(x_W, y_W, known_W, first, last):  # type: ignore[no-untyped-def]
     """How many places in [first, last) differ where the call is known."""
     if first >= last:
@@ -65,7 +67,7 @@ def count_mismatches(x_W, y_W, known_W, first, last):  # type: ignore[no-untyped
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-def]
     """The last place <= `place` where two rows differ and the call is known; -1 if there is none."""
     if place < 0:
@@ -80,7 +82,7 @@ def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-
     return (word << 6) + 63 - leading_zeros(differ)
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def mismatch_at_or_after(x_W, y_W, known_W, place, n_places):  # type: ignore[no-untyped-def]
     """The first place >= `place` where two rows differ and the call is known; n_places if there is none."""
     if place >= n_places:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors.numpy import save
 
 from spinimpute.errors import InputError
 
@@ -26,13 +27,15 @@ def shipped_model(predictor: str = SHIPPED[0]) -> Path:
     return Path(__file__).parent.parent / "weights" / f"{predictor}.safetensors"
 
 
-def save_tensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, Any], kind: str) -> None:
+def save_tensors(
+    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, Any], kind: str
+) -> None:
     """Write tensors and JSON metadata under a temporary name and rename: a cut-off file never looks whole."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         encoded = save(
-            {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()},
+            {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()},
             {
                 "format": kind,
                 "metadata": json.dumps(metadata, sort_keys=True),
@@ -47,7 +50,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[st
         temporary.unlink(missing_ok=True)
 
 
-def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_tensors` wrote.
 
     Raises InputError if the file is missing, not a safetensors file, truncated, or of another kind.
@@ -56,7 +59,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, Tens
     if not path.is_file():
         raise InputError(f"{what} {path}: there is no such file")
     try:
-        with safe_open(str(path), framework="pt") as file:
+        with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}
             if header.get("format") != kind:
                 raise InputError(
@@ -74,10 +77,10 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, Tens
     return tensors, metadata
 
 
-def fingerprint(tensors: dict[str, Tensor]) -> str:
+def fingerprint(tensors: Mapping[str, np.ndarray]) -> str:
     """16 hex digits that identify weights, whatever the metadata."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+        digest.update(tensors[name].tobytes())
     return digest.hexdigest()[:16]

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from spinimpute.imputation.bit_rows import trailing_zeros
-from spinimpute.imputation.haplotype_attention import CONTRAST, COPIED_FEATURES, EPSILON
+from spinimpute.imputation.haplotype_features import CONTRAST, COPIED_FEATURES, EPSILON
+from spinimpute.kernels import kernel
 
 
 class GapPatterns(NamedTuple):
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     pooled_XF: np.ndarray
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def scramble(x):  # type: ignore[no-untyped-def]
     """A 64-bit number that looks random (splitmix64)."""
     x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -50,7 +50,7 @@ def scramble(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def hash_rows(rows_XB, flip_X, n_haplotypes, salt, hash_N):  # type: ignore[no-untyped-def]
     """Add to hash_N, uint64, a number for every row where a haplotype's bit differs from flip (bits:
     `packbits`)."""
@@ -68,7 +68,7 @@ def hash_rows(rows_XB, flip_X, n_haplotypes, salt, hash_N):  # type: ignore[no-u
                 at += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # type: ignore[no-untyped-def]
     """Number equal hashes in order of appearance; returns how many there are. The table has 2^n places."""
     mask = np.uint64(len(table_T) - 1)
@@ -86,7 +86,7 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
     return n_patterns
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN):  # type: ignore[no-untyped-def]
     n = len(order_N)
     n_gaps = len(gap_start_G1) - 1
@@ -137,7 +137,7 @@ def gap_patterns(
     return GapPatterns(pattern_GN, *_gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN))
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+@kernel(fast=True)
 def _copy_block(  # type: ignore[no-untyped-def]
     weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, pattern_GN, count_G,
     first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,

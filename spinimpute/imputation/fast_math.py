@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from spinimpute.kernels import kernel
 
 # log2(1 + m) on [0, 1] as m (c0 + m (c1 + ...)), exact at both ends; fitted to equal errors
 LOG2_POLYNOMIAL = (1.4387252470261616, -0.6777815236738947, 0.3211853578237112, -0.08212908117597809)
@@ -37,7 +39,7 @@ def float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.float32(types.int32), generate
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel(inline=True)
 def fast_log(x):  # type: ignore[no-untyped-def]
     """Natural logarithm of a positive normal float32, off by less than 1e-4: the same on every processor."""
     bits = bits_of_float(x)
@@ -49,7 +51,7 @@ def fast_log(x):  # type: ignore[no-untyped-def]
     return (exponent + polynomial * m) * np.float32(0.6931471805599453)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel(inline=True)
 def fast_exp(x):  # type: ignore[no-untyped-def]
     """Exponential of a float32 that is at most 0, with a relative error below 1e-6; at least e^-80."""
     binary = max(x, np.float32(-80)) * np.float32(1.4426950408889634)

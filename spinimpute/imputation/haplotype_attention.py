@@ -10,35 +10,26 @@ Axes: Q queries, G gaps, K match classes, U sites of a gap, F features, V value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.imputation.matches import FEATURES, LOG_COUNT, SMALLEST_CM
-
-EPSILON = 1e-4  # copied probabilities are cut to [EPSILON, 1 - EPSILON] before their logit is taken
-ABSENT_LOGIT = -9.2  # of EPSILON
-CONTRAST = 12.0  # the largest difference of logits, also where only carriers or only others are found
-NOTHING = -1e9  # logit of a class that is not there
-SCALE = 0.25  # of logarithms and logits, so that inputs are about 1
-GAP_FEATURES = 2
-COPIED_FEATURES = 6
-SPREAD_FEATURES = 2
-SITE_FEATURES = 5
-
-
-@dataclass(frozen=True)
-class HaplotypeSettings:
-    """classes: K; hidden: width of the pair network; value: V; decoder_hidden: width of the decoder."""
-
-    classes: int = 48
-    hidden: int = 32
-    value: int = 7
-    decoder_hidden: int = 32
+from spinimpute.imputation.haplotype_features import (
+    ABSENT_LOGIT,
+    CONTRAST,
+    COPIED_FEATURES,
+    EPSILON,
+    GAP_FEATURES,
+    KIND,
+    NOTHING,
+    SCALE,
+    SITE_FEATURES,
+    SPREAD_FEATURES,
+    HaplotypeSettings,
+)
+from spinimpute.imputation.matches import FEATURES, LOG_COUNT
 
 
 class ClassWeights(NamedTuple):
@@ -72,7 +63,7 @@ class Copied(NamedTuple):
 class HaplotypeAttention(nn.Module):
     """Pair network and decoder; see the module's text."""
 
-    kind = "haplotype"
+    kind = KIND
 
     def __init__(self, settings: HaplotypeSettings) -> None:
         super().__init__()
@@ -164,31 +155,3 @@ def copy_alleles(
 def spread(weight_QGEK: Tensor) -> Tensor:
     """Entropy of the weights, (Q, G, E), scaled."""
     return -(weight_QGEK * torch.log(weight_QGEK.clamp(min=1e-9))).sum(-1) * SCALE
-
-
-def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """float32 (G, F): log width in cM of the gaps on the left of places, log panel size."""
-    last = len(typed_cM_S) - 1
-    width_G = typed_cM_S[np.clip(place_G, 0, last)] - typed_cM_S[np.clip(place_G - 1, 0, last)]
-    return np.stack(
-        [np.log(width_G + SMALLEST_CM), np.full(len(width_G), np.log(n_haplotypes))], axis=1, dtype=np.float32
-    )
-
-
-def site_features(
-    frequency_X: Tensor, fraction_X: Tensor, left_X: Tensor, right_X: Tensor, n_haplotypes: int
-) -> Tensor:
-    """(X, F) of sites: logit of the minor allele's frequency, t, log genetic distance (cM) to both ends of
-    the gap, log panel size; scaled."""
-    n = torch.full_like(frequency_X, float(n_haplotypes))
-    least = 0.25 / n
-    return torch.stack(
-        [
-            torch.logit(torch.minimum(torch.maximum(frequency_X, least), 1 - least)) * SCALE,
-            fraction_X,
-            torch.log(left_X + SMALLEST_CM) * SCALE,
-            torch.log(right_X + SMALLEST_CM) * SCALE,
-            torch.log(n) * SCALE,
-        ],
-        dim=-1,
-    )

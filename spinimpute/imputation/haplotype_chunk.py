@@ -10,6 +10,7 @@ Axes: S typed places of a chunk, N panel haplotypes, G gaps, B blocks, U sites, 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +19,10 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.callset_errors import mates
 from spinimpute.imputation.copying import GapPatterns, gap_patterns, hash_rows
+from spinimpute.imputation.li_stephens import SpanPatterns, span_patterns
 from spinimpute.imputation.pbwt import TypedAlleles
 
-CHUNK = 128
+CHUNK = 256
 CORE = 16
 FLANK = 160
 HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
@@ -32,7 +34,8 @@ class PanelChunk:
 
     panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
     their panel sites; frequency_S, cM_S: float64.
-    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to a window; patterns: of those sites.
+    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to a window; patterns: of those sites;
+    spans: patterns of the typed places.
     """
 
     first_gap: int
@@ -46,6 +49,7 @@ class PanelChunk:
     mate_N: np.ndarray
     site_start_G1: np.ndarray
     patterns: GapPatterns
+    spans: SpanPatterns
 
     def block_gaps(self) -> tuple[np.ndarray, np.ndarray]:
         """The first gap (within the chunk) and the number of gaps of every block, int64 (B,)."""
@@ -62,6 +66,38 @@ def chunks_of(window: Window, typed_index: np.ndarray) -> range:
     first = int(np.searchsorted(typed_index, window.start))
     last = int(np.searchsorted(typed_index, window.stop - 1))
     return range(first // CHUNK, last // CHUNK + 1)
+
+
+def windows_of_chunks(
+    cM: np.ndarray,
+    typed_index: np.ndarray,
+    first: int,
+    last: int,
+    length_cM: float,
+    n_sites: int,
+    most_sites: int,
+) -> list[Window]:
+    """Windows over the panel sites [first, last) out of whole chunks, as a chunk that two windows share is
+    computed twice.
+
+    A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk of
+    more than most_sites sites is cut, into equal parts; results do not depend on it.
+    """
+    ends = typed_index[CHUNK - 1 :: CHUNK] + 1
+    edges = [first, *ends[(ends > first) & (ends < last)].tolist(), last]
+    bounds = [first]
+    for start, stop in itertools.pairwise(edges):
+        begin = bounds[-1]
+        if begin < start and (stop - begin > n_sites or cM[stop - 1] - cM[begin] > length_cM):
+            bounds.append(start)
+        parts = -(-(stop - start) // max(most_sites, 1))
+        if parts > 1:
+            if bounds[-1] < start:
+                bounds.append(start)
+            bounds += [start + (stop - start) * i // parts for i in range(1, parts)] + [stop]
+    if bounds[-1] < last:
+        bounds.append(last)
+    return [Window(i, a, b, a, b) for i, (a, b) in enumerate(itertools.pairwise(bounds))]
 
 
 def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Window) -> PanelChunk:
@@ -99,6 +135,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         place_of[mates(panel.haplotype_sample)[order_N]],
         site_start_G1,
         patterns,
+        span_patterns(typed.bits_XW, len(rows)),
     )
 
 

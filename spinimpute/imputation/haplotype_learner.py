@@ -10,24 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit
 from torch import Tensor
 
 from spinimpute.imputation.blocks import HaplotypeSource, end_distances, gap_geometry
 from spinimpute.imputation.callset_errors import mates
 from spinimpute.imputation.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
-from spinimpute.imputation.haplotype_attention import (
-    HaplotypeAttention,
-    HaplotypeSettings,
-    copy_alleles,
-    gap_features,
-    site_features,
-    spread,
-)
+from spinimpute.imputation.haplotype_attention import HaplotypeAttention, copy_alleles, spread
 from spinimpute.imputation.haplotype_chunk import CORE
+from spinimpute.imputation.haplotype_features import HaplotypeSettings, gap_features, site_features
 from spinimpute.imputation.learners import COPY_LOSS, Outcome
+from spinimpute.imputation.li_stephens import copying_posteriors, jump_chances, span_patterns
 from spinimpute.imputation.matches import BlockMatches, information, match_block
 from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
+from spinimpute.kernels import kernel
 
 CANDIDATES = CandidateSettings()
 
@@ -52,7 +47,7 @@ class HaplotypeEpisode:
     n_haplotypes: int
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _class_alleles(first_QGK, count_QGK, member_M, mate_N, alleles_GUN, alleles_QGUK, mates_QGUK):  # type: ignore[no-untyped-def]
     n_queries, n_gaps, n_classes = count_QGK.shape
     n_sites = alleles_GUN.shape[1]
@@ -98,13 +93,17 @@ class HaplotypeLearner:
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
+        chance_CP, chance_first_BQ1 = copying_posteriors(
+            span_patterns(panel.bits_XW, n_typed), queries.bits_XW, queries.known_XW, jump_chances(typed_cM,
+            n), candidate_BQW, first_B, n_gaps_B,
+        )  # fmt: skip
         parts = []
-        for candidate_QW, first, n_gaps in zip(
-            candidate_BQW, first_B.tolist(), n_gaps_B.tolist(), strict=True
+        for candidate_QW, chance_first_Q1, first, n_gaps in zip(
+            candidate_BQW, chance_first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
             matches = match_block(
-                panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidate_QW, typed_cM,
-                first, n_gaps, self.settings.classes,
+                panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidate_QW,
+                chance_CP, chance_first_Q1, typed_cM, first, n_gaps, self.settings.classes,
             )  # fmt: skip
             parts.append(
                 self._block(source, split, matches, np.arange(first, first + n_gaps), frequency_X, rng)
@@ -173,9 +172,7 @@ class HaplotypeLearner:
         f = self._float
         weights = self.model.weigh(f(e.features_QGFK), f(e.count_QGK), f(e.gap_GF))
         copied = copy_alleles(weights, f(e.count_QGK), f(e.alleles_QGUK), f(e.mates_QGUK), f(e.fraction_GU))
-        site_GUF = site_features(
-            f(e.frequency_GU), f(e.fraction_GU), f(e.left_GU), f(e.right_GU), e.n_haplotypes
-        )
+        site_GUF = f(site_features(e.frequency_GU, e.fraction_GU, e.left_GU, e.right_GU, e.n_haplotypes))
         shape = copied.p.shape
         spread_QGUE = spread(weights.weight_QGEK)[:, :, None].expand(*shape, -1)
         site_QGUF = site_GUF.expand(*shape, -1)

@@ -5,30 +5,24 @@ Axes: S typed places of a chunk, Q queries, G gaps of a block, B blocks, K class
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
-import torch
-from torch import Tensor
 
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.blocks import end_distances, gap_geometry
 from spinimpute.imputation.copying import copy_block
-from spinimpute.imputation.haplotype_attention import (
-    COPIED_FEATURES,
-    Copied,
-    HaplotypeAttention,
-    gap_features,
-    site_features,
-    spread,
-)
+from spinimpute.imputation.decoder_network import DecoderWeights, decode
 from spinimpute.imputation.haplotype_chunk import PanelChunk
-from spinimpute.imputation.matches import BlockMatches, information, match_block
+from spinimpute.imputation.haplotype_features import KIND, HaplotypeSettings, gap_features, site_features
+from spinimpute.imputation.li_stephens import LEAST_SHARE, copying_posteriors, jump_chances
+from spinimpute.imputation.matches import information, match_block
 from spinimpute.imputation.pair_network import PairWeights, weigh
 from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated).
 CLASSES = 24
 CANDIDATES = CandidateSettings(nearest=6, most=256, margin=4)
-QUERIES_AT_ONCE = 64  # whose classes go through the network together: fits a processor's cache
 
 
 class _Block:
@@ -55,106 +49,111 @@ class _Block:
         self.has_untyped_G = np.zeros(n_gaps, bool)
         self.has_untyped_G[self.gap_U[untyped_U & (minor_U > 0)]] = True
         self._typed_place_G = place_G.clip(max=len(chunk.cM_S) - 1)
-        self.site_UF = site_features(
-            _float(minor_U), _float(self.fraction_U), _float(left_U), _float(right_U), n
-        )
+        self.site_UF = site_features(minor_U, self.fraction_U, left_U, right_U, n)
 
     def wanted(self, queries: TypedAlleles) -> np.ndarray:
         """bool (G,): gaps in which there is something to impute, at their untyped sites or typed ones."""
         missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
         return self.has_untyped_G | missing_G
 
-    def oriented(self, minor_QU: np.ndarray) -> np.ndarray:
-        """P(ALT), (U, Q), of probabilities of the minor allele; the panel's allele where it has one only."""
-        p_UQ = np.where(self.flip_U[:, None], 1 - minor_QU.T, minor_QU.T)
-        constant = (self.frequency_U == 0) | (self.frequency_U == 1)
-        p_UQ[constant] = self.frequency_U[constant, None]
-        return p_UQ
-
 
 class HaplotypePredictor:
-    """Imputes chunks of a panel with a trained model."""
+    """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
+    "cuda" for the pair network. Raises KeyError or ValueError for weights of another model."""
 
-    kind = HaplotypeAttention.kind
+    kind = KIND
 
     def __init__(
         self,
-        model: HaplotypeAttention,
+        weights: Mapping[str, np.ndarray],
+        settings: HaplotypeSettings,
         fingerprint: str,
-        device: torch.device,
+        device: str = "cpu",
         candidates: CandidateSettings = CANDIDATES,
         classes: int = CLASSES,
     ) -> None:
-        self.model = model.to(device).eval()
-        self.device, self.candidates = device, candidates
-        self.classes = classes
-        self.pair_weights = PairWeights.of(model)
+        self.weights, self.settings = weights, settings
+        self.device_name, self.candidates, self.classes = device, candidates, classes
+        self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
+        self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
-            f"margin={candidates.margin}"
+            f"margin={candidates.margin} least={LEAST_SHARE}"
         )
 
-    @torch.inference_mode()
     def impute_chunk(self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray) -> np.ndarray:
         """P(ALT), float32 (U, Q), at the chunk's sites. typed_TQ: int8, all typed sites, -1 where missing."""
-        queries = TypedAlleles.of(typed_TQ[chunk.first_typed : chunk.first_typed + len(chunk.cM_S)])
-        first_B, n_gaps_B = chunk.block_gaps()
-        candidate_BQW = find_candidates(
-            chunk.panel, chunk.panel_backwards, queries, chunk.right_place(first_B), n_gaps_B, self.candidates
-        )
-        information_QS = information(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
         start, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
-        for b, (first, n_gaps) in enumerate(zip(first_B.tolist(), n_gaps_B.tolist(), strict=True)):
-            if chunk.site_start_G1[first] == chunk.site_start_G1[first + n_gaps]:
+        blocks = [
+            _Block(panel, chunk, first, n_gaps)
+            for first, n_gaps in zip(*(x.tolist() for x in chunk.block_gaps()), strict=True)
+        ]
+        queries = TypedAlleles.of(typed_TQ[chunk.first_typed : chunk.first_typed + len(chunk.cM_S)])
+        n_haplotypes = panel.n_haplotypes
+        first_B, n_gaps_B = chunk.block_gaps()
+        place_B = chunk.right_place(first_B)
+        candidate_BQW = find_candidates(
+            chunk.panel, chunk.panel_backwards, queries, place_B, n_gaps_B, self.candidates
+        )
+        chance_CP, first_BQ1 = copying_posteriors(
+            chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, n_haplotypes),
+            candidate_BQW, place_B, n_gaps_B,
+        )  # fmt: skip
+        information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
+        for b, block in enumerate(blocks):
+            if block.sites.start == block.sites.stop:
                 continue
-            block = _Block(panel, chunk, first, n_gaps)
-            rows = slice(block.sites.start - start, block.sites.stop - start)
-            for i in range(0, typed_TQ.shape[1], QUERIES_AT_ONCE):
-                q = slice(i, i + QUERIES_AT_ONCE)
-                some = queries.take(q)
-                matches = match_block(
-                    chunk.panel.bits_XW, some.bits_XW, some.known_XW, information_QS[q], candidate_BQW[b, q],
-                    chunk.cM_S, block.place, n_gaps, self.classes, block.wanted(some),
-                )  # fmt: skip
-                out_UQ[rows, q] = self._impute_block(chunk, block, matches)
+            matches = match_block(
+                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
+                chance_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps, self.classes,
+                block.wanted(queries),
+            )  # fmt: skip
+            weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
+                matches.features_QGFK, matches.count_QGK, block.gap_GF
+            )
+            found = copy_block(
+                weight_QGEK, logit_QGK, value_QGVK, matches.count_QGK, matches.first_QGK, matches.member_M,
+                chunk.mate_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
+            )  # fmt: skip
+            out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
+                self._decoder, found, spread_QGE, block.gap_U, block.site_UF, block.flip_U, block.frequency_U
+            )
         # the longest of matches with nothing is no match
         nothing_known_Q = ~queries.known_XW.any(axis=1)
         out_UQ[:, nothing_known_Q] = panel.frequency[start:stop, None]
         return out_UQ
 
-    def _impute_block(self, chunk: PanelChunk, block: _Block, matches: BlockMatches) -> np.ndarray:
-        """P(ALT), float32 (U, Q), at a block's sites."""
-        weight_QGEK, logit_QGK, value_QGVK = self._weigh(matches, block.gap_GF)
-        found = copy_block(
-            weight_QGEK, logit_QGK, value_QGVK, matches.count_QGK, matches.first_QGK, matches.member_M,
-            chunk.mate_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
-        )  # fmt: skip
-        spread_QGE, site_UF = (
-            spread(torch.from_numpy(weight_QGEK)).to(self.device),
-            block.site_UF.to(self.device),
-        )
-        gap_U = torch.from_numpy(block.gap_U)
-        logit_QU = self.model.decode_absent(spread_QGE[:, gap_U], site_UF)
-        site_X, query_X = torch.from_numpy(found.site_X).long(), torch.from_numpy(found.query_X).long()
-        sizes = [*[1] * COPIED_FEATURES, self.model.settings.value, self.model.settings.value]
-        parts = torch.from_numpy(found.pooled_XF).to(self.device).split(sizes, dim=1)
-        copied = Copied(*(part[:, 0] for part in parts[:COPIED_FEATURES]), *parts[COPIED_FEATURES:])
-        _, logit_QU[query_X, site_X] = self.model.decode(
-            copied, spread_QGE[query_X, gap_U[site_X]], site_UF[site_X]
-        )
-        return block.oriented(torch.sigmoid(logit_QU).cpu().numpy())
-
-    def _weigh(self, matches: BlockMatches, gap_GF: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """weight_QGEK, logit_QGK, value_QGVK of the classes."""
-        if self.device.type == "cpu":
-            return weigh(self.pair_weights, matches.features_QGFK, matches.count_QGK, gap_GF)
-        arrays = (matches.features_QGFK, matches.count_QGK, gap_GF)
-        with torch.autocast(self.device.type, torch.bfloat16):
-            weights = self.model.weigh(*(torch.from_numpy(x).to(self.device) for x in arrays))
-        weight_QGEK, logit_QGK, value_QGVK = (x.contiguous().cpu().numpy() for x in weights)
-        return weight_QGEK, logit_QGK, value_QGVK
+    def _weigh_here(
+        self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
 
 
-def _float(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array.astype(np.float32))
+class DevicePairNetwork:
+    """`pair_network.weigh` on a device of torch, in bfloat16."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
+        from spinimpute.imputation.haplotype_attention import HaplotypeAttention
+        from spinimpute.imputation.model_weights import load_weights
+
+        self.model = HaplotypeAttention(settings)
+        load_weights(self.model, weights)
+        self.model.to(device).eval()
+        self.device = device
+
+    def __call__(
+        self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        import torch
+
+        from spinimpute.imputation.haplotype_attention import spread
+
+        with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16):
+            arrays = (torch.from_numpy(x).to(self.device) for x in (features_QGFK, count_QGK, gap_GF))
+            weights = self.model.weigh(*arrays)
+            tensors = (*weights, spread(weights.weight_QGEK))
+            weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (
+                x.float().contiguous().cpu().numpy() for x in tensors
+            )
+        return weight_QGEK, logit_QGK, value_QGVK, spread_QGE

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +18,16 @@ from spinimpute.genotypes.section_file import SectionWriter, compress
 from spinimpute.genotypes.site_table import SiteTable, write_increasing, write_site_table
 from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.allele_predictor import AllelePredictor
-from spinimpute.imputation.engine import Engine, default_threads
+from spinimpute.imputation.block_engine import BlockEngine
+from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.inducing_panel import KIND, InducingPanel
 from spinimpute.imputation.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
-from spinimpute.imputation.predictors import Predictor, load_block_predictor
+from spinimpute.imputation.predictors import load_block_predictor
 from spinimpute.imputation.soft_alleles import pack_points
 from spinimpute.output_files import check_output
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.predictors import Predictor
 
 MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
 BLOCKS_AT_ONCE = 4  # for each thread: bounds the memory
@@ -72,7 +77,7 @@ def build_inducing_panel(
     threads = default_threads() if threads is None else threads
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file, Engine(panel, predictor, typed_index, threads) as engine:
+        with temporary.open("wb") as file, BlockEngine(panel, predictor, typed_index, threads) as engine:
             writer = SectionWriter(file, KIND)
             masses = _write_blocks(writer, engine, predictor, threads, progress)
             write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
@@ -116,7 +121,7 @@ def build_inducing_panel(
 
 def _write_blocks(
     writer: SectionWriter,
-    engine: Engine,
+    engine: BlockEngine,
     predictor: BlockPredictor,
     threads: int,
     progress: Callable[[float], None] | None,

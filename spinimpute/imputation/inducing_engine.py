@@ -1,4 +1,4 @@
-"""Imputes one window from an inducing panel; in the place of `engine.Engine`, which needs the haplotypes.
+"""Imputes one window from an inducing panel; in the place of engines that need the haplotypes.
 
 Its array's sites that a target has not typed are unknown there, as missing calls are. Because blocks are
 read whole, results do not depend on windows.
@@ -6,17 +6,21 @@ read whole, results do not depend on windows.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
+from spinimpute.imputation.block_engine import TorchEngine
+from spinimpute.imputation.engine import panel_frequencies
 from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.panel_blocks import BlockPredictor
-from spinimpute.imputation.predictors import Predictor, load_block_predictor
+from spinimpute.imputation.predictors import load_block_predictor
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.predictors import Predictor
 
 
 def predictor_of(
@@ -44,20 +48,18 @@ def predictor_of(
     return found
 
 
-class InducingEngine:
-    """Threads with a predictor; a context manager.
+class InducingEngine(TorchEngine):
+    """Blocks of an inducing panel.
 
-    typed_index: int64 (T,), the typed panel sites, increasing, whether or not the array has them; typed_TQ:
-    int8 (T, Q), the queries' alleles there, -1 where missing.
+    typed_index: int64 (T,), the typed panel sites, increasing, whether or not the array has them.
     Raises InputError if no typed site is in the panel's array.
     """
 
     def __init__(
         self, panel: InducingPanel, predictor: BlockPredictor, typed_index: np.ndarray, threads: int
     ) -> None:
-        if threads < 1:
-            raise InputError(f"the number of threads must be at least 1, found {threads}")
-        self.panel, self.predictor, self.typed_index = panel, predictor, typed_index
+        super().__init__(typed_index, threads)
+        self.panel, self.predictor = panel, predictor
         array = panel.typed_index
         row_T = np.searchsorted(typed_index, array)
         found_T = typed_index[np.minimum(row_T, len(typed_index) - 1)] == array
@@ -67,25 +69,10 @@ class InducingEngine:
                 f"none of the {len(typed_index)} typed sites is among the {len(array)} sites of the array "
                 f"that {panel.path} was made for: make it again for this array with 'spinimpute panel build'"
             )
-        self._torch_threads = torch.get_num_threads()
-        self._pool = ThreadPoolExecutor(threads, "impute", initializer=torch.set_num_threads, initargs=(1,))
-
-    def __enter__(self) -> InducingEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(self._torch_threads)  # what a thread sets, later threads inherit
-
-    @property
-    def outside_array(self) -> int:
-        """How many typed sites are not used, because the array lacks them."""
-        return len(self.typed_index) - int((self._row_T >= 0).sum())
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        """P(ALT), float32 (stop - start, Q), at the core sites; the panel's frequency if nothing is typed."""
-        frequency = self.panel.frequency[window.start : window.stop].astype(np.float32)
-        p_UQ = np.repeat(frequency[:, None], typed_TQ.shape[1], axis=1)
+        """As `Engine.impute_window`."""
+        p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(number: int) -> None:
             block = self.panel.read(number, window.start, window.stop)
@@ -100,5 +87,5 @@ class InducingEngine:
             p = self.predictor.predict(block, np.maximum(alleles_QS, 0).astype(np.uint8), known_QS)
             p_UQ[block.sites.panel_index_U - window.start] = p
 
-        list(self._pool.map(impute, self.panel.blocks(window.start, window.stop)))
+        self.map(impute, self.panel.blocks(window.start, window.stop))
         return p_UQ

@@ -33,7 +33,6 @@ from spinimpute.genotypes.site_table import SiteTable, read_increasing, read_sit
 from spinimpute.genotypes.sites import Sites
 from spinimpute.imputation.blocks import BlockShape
 from spinimpute.imputation.panel_blocks import BlockPlan, BlockSites, EncodedBlock
-from spinimpute.imputation.soft_alleles import unpack_points
 
 SUFFIX = ".spip"
 KIND = FileKind(
@@ -147,6 +146,8 @@ class InducingPanel:
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
         ).tolist()
         part = slice(first, last)
+        from spinimpute.imputation.soft_alleles import unpack_points  # loads torch
+
         points = unpack_points(self._file.part(block), places, sites, self.typed_index, part)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
 

@@ -134,6 +134,10 @@ class KmerPredictor:
     def shape(self) -> BlockShape:
         return self.model.settings.shape
 
+    @property
+    def device_name(self) -> str:
+        return self.device.type
+
     def _parts(self, n_sites: int) -> list[slice]:
         most = self.model.settings.labels
         return [slice(i, min(i + most, n_sites)) for i in range(0, n_sites, most)]

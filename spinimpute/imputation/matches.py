@@ -1,10 +1,9 @@
 """Match classes: candidates that match a query alike around a gap, and the numbers that describe each class.
 
-Going left from a gap, the 1st ... 4th typed places where a candidate differs from the query; the same going
-right. Candidates whose first two differences on each side are the same form one class: they are told apart
-neither by what the query shares with them nearby nor by where that ends. Classes are ranked by the
-information in the first two runs of each side; information of a typed site is -log of the panel frequency of
-the query's allele there.
+Candidates whose first two differences from the query going left from a gap, and going right, are at the same
+typed places form one class: they are told apart neither by what the query shares with them nearby nor by
+where that ends. Classes are ranked by the information in these two runs of each side; information of a typed
+site is -log of the panel frequency of the query's allele there.
 
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
 C candidates, M members of classes, W 64-bit words.
@@ -15,7 +14,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from spinimpute.imputation.bit_rows import (
     count_mismatches,
@@ -24,22 +22,26 @@ from spinimpute.imputation.bit_rows import (
     trailing_zeros,
 )
 from spinimpute.imputation.fast_math import bits_of_float, fast_log
+from spinimpute.kernels import kernel
 
-DEPTH = 4  # differences on each side
+DEPTH = 2  # differences on each side
 LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
-FEATURES = 4 * DEPTH + 7
+FEATURES = 4 * DEPTH + 9
 WIDE = 128  # typed places on each side of a block in which all differences are counted
 MANY_CHANGED = 64  # from here on, sorting anew is faster than moving each
 SMALLEST_CM = 1e-4
 SMALLEST_INFORMATION = 0.1
+SMALLEST_CHANCE = 1e-6
 
 
 class BlockMatches(NamedTuple):
     """Classes of some queries at the gaps of a block.
 
-    features_QGFK: float32. Logs of genetic length and information up to the 1st ... 4th difference on the
+    features_QGFK: float32. Logs of genetic length and information up to the 1st and 2nd difference on the
     left, the same on the right; of the number of members; and, no logs, the information of the query's allele
-    and of the other one at the 1st difference on the left, and on the right (0 where there is none).
+    and of the other one at the 1st difference on the left, and on the right (0 where there is none); logs of
+    the density of differences near the block on the left, and on the right; logs of the members' mean chance
+    to be copied from at the typed site on the left of the gap, and on its right (`li_stephens`).
     count_QGK: float32, members; 0 where there is no such class, and in all later ones. first_QGK: int32,
     where a class's members begin in member_M; member_M: int32 haplotypes.
     """
@@ -50,7 +52,7 @@ class BlockMatches(NamedTuple):
     member_M: np.ndarray
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
     """Places of differences in order: DEPTH before the block (-1 where there are none), those between its
     gaps, DEPTH behind it (n_places where there are none). first_gap_place: the first place right of the
@@ -74,71 +76,56 @@ def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, o
     return between
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
     """One number for four places below 2^15 - 1."""
     base = np.int64(1) << np.int64(15)
     return (((left_1 + 1) * base + left_2 + 1) * base + right_1) * base + right_2
 
 
-@njit(nogil=True, cache=True)
-def _information(before_S1, information_S, differences_P, at, depth, n_places):  # type: ignore[no-untyped-def]
-    """Information in the first `depth` runs of both sides of a gap between differences at - 1 and at."""
-    left, right = differences_P[at - depth], differences_P[at + depth - 1]
-    total = before_S1[right] - before_S1[left + 1]
-    for j in range(depth - 1):
-        if differences_P[at - 1 - j] >= 0:
-            total -= information_S[differences_P[at - 1 - j]]
-        if differences_P[at + j] < n_places:
-            total -= information_S[differences_P[at + j]]
+@kernel()
+def _information(before_S1, information_S, differences_P, at, n_places):  # type: ignore[no-untyped-def]
+    """Information in the two runs of both sides of a gap between differences at - 1 and at."""
+    total = before_S1[differences_P[at + 1]] - before_S1[differences_P[at - 2] + 1]
+    if differences_P[at - 1] >= 0:
+        total -= information_S[differences_P[at - 1]]
+    if differences_P[at] < n_places:
+        total -= information_S[differences_P[at]]
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _rate(differences_P, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
     """Key of a candidate's class, and a number that sorts classes: their information, then any order that
     the key alone decides."""
     key = _key(differences_P[at - 1], differences_P[at - 2], differences_P[at], differences_P[at + 1])
-    score = _information(before_S1, information_S, differences_P, at, 2, n_places)
+    score = _information(before_S1, information_S, differences_P, at, n_places)
     mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
     # the bits of floats that are not negative sort as the floats do
     return key, (np.int64(bits_of_float(max(score, np.float32(0)))) << np.int64(32)) | mixed
 
 
-@njit(nogil=True, cache=True)
-def _best_member(  # type: ignore[no-untyped-def]
-    member_C, first, last, differences_CP, at_C, outside_C2, before_S1, information_S, n_places
-):
-    """The member with the most information in DEPTH runs on each side; of equals that with the least key,
-    then with the fewest differences further out, then the first candidate."""
+@kernel()
+def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-def]
+    """The member with the fewest differences near the block; of equals the first candidate."""
     best = member_C[first]
-    if last - first == 1:
-        return best
-    best_score, best_key, best_outside = np.float32(-1), np.int64(0), np.int64(0)
-    for i in range(first, last):
+    fewest = outside_C2[best, 0] + outside_C2[best, 1]
+    for i in range(first + 1, last):
         c = member_C[i]
-        d, at = differences_CP[c], at_C[c]
-        score = _information(before_S1, information_S, d, at, DEPTH, n_places)
-        key = _key(d[at - 3], d[at - 4], d[at + 2], d[at + 3])
         outside = outside_C2[c, 0] + outside_C2[c, 1]
-        better = score > best_score
-        if score == best_score:
-            better = key < best_key or (
-                key == best_key and (outside < best_outside or (outside == best_outside and c < best))
-            )
-        if better:
-            best, best_score, best_key, best_outside = c, score, key, outside
+        if outside < fewest or (outside == fewest and c < best):
+            best, fewest = c, outside
     return best
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _describe(  # type: ignore[no-untyped-def]
-    best_K, n_classes, count_K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1, before_S1,
-    information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
+    best_K, n_classes, count_K, chance_2K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1,
+    before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
 ):  # fmt: skip
     """Features of classes by their best members; the gap lies before gap_place. Class after class in the
     inner loops, which processors do many at a time. passed_2K: room for the information of differences
-    passed."""
+    passed; chance_2K: sums over the members."""
     n_places = len(information_S)
     here = before_S1[gap_place]
     least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
@@ -177,12 +164,16 @@ def _describe(  # type: ignore[no-untyped-def]
         left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + differs_between_C[c] - passed
         features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / wide_2[0]
         features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / wide_2[1]
-    for j in (LOG_COUNT + 5, LOG_COUNT + 6):
+        for side in range(2):
+            features_FK[LOG_COUNT + 7 + side, k] = chance_2K[side, k] / count_K[k] + np.float32(
+                SMALLEST_CHANCE
+            )
+    for j in range(LOG_COUNT + 5, LOG_COUNT + 9):
         for k in range(n_classes):
             features_FK[j, k] = fast_log(features_FK[j, k])
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
     """Sort candidates again, greatest order first, when few have changed. sorted_C: room for their orders."""
     for i in range(len(rank_C)):
@@ -195,9 +186,10 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
         rank_C[j], sorted_C[j] = c, order
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _match_block(  # type: ignore[no-untyped-def]
-    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, first_gap_place, wanted_G,
+    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, chance_CP, chance_first_Q1,
+    first_gap_place, wanted_G,
     log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
     n_queries, n_places = information_QS.shape
@@ -212,6 +204,7 @@ def _match_block(  # type: ignore[no-untyped-def]
     wide_2 = np.empty(2, np.float32)
     wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
     best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
+    chance_2K = np.empty((2, n_classes), np.float32)
     for q in range(n_queries):
         information_S = information_QS[q]
         for s in range(n_places):
@@ -268,18 +261,19 @@ def _match_block(  # type: ignore[no-untyped-def]
             while i < n_candidates and k < n_classes:
                 first, key = i, key_C[rank_C[i]]
                 first_QGK[q, g, k] = n_members
+                chance_2K[:, k] = 0
                 while i < n_candidates and key_C[rank_C[i]] == key:
                     member_M[n_members] = candidate_C[rank_C[i]]
                     n_members += 1
+                    chance_P = chance_CP[chance_first_Q1[q] + rank_C[i]]
+                    chance_2K[0, k] += chance_P[g]
+                    chance_2K[1, k] += chance_P[g + 1]
                     i += 1
-                best = _best_member(
-                    rank_C, first, i, differences_CP, at_C, outside_C2, before_S1, information_S, n_places
-                )
                 count_QGK[q, g, k] = i - first
-                best_K[k] = best
+                best_K[k] = _best_member(rank_C, first, i, outside_C2)
                 k += 1
             _describe(
-                best_K, k, count_QGK[q, g], differences_CP, at_C, gap_place, log_left_GS1[g],
+                best_K, k, count_QGK[q, g], chance_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
                 log_right_GS1[g], before_S1, information_S, other_QS[q], outside_C2,
                 differs_between_C, wide_2, passed_2K, features_QGFK[q, g],
             )  # fmt: skip
@@ -294,6 +288,8 @@ def match_block(
     known_QW: np.ndarray,
     information_QS: np.ndarray,
     candidate_QW: np.ndarray,
+    chance_CP: np.ndarray,
+    chance_first_Q1: np.ndarray,
     typed_cM_S: np.ndarray,
     first_gap_place: int,
     n_gaps: int,
@@ -302,6 +298,7 @@ def match_block(
 ) -> BlockMatches:
     """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
 
+    chance_CP, chance_first_Q1: of the candidates, as `copying_posteriors` gives them for one block.
     panel_NW, query_QW, known_QW: bits at typed places (`pack_rows`). information_QS: float32, 0 where a call
     is missing. candidate_QW: uint64, bit n is set for candidate n. typed_cM_S: float64, genetic positions.
     wanted_G: bool; other gaps get no classes.
@@ -313,8 +310,8 @@ def match_block(
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _match_block(
         panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
-        first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else wanted_G, log_left_GS1, log_right_GS1,
-        features_QGFK, count_QGK, first_QGK,
+        chance_CP, chance_first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else wanted_G,
+        log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
     return BlockMatches(features_QGFK, count_QGK, first_QGK, member_M)
 

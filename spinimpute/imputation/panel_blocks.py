@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.blocks import BlockShape, TypedPlaces, gap_geometry, place_typed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class BlockPredictor(Protocol):
         ...
 
     @property
-    def device(self) -> torch.device: ...
+    def device_name(self) -> str: ...
 
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Inducing points of a block; the panel is not needed afterwards."""

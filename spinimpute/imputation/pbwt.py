@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from spinimpute.imputation.bit_rows import mismatch_at_or_before, n_words, pack_rows
+from spinimpute.kernels import kernel
 
 MISSING = 2
 
@@ -35,7 +35,7 @@ class CandidateSettings:
     margin: int = 8
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _advance(alleles_N, order_N, start_N, place, zeros_N1, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
     """One step of the PBWT: order and match starts after `place`, from those before it.
 
@@ -64,7 +64,7 @@ def _advance(alleles_N, order_N, start_N, place, zeros_N1, next_order_N, next_st
             start_1 = 0
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _mark_neighbours(  # type: ignore[no-untyped-def]
     order_N,
     start_N,
@@ -107,7 +107,7 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
         last = start
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def _walk(  # type: ignore[no-untyped-def]
     panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, marked_QBW
 ):

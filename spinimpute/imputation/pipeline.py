@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,18 +23,21 @@ from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.engine import Engine, default_threads
+from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
-from spinimpute.imputation.inducing_engine import InducingEngine, predictor_of
 from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
-from spinimpute.imputation.predictors import Predictor, as_predictor
+from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output
 
 DEFAULT_FORMATS = ("GT", "DS")
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
+WINDOW_GOAL = 8_000_000  # aimed at for whole chunks: results are written while others are computed
 WINDOW_SITES = 20_000
-HAPLOTYPE_WINDOW_CM = 10.0
 AnyPanel = Panel | InducingPanel
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.predictors import Predictor
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,8 @@ def impute(
         region: impute these panel sites only; typed sites around them are still used.
         inducing_points: h of every block, at most; by default 1,024. For inducing points only.
         window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
-            for inducing points, which see nothing beyond the overlaps, and 10 cM for haplotype attention,
-            whose results do not depend on windows.
+            for inducing points, which see nothing beyond the overlaps, and what memory allows for haplotype
+            attention, whose results do not depend on windows.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -130,18 +135,12 @@ def impute(
                 opened = stack.enter_context(open_panel(panel, genetic_map))
         first, last = _panel_range(opened, region)
         with summary.stage("load model"):
-            loaded: Predictor
-            if isinstance(opened, InducingPanel):
-                loaded = predictor_of(opened, model, device, predictor, inducing_points)
-            else:
-                loaded = as_predictor(model, device, inducing_points, predictor)
+            loaded = predictor_for(opened, model, device, inducing_points, predictor)
         with summary.stage("read target"):
             target = read_haplotypes(vcf, chrom=opened.chrom)
             match = match_sites(opened.sites, target.sites)
         _count(summary, opened, target, match)
-        if window_cM is None:
-            window_cM = HAPLOTYPE_WINDOW_CM if isinstance(loaded, HaplotypePredictor) else DEFAULT_LENGTH_CM
-        windows = _windows(opened, first, last, window_cM, overlap_cM, target.alleles.shape[1])
+        windows = _windows(opened, loaded, match, first, last, window_cM, overlap_cM, target.alleles.shape[1])
         unmatched = _unmatched(target, match, region) if output.keep_unmatched else None
         records = WindowRecords(opened, target, match, unmatched, windows)
         writer = stack.enter_context(
@@ -156,24 +155,16 @@ def impute(
                 threads,
             )
         )
-        engine = _engine(opened, loaded, match, threads, summary)
-        stack.enter_context(engine)
+        engine = stack.enter_context(engine_for(opened, loaded, match.panel_index, threads))
+        if isinstance(opened, InducingPanel):
+            array = opened.typed_index
+            summary.array_sites = len(array)
+            summary.outside_array = int(np.isin(match.panel_index, array, invert=True).sum())
         _stream(engine, records, writer, summary, progress)
         with summary.stage("finish file and index"):
             writer.close()
     summary.peak_memory_mb = peak_memory_mb()
     return summary
-
-
-def _engine(
-    panel: AnyPanel, predictor: Predictor, match: SiteMatch, threads: int, summary: ImputationSummary
-) -> Engine | InducingEngine:
-    if isinstance(panel, Panel):
-        return Engine(panel, predictor, match.panel_index, threads)
-    assert not isinstance(predictor, HaplotypePredictor), "predictor_of gives what reads the panel"
-    engine = InducingEngine(panel, predictor, match.panel_index, threads)
-    summary.array_sites, summary.outside_array = len(panel.typed_index), engine.outside_array
-    return engine
 
 
 def _panel_range(panel: AnyPanel, region: Region | None) -> tuple[int, int]:
@@ -193,9 +184,33 @@ def _panel_range(panel: AnyPanel, region: Region | None) -> tuple[int, int]:
 
 
 def _windows(
-    panel: AnyPanel, first: int, last: int, length_cM: float, overlap_cM: float, n_haplotypes: int
+    panel: AnyPanel,
+    predictor: Predictor,
+    match: SiteMatch,
+    first: int,
+    last: int,
+    length_cM: float | None,
+    overlap_cM: float,
+    n_haplotypes: int,
 ) -> list[Window]:
     """Windows over the panel sites [first, last); their overlaps may reach beyond."""
+    if isinstance(predictor, HaplotypePredictor):
+        length_cM = math.inf if length_cM is None else length_cM
+        if not length_cM > 0 or not overlap_cM >= 0:
+            raise InputError(
+                "a window must have a positive length, and an overlap of at least 0 cM: "
+                f"got {length_cM} cM, overlap {overlap_cM} cM"
+            )
+        return windows_of_chunks(
+            panel.cM,
+            match.panel_index,
+            first,
+            last,
+            length_cM,
+            WINDOW_GOAL // n_haplotypes,
+            WINDOW_ENTRIES // n_haplotypes,
+        )
+    length_cM = DEFAULT_LENGTH_CM if length_cM is None else length_cM
     most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // n_haplotypes))
     span = slice(first, last)
     cut = cut_windows(panel.cM[span], panel.position[span], length_cM, overlap_cM, most)
@@ -235,7 +250,7 @@ def _count(summary: ImputationSummary, panel: AnyPanel, target: Haplotypes, matc
 def _header_lines(panel: AnyPanel, predictor: Predictor, output: OutputSettings) -> list[str]:
     return [
         f"##source=spinimpute {version('spinimpute')}",
-        f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device.type}",
+        f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}",
         f"##spinimpute_panel={panel.checksum}{_made_of(panel)}",
         *output.header_lines,
     ]
@@ -313,7 +328,7 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
 
 
 def _stream(
-    engine: Engine | InducingEngine,
+    engine: Engine,
     records: WindowRecords,
     writer: GenotypeWriter,
     summary: ImputationSummary,

@@ -1,33 +1,40 @@
-"""From a checkpoint to a predictor."""
+"""From a checkpoint to a predictor. Torch is loaded only for those that need it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.imputation.allele_predictor import AllelePredictor, at_work
 from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, shipped_model
-from spinimpute.imputation.haplotype_attention import HaplotypeAttention, HaplotypeSettings
+from spinimpute.imputation.haplotype_features import KIND as HAPLOTYPE
+from spinimpute.imputation.haplotype_features import HaplotypeSettings
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
-from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
-from spinimpute.imputation.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
-from spinimpute.imputation.panel_blocks import BlockPredictor
 
-Predictor = HaplotypePredictor | BlockPredictor
-SORTS = {HaplotypeAttention.kind: "haplotype", AlleleCIPNP.kind: "inducing", KmerSPIN.kind: "inducing"}
+if TYPE_CHECKING:
+    from spinimpute.imputation.panel_blocks import BlockPredictor
+
+    Predictor = HaplotypePredictor | BlockPredictor
+
+INDUCING, KMER = "allele-cipnp", "kmer-spin"
+SORTS = {HAPLOTYPE: "haplotype", INDUCING: "inducing", KMER: "inducing"}
 
 
-def choose_device(name: str) -> torch.device:
-    """The device for "auto", "cpu" or "cuda"; raises InputError for CUDA where there is none."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda: no CUDA device is available here; use --device cpu or auto")
-    if name not in ("cpu", "cuda"):
+def choose_device(name: str) -> str:
+    """The device of torch for "auto", "cpu" or "cuda"; raises InputError for CUDA where there is none."""
+    if name not in ("auto", "cpu", "cuda"):
         raise InputError(f"device must be auto, cpu or cuda, found {name!r}")
-    return torch.device(name)
+    if name == "cpu":
+        return name
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if name == "cuda":
+        raise InputError("device cuda: no CUDA device is available here; use --device cpu or auto")
+    return "cpu"
 
 
 def as_predictor(
@@ -53,8 +60,9 @@ def load_predictor(
     """The predictor of a checkpoint, by default a shipped one.
 
     predictor: "haplotype" (the default) or "inducing": which shipped one; a checkpoint that is named must be
-    of that sort. inducing_points: h of every block; by default what fits the panel. Raises InputError if the
-    file is no checkpoint, of an unknown kind, or damaged.
+    of that sort. inducing_points: h of every block; by default what fits the panel. device: "auto" is the
+    processor for haplotype attention, which is made for it. Raises InputError if the file is no checkpoint,
+    of an unknown kind, or damaged.
     """
     if inducing_points is not None and inducing_points < 2:
         raise InputError(f"the number of inducing points must be at least 2, found {inducing_points}")
@@ -62,37 +70,51 @@ def load_predictor(
         chosen = predictor or ("haplotype" if inducing_points is None else "inducing")
         path = shipped_model(chosen)
     path = Path(path)
-    tensors, metadata = load_tensors(path, FORMAT, "model")
-    where = choose_device(device)
+    weights, metadata = load_tensors(path, FORMAT, "model")
+    kind = metadata.get("kind")
+    if kind not in SORTS:
+        raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
+    if predictor is not None and predictor != SORTS[kind]:
+        raise InputError(f"model {path} is of the kind {kind!r}, not one for the predictor {predictor!r}")
+    if inducing_points is not None and kind != INDUCING:
+        raise InputError(
+            "a number of inducing points goes with --predictor inducing; "
+            f"model {path} is of the kind {kind!r}"
+        )
+    where = choose_device("cpu" if kind == HAPLOTYPE and device == "auto" else device)
     try:
-        kind, settings = metadata["kind"], metadata["model"]
-        if kind not in SORTS:
-            raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
-        if predictor is not None and predictor != SORTS[kind]:
-            raise InputError(f"model {path} is of the kind {kind!r}, not one for the predictor {predictor!r}")
-        if inducing_points is not None and kind != AlleleCIPNP.kind:
-            raise InputError(
-                "a number of inducing points goes with --predictor inducing; "
-                f"model {path} is of the kind {kind!r}"
-            )
-        model: AlleleCIPNP | KmerSPIN | HaplotypeAttention
-        if kind == HaplotypeAttention.kind:
-            model = HaplotypeAttention(HaplotypeSettings(**settings))
-        elif kind == AlleleCIPNP.kind:
-            model = AlleleCIPNP(at_work(InducingSettings(**settings)))
-        else:
-            model = KmerSPIN(KmerSettings(**settings))
-        model.load_state_dict(tensors)
+        settings, identity = metadata["model"], fingerprint(weights)
+        if kind == HAPLOTYPE:
+            return HaplotypePredictor(weights, HaplotypeSettings(**settings), identity, where)
+        return _block_predictor(kind, weights, settings, identity, where, inducing_points)
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise InputError(
             f"model {path}: its weights do not fit its description ({error}); copy it again"
         ) from error
-    identity = fingerprint(tensors)
-    if isinstance(model, HaplotypeAttention):
-        return HaplotypePredictor(model, identity, where)
-    if isinstance(model, KmerSPIN):
-        return KmerPredictor(model, identity, where)
-    return AllelePredictor(model, identity, where, inducing_points)
+
+
+def _block_predictor(
+    kind: str,
+    weights: dict[str, np.ndarray],
+    settings: dict[str, Any],
+    identity: str,
+    device: str,
+    inducing_points: int | None,
+) -> BlockPredictor:
+    import torch
+
+    from spinimpute.imputation.allele_predictor import AllelePredictor, at_work
+    from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
+    from spinimpute.imputation.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
+    from spinimpute.imputation.model_weights import load_weights
+
+    if kind == KMER:
+        kmers = KmerSPIN(KmerSettings(**settings))
+        load_weights(kmers, weights)
+        return KmerPredictor(kmers, identity, torch.device(device))
+    model = AlleleCIPNP(at_work(InducingSettings(**settings)))
+    load_weights(model, weights)
+    return AllelePredictor(model, identity, torch.device(device), inducing_points)
 
 
 def load_block_predictor(

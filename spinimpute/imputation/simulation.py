@@ -30,6 +30,7 @@ class SimulationSettings:
     people: tuple[int, int] = (150, 1_500)
     recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
+    stretch: tuple[float, float] = (1.0, 1.0)  # so many times longer, with as many times fewer mutations
     size_factor: tuple[float, float] = (0.5, 2.0)  # multiplies every population size
     recent_growth: tuple[float, float] = (1.0, 12.0)  # final over pre-growth size in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
@@ -198,7 +199,8 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         raise ImportError("simulated segments need msprime: pip install 'spinimpute[train]'") from error
 
     rng = np.random.default_rng(seed)
-    length = int(_log_uniform(rng, settings.length))
+    stretch = _log_uniform(rng, settings.stretch) if settings.stretch != (1, 1) else 1.0
+    length = int(_log_uniform(rng, settings.length) * stretch)
     people = int(_log_uniform(rng, settings.people))
     poor = settings.poor_share > 0 and rng.random() < settings.poor_share
     mean_rate = _log_uniform(rng, settings.poor_rate if poor else settings.recombination_rate)
@@ -230,7 +232,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     )
     mutated = msprime.sim_mutations(
         ancestry,
-        rate=_log_uniform(rng, settings.mutation_rate),
+        rate=_log_uniform(rng, settings.mutation_rate) / stretch,
         model=msprime.BinaryMutationModel(),
         random_seed=int(rng.integers(1, 2**31)),
     )

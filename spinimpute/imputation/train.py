@@ -10,18 +10,21 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, save_tensors, shipped_model
 from spinimpute.imputation.episodes import EpisodeSettings
-from spinimpute.imputation.haplotype_attention import HaplotypeAttention, HaplotypeSettings
+from spinimpute.imputation.haplotype_attention import HaplotypeAttention
+from spinimpute.imputation.haplotype_features import HaplotypeSettings
 from spinimpute.imputation.haplotype_learner import HaplotypeLearner
 from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
 from spinimpute.imputation.kmer_learner import KmerLearner
 from spinimpute.imputation.kmer_spin import KmerSettings, KmerSPIN
 from spinimpute.imputation.learners import AlleleLearner, Learner
+from spinimpute.imputation.model_weights import arrays_of, load_weights
 from spinimpute.imputation.predictors import choose_device
 from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.sources import PanelSource, SimulatedSource
@@ -204,12 +207,12 @@ def train(
         model = replace(model, **start.settings | configuration.chosen)
     torch.manual_seed(training.seed)
     try:
-        learner = _learner(model, configuration.episodes, choose_device(device))
+        learner = _learner(model, configuration.episodes, torch.device(choose_device(device)))
     except ValueError as error:
         raise InputError(f"configuration {config}: no model has these sizes: {error}") from error
     if start is not None:
         try:
-            learner.model.load_state_dict(start.weights)
+            load_weights(learner.model, start.weights)
         except RuntimeError as error:
             raise InputError(
                 f"--init {init}: its weights do not fit the sizes in [model] of {config}: {error}"
@@ -243,7 +246,7 @@ def train(
 class _Start:
     """A checkpoint to start from."""
 
-    weights: dict[str, torch.Tensor]
+    weights: dict[str, np.ndarray]
     settings: dict[str, Any]
     provenance: dict[str, Any]
 
@@ -305,7 +308,7 @@ def _run(
                     "model": settings,
                     "provenance": provenance | {"step": trainer.step, "validation": best["entry"]},
                 }
-                save_tensors(out, learner.model.state_dict(), metadata, FORMAT)
+                save_tensors(out, arrays_of(learner.model.state_dict()), metadata, FORMAT)
             trainer.save_state(state, provenance)
 
         report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})

@@ -18,6 +18,7 @@ from spinimpute.errors import InputError
 from spinimpute.imputation.blocks import HaplotypeSource
 from spinimpute.imputation.checkpoint import STATE_FORMAT, load_tensors, save_tensors
 from spinimpute.imputation.learners import Learner
+from spinimpute.imputation.model_weights import arrays_of, tensors_of
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 
 LARGEST_SEED = 9_998  # each seed has its own simulated segments
@@ -203,7 +204,7 @@ class Trainer:
             "rng": self.rng.bit_generator.state,
             "torch_rng": torch.get_rng_state().tolist(),
         }
-        save_tensors(path, tensors, metadata, STATE_FORMAT)
+        save_tensors(path, arrays_of(tensors), metadata, STATE_FORMAT)
 
     def restore_state(self, path: str | Path, run: dict[str, Any]) -> None:
         """Continue from `save_state`. Raises InputError if the state belongs to another run."""
@@ -213,7 +214,7 @@ class Trainer:
                 f"training state {path} belongs to another configuration, seed, start or panel: resume with "
                 "those, or start anew with --force"
             )
-        saved = _unflatten(metadata["plain"], tensors)
+        saved = _unflatten(metadata["plain"], tensors_of(tensors))
         try:
             self.learner.model.load_state_dict(saved["weights"])
             self.optimiser.load_state_dict(saved["optimiser"])

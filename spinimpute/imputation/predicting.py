@@ -1,0 +1,49 @@
+"""The predictor and the engine for a panel of either kind; what needs torch is loaded only where it is
+used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.imputation.engine import Engine, HaplotypeEngine
+from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
+from spinimpute.imputation.inducing_panel import InducingPanel
+from spinimpute.imputation.predictors import as_predictor
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.predictors import Predictor
+
+
+def predictor_for(
+    panel: Panel | InducingPanel,
+    model: str | Path | Predictor | None = None,
+    device: str = "auto",
+    inducing_points: int | None = None,
+    predictor: str | None = None,
+) -> Predictor:
+    """Parameters as of `impute`. Raises InputError as `as_predictor`, or as
+    `inducing_engine.predictor_of`."""
+    if isinstance(panel, Panel):
+        return as_predictor(model, device, inducing_points, predictor)
+    from spinimpute.imputation.inducing_engine import predictor_of
+
+    return predictor_of(panel, model, device, predictor, inducing_points)
+
+
+def engine_for(
+    panel: Panel | InducingPanel, predictor: Predictor, typed_index: np.ndarray, threads: int
+) -> Engine:
+    """typed_index: int64 (T,), the typed panel sites, increasing. Raises InputError as the engines do."""
+    if isinstance(predictor, HaplotypePredictor):
+        assert isinstance(panel, Panel), "predictor_for gives what reads the panel"
+        return HaplotypeEngine(panel, predictor, typed_index, threads)
+    from spinimpute.imputation.block_engine import BlockEngine
+    from spinimpute.imputation.inducing_engine import InducingEngine
+
+    if isinstance(panel, InducingPanel):
+        return InducingEngine(panel, predictor, typed_index, threads)
+    return BlockEngine(panel, predictor, typed_index, threads)

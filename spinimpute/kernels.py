@@ -1,0 +1,68 @@
+"""`kernel`: numba's njit for functions that run for long, compiled once for each version of the package.
+
+Numba keeps compiled functions on disk and compiles anew when the function's own file changes. A constant or a
+function from another module is compiled in, and goes unnoticed when that one changes, as with an update of
+the package. Here the key of what is kept holds a hash of all sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core.caching import FunctionCache
+
+# sums may be contracted to fused multiply-adds and zeros have no sign; the order of sums stays
+FAST = frozenset({"contract", "nsz"})
+
+
+@cache
+def source_hash() -> str:
+    """Of the package's Python files."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_announcements: list[Callable[[], None]] = []
+
+
+def announce_compilation(announce: Callable[[], None]) -> None:
+    """Call this once, before the first function that has to be compiled."""
+    _announcements[:] = [announce]
+
+
+class _PackageCache(FunctionCache):
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """None if it has to be compiled."""
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            while _announcements:
+                _announcements.pop()()
+        return found
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), source_hash())
+
+
+def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function, which then runs without the interpreter's lock.
+
+    fast: see `FAST`; inline: into each of its callers.
+    """
+
+    def compile_lazily(function: Callable[..., Any]) -> Any:
+        dispatcher = njit(
+            nogil=True, fastmath=set(FAST) if fast else False, inline="always" if inline else "never"
+        )(function)
+        dispatcher._cache = _PackageCache(function)
+        return dispatcher
+
+    return compile_lazily
