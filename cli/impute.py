@@ -84,6 +84,7 @@ def impute(
     wanted = _formats(formats)
     from spinimpute.imputation.pipeline import OutputSettings
     from spinimpute.imputation.pipeline import impute as run
+    from spinimpute.kernels import announce_compilation, start_without_scipy
 
     output = OutputSettings(
         wanted,
@@ -91,9 +92,8 @@ def impute(
         keep_unmatched,
         [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
+    start_without_scipy()
     if not quiet:
-        from spinimpute.kernels import announce_compilation
-
         announce_compilation(
             lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)
         )

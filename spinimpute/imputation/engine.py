@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import numpy as np
@@ -19,9 +20,11 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.haplotype_chunk import PanelChunk, chunks_of, prepare_chunk
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 
+Task = TypeVar("Task")
 Result = TypeVar("Result")
-QUERIES_OF_A_PART = 128
-CHUNKS_AHEAD = 3  # prepared or being computed at the same time: bounds the memory
+QUERIES_OF_A_PART = 256
+CHUNKS_AHEAD = 3  # prepared or being computed at the same time: bounds the memory,
+ENTRIES_AHEAD = 12_000_000  # and so do as many sites x queries, if more than one chunk waits
 
 
 def default_threads() -> int:
@@ -54,10 +57,30 @@ class Engine:
         """
         raise NotImplementedError
 
+    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Iterator[np.ndarray]:
+        """`impute_window` of one window after the other; later ones may be computed already."""
+        for window in windows:
+            yield self.impute_window(window, typed_TQ)
+
 
 def panel_frequencies(frequency_X: np.ndarray, window: Window, n_queries: int) -> np.ndarray:
     """Float32 (stop - start, Q): what is known of every query without any typed site."""
     return np.repeat(frequency_X[window.start : window.stop, None].astype(np.float32), n_queries, axis=1)
+
+
+@dataclass(frozen=True)
+class _RunningChunk:
+    """parts: some queries each; size: results of all; window: the results of its window if it is the last."""
+
+    parts: list[Future[None]]
+    size: int
+    window: np.ndarray | None
+
+    def finish(self) -> Iterator[np.ndarray]:
+        for part in self.parts:
+            part.result()
+        if self.window is not None:
+            yield self.window
 
 
 class HaplotypeEngine(Engine):
@@ -70,42 +93,54 @@ class HaplotypeEngine(Engine):
         self.panel, self.predictor = panel, predictor
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        """As `Engine.impute_window`. Workers never wait for each other: a chunk's parts are submitted when it
-        is prepared."""
-        if len(self.typed_index) == 0:
-            return panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
+        """As `Engine.impute_window`."""
+        (p_UQ,) = self.impute_windows([window], typed_TQ)
+        return p_UQ
+
+    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Iterator[np.ndarray]:
+        """As `Engine.impute_windows`. Workers never wait for each other: a chunk's parts are submitted when
+        it is prepared, whether or not the window before is finished."""
         n_queries = typed_TQ.shape[1]
-        p_UQ = np.empty((window.stop - window.start, n_queries), np.float32)
+        if len(self.typed_index) == 0:
+            for window in windows:
+                yield panel_frequencies(self.panel.frequency, window, n_queries)
+            return
         batches = [slice(i, i + QUERIES_OF_A_PART) for i in range(0, n_queries, QUERIES_OF_A_PART)]
 
-        def prepare(number: int) -> PanelChunk:
-            return prepare_chunk(self.panel, self.typed_index, number, window)
+        def prepare(task: tuple[Window, int]) -> PanelChunk:
+            return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
 
-        def impute(chunk: PanelChunk, queries: slice) -> None:
+        def impute(chunk: PanelChunk, window: Window, p_UQ: np.ndarray, queries: slice) -> None:
             first = int(chunk.site_start_G1[0]) - window.start
             p = self.predictor.impute_chunk(self.panel, chunk, typed_TQ[:, queries])
             p_UQ[first : first + len(p), queries] = p
 
-        running: deque[list[Future[None]]] = deque()
-        for chunk in self._ahead(prepare, chunks_of(window, self.typed_index)):
-            running.append([self.pool.submit(impute, chunk, queries) for queries in batches])
-            if len(running) > CHUNKS_AHEAD:
-                _finish(running.popleft())
+        numbers = [chunks_of(window, self.typed_index) for window in windows]
+        prepared = self._ahead(
+            prepare, [(window, n) for window, of in zip(windows, numbers, strict=True) for n in of]
+        )
+        running: deque[_RunningChunk] = deque()
+        entries = 0
+        for window, of_window in zip(windows, numbers, strict=True):
+            p_UQ = np.empty((window.stop - window.start, n_queries), np.float32)
+            for number in of_window:
+                chunk = next(prepared)
+                parts = [self.pool.submit(impute, chunk, window, p_UQ, queries) for queries in batches]
+                size = int(chunk.site_start_G1[-1] - chunk.site_start_G1[0]) * n_queries
+                running.append(_RunningChunk(parts, size, p_UQ if number == of_window[-1] else None))
+                entries += size
+                while len(running) > CHUNKS_AHEAD or (len(running) > 1 and entries > ENTRIES_AHEAD):
+                    entries -= running[0].size
+                    yield from running.popleft().finish()
         while running:
-            _finish(running.popleft())
-        return p_UQ
+            yield from running.popleft().finish()
 
-    def _ahead(self, work: Callable[[int], Result], numbers: range) -> Iterator[Result]:
+    def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results in order, the next of them being computed meanwhile."""
         waiting: deque[Future[Result]] = deque()
-        for number in numbers:
-            waiting.append(self.pool.submit(work, number))
+        for task in tasks:
+            waiting.append(self.pool.submit(work, task))
             if len(waiting) > 1:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def _finish(parts: list[Future[None]]) -> None:
-    for part in parts:
-        part.result()

@@ -109,169 +109,232 @@ def _list_candidates(candidate_BQW, first_BQ1):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
+def _query_bits(rows_QW, q0, span, out_L):  # type: ignore[no-untyped-def]
+    """Bits of LANES queries in a span, its first place lowest; the last query stands in for those there are
+    not."""
+    word, shift = (span * SPAN) >> 6, np.uint64((span * SPAN) & 63)
+    for l in range(LANES):
+        out_L[l] = (rows_QW[min(q0 + l, len(rows_QW) - 1), word] >> shift) & np.uint64((1 << SPAN) - 1)
+
+
+@kernel(fast=True)
+def _step_forward(  # type: ignore[no-untyped-def]
+    bits_D, count_D, query_L, known_L, bit, mismatch, jump, n, sum_DL, scale_L, stay_DL, come_DL
+):
+    """From the place before to this one: `stay` is a, `come` is r of the module's text, both unscaled.
+    scale_L: one over the sum of all forward values before; afterwards that of now."""
+    one, zero = np.float32(1), np.float32(0)
+    right, keep, arrive = one - mismatch, one - jump, jump / np.float32(n)
+    total_L = np.zeros(LANES, np.float32)
+    for d in range(len(bits_D)):
+        bits, came = bits_D[d], arrive * count_D[d]
+        for l in range(LANES):
+            e = mismatch if ((bits ^ query_L[l]) & known_L[l] & bit) else right
+            stay = stay_DL[d, l] * scale_L[l] * keep * e
+            stay = stay if stay > SMALLEST else zero
+            come = (come_DL[d, l] * scale_L[l] * keep + came) * e
+            stay_DL[d, l], come_DL[d, l] = stay, come
+            total_L[l] += stay * sum_DL[d, l] + come
+    for l in range(LANES):
+        scale_L[l] = one / total_L[l]
+
+
+@kernel(fast=True)
+def _step_backward(  # type: ignore[no-untyped-def]
+    bits_D, count_D, query_L, known_L, bit, mismatch, jump, n, sum_DL, stay_DL, come_DL
+):
+    """From this place to the one before, scaled so that the mean of all backward values is about 1."""
+    one, zero = np.float32(1), np.float32(0)
+    right, keep = one - mismatch, one - jump
+    scale_L = np.zeros(LANES, np.float32)
+    for d in range(len(bits_D)):
+        bits, count = bits_D[d], count_D[d]
+        for l in range(LANES):
+            e = mismatch if ((bits ^ query_L[l]) & known_L[l] & bit) else right
+            scale_L[l] += e * (stay_DL[d, l] * sum_DL[d, l] + come_DL[d, l] * count)
+    for l in range(LANES):
+        scale_L[l] = np.float32(n) / scale_L[l]
+    for d in range(len(bits_D)):
+        bits = bits_D[d]
+        for l in range(LANES):
+            e = mismatch if ((bits ^ query_L[l]) & known_L[l] & bit) else right
+            e *= keep * scale_L[l]
+            stay = e * stay_DL[d, l]
+            stay_DL[d, l] = stay if stay > SMALLEST else zero
+            come_DL[d, l] = e * come_DL[d, l] + jump
+
+
+@kernel(fast=True)
+def _scale_of_place(  # type: ignore[no-untyped-def]
+    count_D,
+    forward_sum_DL,
+    backward_sum_DL,
+    product_DL,
+    stay_DL,
+    come_DL,
+    back_stay_DL,
+    back_come_DL,
+    scale_L,
+):
+    """One over the sum of forward times backward values of all haplotypes."""
+    scale_L[:] = 0
+    for d in range(len(count_D)):
+        share = np.float32(1) / count_D[d]
+        for l in range(LANES):
+            f, came, b, later = stay_DL[d, l], come_DL[d, l], back_stay_DL[d, l], back_come_DL[d, l]
+            scale_L[l] += f * (b * product_DL[d, l] + later * forward_sum_DL[d, l])
+            scale_L[l] += came * (share * b * backward_sum_DL[d, l] + later)
+    for l in range(LANES):
+        scale_L[l] = np.float32(1) / scale_L[l]
+
+
+@kernel(fast=True)
+def _sum_patterns(pattern_N, x_NL, sum_DL):  # type: ignore[no-untyped-def]
+    sum_DL[:] = 0
+    for h in range(len(pattern_N)):
+        d = pattern_N[h]
+        for l in range(LANES):
+            sum_DL[d, l] += x_NL[h, l]
+
+
+@kernel(fast=True)
+def _sum_patterns_of_both(pattern_N, f_NL, b_NL, f_DL, b_DL, product_DL):  # type: ignore[no-untyped-def]
+    f_DL[:] = 0
+    b_DL[:] = 0
+    product_DL[:] = 0
+    for h in range(len(pattern_N)):
+        d = pattern_N[h]
+        for l in range(LANES):
+            f, b = f_NL[h, l], b_NL[h, l]
+            f_DL[d, l] += f
+            b_DL[d, l] += b
+            product_DL[d, l] += f * b
+
+
+@kernel(fast=True)
+def _expand(pattern_N, stay_DL, come_DL, x_NL):  # type: ignore[no-untyped-def]
+    """Values of haplotypes behind a span from those before it, in place."""
+    for h in range(len(pattern_N)):
+        d = pattern_N[h]
+        for l in range(LANES):
+            x_NL[h, l] = stay_DL[d, l] * x_NL[h, l] + come_DL[d, l]
+
+
+@kernel(fast=True)
+def _write_chances(  # type: ignore[no-untyped-def]
+    pattern_N, count_D, forward_NL, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, scale_PL,
+    candidate_C, first_Q1, q0, low, high, slot, out_CP,
+):  # fmt: skip
+    """Of the candidates of LANES queries at the places [low, high) of a span; slot: where the first goes."""
+    for l in range(min(LANES, len(first_Q1) - 1 - q0)):
+        for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
+            h = candidate_C[c]
+            d = pattern_N[h]
+            f, b, share = forward_NL[h, l], backward_NL[h, l], np.float32(1) / count_D[d]
+            for p in range(low, high):
+                forward = stay_PDL[p, d, l] * f + come_PDL[p, d, l] * share
+                backward = back_stay_PDL[p, d, l] * b + back_come_PDL[p, d, l]
+                out_CP[c, slot + p - low] = forward * backward * scale_PL[p, l]
+
+
+@kernel(fast=True)
 def _posteriors(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, query_QW, known_QW, jump_S, mismatch, block_first_B, block_last_B,
     first_BQ1, candidate_C, out_CP,
 ):  # fmt: skip
     n_spans, n = pattern_IN.shape
-    n_places, n_queries = len(jump_S), len(query_QW)
-    n_blocks = len(block_first_B)
+    n_places, n_queries, n_blocks = len(jump_S), len(query_QW), len(block_first_B)
+    # the spans whose chances are asked for
     wanted_first = max(block_first_B[0], 0) // SPAN
     wanted_stop = min(block_last_B[n_blocks - 1], n_places - 1) // SPAN + 1
-    most, stored = 1, 0
-    stored_I = np.zeros(n_spans + 1, np.int64)
+    most = 1
     for i in range(n_spans):
-        d = first_I1[i + 1] - first_I1[i]
-        most = max(most, d)
-        stored_I[i] = stored
-        if wanted_first <= i < wanted_stop:
-            stored += d * SPAN
-    one, zero = np.float32(1), np.float32(0)
-    start_WNL = np.empty((wanted_stop - wanted_first, n, LANES), np.float32)
-    stay_XL, come_XL = np.empty((stored, LANES), np.float32), np.empty((stored, LANES), np.float32)
+        most = max(most, first_I1[i + 1] - first_I1[i])
+    kept_first = first_I1[wanted_first]
+    n_kept = first_I1[wanted_stop] - kept_first
+    start_INL = np.empty((wanted_stop - wanted_first, n, LANES), np.float32)
+    stay_PDL, come_PDL = (
+        np.empty((SPAN, n_kept, LANES), np.float32),
+        np.empty((SPAN, n_kept, LANES), np.float32),
+    )
+    back_stay_PDL, back_come_PDL = (
+        np.empty((SPAN, most, LANES), np.float32),
+        np.empty((SPAN, most, LANES), np.float32),
+    )
     forward_NL, backward_NL = np.empty((n, LANES), np.float32), np.empty((n, LANES), np.float32)
-    sum_DL, other_sum_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
+    forward_DL, backward_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     product_DL = np.empty((most, LANES), np.float32)
-    a_DL, r_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    total_L, scale_L = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
-    chance_L = np.empty(LANES, np.float32)
+    stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
+    scale_L, scale_PL = np.empty(LANES, np.float32), np.empty((SPAN, LANES), np.float32)
     query_L, known_L = np.empty(LANES, np.uint64), np.empty(LANES, np.uint64)
-    low = np.uint64((1 << SPAN) - 1)
-    right, wrong = one - mismatch, mismatch
     for q0 in range(0, n_queries, LANES):
-        lanes = min(LANES, n_queries - q0)
-        forward_NL[:] = one / n
-        scale_L[:] = one
+        forward_NL[:] = np.float32(1) / n
         for i in range(wanted_stop):
-            first, n_patterns = first_I1[i], first_I1[i + 1] - first_I1[i]
-            word, shift = (i * SPAN) >> 6, np.uint64((i * SPAN) & 63)
-            for l in range(LANES):
-                q = min(q0 + l, n_queries - 1)
-                query_L[l] = (query_QW[q, word] >> shift) & low
-                known_L[l] = (known_QW[q, word] >> shift) & low
-            sum_DL[:n_patterns] = 0
-            pattern_N = pattern_IN[i]
-            for h in range(n):
-                d = pattern_N[h]
-                for l in range(LANES):
-                    sum_DL[d, l] += forward_NL[h, l]
-            wanted = i >= wanted_first
-            if wanted:
-                start_WNL[i - wanted_first] = forward_NL
-            a_DL[:n_patterns] = 1
-            r_DL[:n_patterns] = 0
+            first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
+            _query_bits(query_QW, q0, i, query_L)
+            _query_bits(known_QW, q0, i, known_L)
+            _sum_patterns(pattern_IN[i], forward_NL, forward_DL[:d])
+            if i >= wanted_first:
+                start_INL[i - wanted_first] = forward_NL
+            stay_DL[:d] = 1
+            come_DL[:d] = 0
+            scale_L[:] = 1
             for p in range(i * SPAN, min(i * SPAN + SPAN, n_places)):
-                bit = np.uint64(1) << np.uint64(p - i * SPAN)
-                keep, come = one - jump_S[p], jump_S[p] / np.float32(n)
-                total_L[:] = 0
-                for d in range(n_patterns):
-                    bits, came = bits_D[first + d], come * count_D[first + d]
-                    for l in range(LANES):
-                        e = wrong if ((bits ^ query_L[l]) & known_L[l] & bit) else right
-                        a = a_DL[d, l] * scale_L[l] * keep * e
-                        a = a if a > SMALLEST else zero
-                        r = (r_DL[d, l] * scale_L[l] * keep + came) * e
-                        a_DL[d, l], r_DL[d, l] = a, r
-                        total_L[l] += a * sum_DL[d, l] + r
+                _step_forward(
+                    bits_D[first : first + d], count_D[first : first + d], query_L, known_L,
+                    np.uint64(1) << np.uint64(p - i * SPAN), mismatch, jump_S[p], n, forward_DL, scale_L,
+                    stay_DL, come_DL,
+                )  # fmt: skip
+                if i >= wanted_first:
+                    stay_PDL[p - i * SPAN, first - kept_first : first - kept_first + d] = stay_DL[:d]
+                    come_PDL[p - i * SPAN, first - kept_first : first - kept_first + d] = come_DL[:d]
+            for x in range(d):
                 for l in range(LANES):
-                    scale_L[l] = one / total_L[l]
-                if wanted:
-                    at = stored_I[i] + (p - i * SPAN) * n_patterns
-                    stay_XL[at : at + n_patterns] = a_DL[:n_patterns]
-                    come_XL[at : at + n_patterns] = r_DL[:n_patterns]
-            for d in range(n_patterns):
-                share = one / count_D[first + d]
-                for l in range(LANES):
-                    a_DL[d, l] *= scale_L[l]
-                    r_DL[d, l] *= scale_L[l] * share
-            for h in range(n):
-                d = pattern_N[h]
-                for l in range(LANES):
-                    forward_NL[h, l] = a_DL[d, l] * forward_NL[h, l] + r_DL[d, l]
-            scale_L[:] = one
+                    stay_DL[x, l] *= scale_L[l]
+                    come_DL[x, l] *= scale_L[l] / count_D[first + x]
+            _expand(pattern_IN[i], stay_DL, come_DL, forward_NL)
         backward_NL[:] = 1
         for i in range(n_spans - 1, wanted_first - 1, -1):
-            first, n_patterns = first_I1[i], first_I1[i + 1] - first_I1[i]
-            word, shift = (i * SPAN) >> 6, np.uint64((i * SPAN) & 63)
-            for l in range(LANES):
-                q = min(q0 + l, n_queries - 1)
-                query_L[l] = (query_QW[q, word] >> shift) & low
-                known_L[l] = (known_QW[q, word] >> shift) & low
-            pattern_N = pattern_IN[i]
-            other_sum_DL[:n_patterns] = 0
+            first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
+            kept = slice(first - kept_first, first - kept_first + d)
+            here_D, count_here_D = bits_D[first : first + d], count_D[first : first + d]
+            _query_bits(query_QW, q0, i, query_L)
+            _query_bits(known_QW, q0, i, known_L)
             wanted = i < wanted_stop
             if wanted:
-                start_NL = start_WNL[i - wanted_first]
-                sum_DL[:n_patterns] = 0
-                product_DL[:n_patterns] = 0
-                for h in range(n):
-                    d = pattern_N[h]
-                    for l in range(LANES):
-                        f, b = start_NL[h, l], backward_NL[h, l]
-                        sum_DL[d, l] += f
-                        other_sum_DL[d, l] += b
-                        product_DL[d, l] += f * b
+                _sum_patterns_of_both(
+                    pattern_IN[i], start_INL[i - wanted_first], backward_NL, forward_DL[:d], backward_DL[:d],
+                    product_DL[:d],
+                )  # fmt: skip
             else:
-                for h in range(n):
-                    d = pattern_N[h]
-                    for l in range(LANES):
-                        other_sum_DL[d, l] += backward_NL[h, l]
-            a_DL[:n_patterns] = 1
-            r_DL[:n_patterns] = 0
+                _sum_patterns(pattern_IN[i], backward_NL, backward_DL[:d])
+            stay_DL[:d] = 1
+            come_DL[:d] = 0
             for p in range(min(i * SPAN + SPAN, n_places) - 1, i * SPAN - 1, -1):
+                at = p - i * SPAN
                 if wanted:
-                    at = stored_I[i] + (p - i * SPAN) * n_patterns
-                    total_L[:] = 0
-                    for d in range(n_patterns):
-                        share = one / count_D[first + d]
-                        for l in range(LANES):
-                            a, r = stay_XL[at + d, l], come_XL[at + d, l]
-                            b, s = a_DL[d, l], r_DL[d, l]
-                            total_L[l] += (
-                                a * b * product_DL[d, l]
-                                + a * s * sum_DL[d, l]
-                                + r * share * b * other_sum_DL[d, l]
-                                + r * s
-                            )
-                    for l in range(LANES):
-                        chance_L[l] = one / total_L[l]
-                    for block in range(n_blocks):
-                        if not block_first_B[block] <= p <= block_last_B[block]:
-                            continue
-                        slot = p - block_first_B[block]
-                        for l in range(lanes):
-                            q = q0 + l
-                            for c in range(first_BQ1[block, q], first_BQ1[block, q + 1]):
-                                h = candidate_C[c]
-                                d = pattern_N[h]
-                                f = (
-                                    stay_XL[at + d, l] * start_NL[h, l]
-                                    + come_XL[at + d, l] / count_D[first + d]
-                                )
-                                b = a_DL[d, l] * backward_NL[h, l] + r_DL[d, l]
-                                out_CP[c, slot] = f * b * chance_L[l]
-                bit = np.uint64(1) << np.uint64(p - i * SPAN)
-                keep, come = one - jump_S[p], jump_S[p]
-                total_L[:] = 0
-                for d in range(n_patterns):
-                    bits, count = bits_D[first + d], count_D[first + d]
-                    for l in range(LANES):
-                        e = wrong if ((bits ^ query_L[l]) & known_L[l] & bit) else right
-                        total_L[l] += e * (a_DL[d, l] * other_sum_DL[d, l] + r_DL[d, l] * count)
-                for l in range(LANES):
-                    scale_L[l] = np.float32(n) / total_L[l]
-                for d in range(n_patterns):
-                    bits = bits_D[first + d]
-                    for l in range(LANES):
-                        e = wrong if ((bits ^ query_L[l]) & known_L[l] & bit) else right
-                        e *= keep * scale_L[l]
-                        a = e * a_DL[d, l]
-                        a_DL[d, l] = a if a > SMALLEST else zero
-                        r_DL[d, l] = e * r_DL[d, l] + come
-            for h in range(n):
-                d = pattern_N[h]
-                for l in range(LANES):
-                    backward_NL[h, l] = a_DL[d, l] * backward_NL[h, l] + r_DL[d, l]
+                    back_stay_PDL[at, :d] = stay_DL[:d]
+                    back_come_PDL[at, :d] = come_DL[:d]
+                    _scale_of_place(
+                        count_here_D, forward_DL, backward_DL, product_DL, stay_PDL[at, kept],
+                        come_PDL[at, kept], stay_DL, come_DL, scale_PL[at],
+                    )  # fmt: skip
+                _step_backward(
+                    here_D, count_here_D, query_L, known_L, np.uint64(1) << np.uint64(at), mismatch,
+                    jump_S[p], n, backward_DL, stay_DL, come_DL,
+                )  # fmt: skip
+            if wanted:
+                for block in range(n_blocks):
+                    low = max(block_first_B[block], i * SPAN)
+                    high = min(block_last_B[block] + 1, i * SPAN + SPAN, n_places)
+                    if low < high:
+                        _write_chances(
+                            pattern_IN[i], count_here_D, start_INL[i - wanted_first], backward_NL,
+                            stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, scale_PL,
+                            candidate_C, first_BQ1[block], q0, low - i * SPAN, high - i * SPAN,
+                            low - block_first_B[block], out_CP,
+                        )  # fmt: skip
+            _expand(pattern_IN[i], stay_DL, come_DL, backward_NL)
     # before the first place and behind the last one, what is known there
     for block in range(n_blocks):
         for c in range(first_BQ1[block, 0], first_BQ1[block, n_queries]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.imputation.predicting import engine_for, predictor_for
+from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output
 
@@ -313,20 +313,6 @@ class WindowRecords:
         return self._unmatched[(position > after) & (position <= until)]
 
 
-def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
-    """AF and R2 (U,) of P(ALT) (U, Q); NaN counts for nothing; R2 is NaN where all dosages agree on 0 or 1.
-
-    R2 = variance of the haplotype dosages over p (1 - p), p their mean: what Minimac calls estimated r2.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # rows without any call
-        frequency = np.nanmean(p_UQ, axis=1, dtype=np.float64)
-        spread = np.nanvar(p_UQ, axis=1, dtype=np.float64)
-        r2 = spread / (frequency * (1 - frequency))
-    frequency = np.asarray(frequency)
-    return {"AF": frequency, "R2": np.where(np.isfinite(r2), np.minimum(r2, 1.0), np.nan)}
-
-
 def _stream(
     engine: Engine,
     records: WindowRecords,
@@ -334,13 +320,14 @@ def _stream(
     summary: ImputationSummary,
     progress: Callable[[float], None] | None,
 ) -> None:
-    """Compute window after window; the one before is written meanwhile."""
+    """Compute windows in order; those that are finished are written meanwhile."""
     panel, windows = records.panel, records.windows
     pending: Future[int] | None = None
     with ThreadPoolExecutor(1, "write") as background:
+        results = engine.impute_windows(windows, records.typed_TQ)
         for window in windows:
             with summary.stage("impute"):
-                p_UQ = engine.impute_window(window, records.typed_TQ)
+                p_UQ = next(results)
             with summary.stage("wait for writing"):
                 if pending is not None:
                     summary.kept_unmatched += pending.result()

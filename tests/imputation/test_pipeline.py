@@ -10,7 +10,8 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.imputation.allele_predictor import AllelePredictor
-from spinimpute.imputation.pipeline import OutputSettings, site_quality
+from spinimpute.imputation.pipeline import OutputSettings
+from spinimpute.imputation.site_quality import site_quality
 
 HEADER = """##fileformat=VCFv4.2
 ##contig=<ID={chrom}>
