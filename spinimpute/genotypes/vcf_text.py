@@ -21,7 +21,7 @@ from spinimpute.genotypes.sample_fields import (
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.vcf_header import OutputHeader
 
-_SLOT = 8  # bytes of a number's slot: separator, at most "d.ddd", room, next separator
+_SLOT = 8  # bytes of a number's slot: separator, at most "d.dddd", next separator
 _NUMBER_STEP = _SLOT - 1  # neighbouring slots share the separator
 
 

@@ -71,7 +71,7 @@ def write(
 
 
 def number(value: float) -> str:
-    return "." if np.isnan(value) else f"{int(np.rint(np.float32(value) * np.float32(1_000))) / 1_000:g}"
+    return "." if np.isnan(value) else f"{int(np.rint(np.float32(value) * np.float32(10_000))) / 10_000:g}"
 
 
 def slow_sample(dosages: list[np.float32], formats) -> str:
@@ -81,11 +81,11 @@ def slow_sample(dosages: list[np.float32], formats) -> str:
         values["GP"] = "."
     elif len(dosages) == 1:
         alternative = number(dosages[0])
-        values["GP"] = f"{round(1 - float(alternative), 3):g},{alternative}"
+        values["GP"] = f"{round(1 - float(alternative), 4):g},{alternative}"
     else:
         none = number((1 - dosages[0]) * (1 - dosages[1]))
         both = number(dosages[0] * dosages[1])
-        values["GP"] = f"{none},{abs(round(1 - float(none) - float(both), 3)):g},{both}"
+        values["GP"] = f"{none},{abs(round(1 - float(none) - float(both), 4)):g},{both}"
     return ":".join(values[key] for key in formats)
 
 
@@ -198,8 +198,8 @@ def test_cyvcf2_reads_back_what_was_written(tmp_path, ploidy, suffix):
             assert calls[diploid, -1].all()  # phased
         expected = dosage[i, first].astype(np.float64)
         expected[diploid] += dosage[i, first[diploid] + 1]
-        np.testing.assert_allclose(record.format("DS")[:, 0], expected, atol=6e-4)
-        np.testing.assert_allclose(record.format("HDS")[:, 0], dosage[i, first], atol=6e-4)
+        np.testing.assert_allclose(record.format("DS")[:, 0], expected, atol=6e-5)
+        np.testing.assert_allclose(record.format("HDS")[:, 0], dosage[i, first], atol=6e-5)
     reader.close()
     assert count == n
 
@@ -258,13 +258,13 @@ def test_header_and_info(tmp_path):
 
 
 def test_values_are_clipped_and_rounded(tmp_path):
-    dosage = np.array([[-1e-6, 1.00001], [0.0004, 0.0004], [0.999, 0.9999], [0.49999, 0.5]], np.float32)
+    dosage = np.array([[-1e-6, 1.00001], [0.00004, 0.00004], [0.9999, 0.99999], [0.49999, 0.5]], np.float32)
     path = write(tmp_path / "x.vcf", [2], dosage, formats=ALL_FORMATS)
     samples = [line.split("\t")[-1] for line in path.read_text().splitlines()[-4:]]
     assert samples == [
         "0|1:1:0,1:0,1,0",
-        "0|0:0.001:0,0:0.999,0.001,0",
-        "1|1:1.999:0.999,1:0,0.001,0.999",
+        "0|0:0.0001:0,0:0.9999,0.0001,0",
+        "1|1:1.9999:0.9999,1:0,0.0001,0.9999",
         "0|1:1:0.5,0.5:0.25,0.5,0.25",
     ]
 

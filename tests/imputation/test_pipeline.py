@@ -95,16 +95,16 @@ def test_dosages_and_genotypes_agree(
     )
     for v in cyvcf2.VCF(str(out)):
         hds, gp = v.format("HDS"), v.format("GP")
-        np.testing.assert_allclose(v.format("DS")[:, 0], hds.sum(1), atol=1.01e-3)
-        np.testing.assert_allclose(gp.sum(1), 1, atol=2e-3)
-        np.testing.assert_allclose(gp[:, 1] + 2 * gp[:, 2], hds.sum(1), atol=3e-3)
+        np.testing.assert_allclose(v.format("DS")[:, 0], hds.sum(1), atol=1.01e-4)
+        np.testing.assert_allclose(gp.sum(1), 1, atol=2e-4)
+        np.testing.assert_allclose(gp[:, 1] + 2 * gp[:, 2], hds.sum(1), atol=3e-4)
         # a dosage of 0.5 is written rounded: either call is right there
-        clear = np.abs(hds - 0.5) > 1e-3
+        clear = np.abs(hds - 0.5) > 1e-4
         np.testing.assert_array_equal((hds > 0.5)[clear], v.genotype.array()[:, :2][clear] == 1)
         frequency = hds.mean()
-        assert v.INFO["AF"] == pytest.approx(frequency, abs=1e-3)
+        assert v.INFO["AF"] == pytest.approx(frequency, abs=1e-4)
         if (r2 := v.INFO.get("R2")) is not None and 0.05 < frequency < 0.95:
-            assert r2 == pytest.approx(hds.var() / (frequency * (1 - frequency)), abs=2e-2)
+            assert r2 == pytest.approx(hds.var() / (frequency * (1 - frequency)), abs=2e-3)
 
 
 def test_same_bytes_for_any_number_of_threads(
@@ -133,7 +133,7 @@ def test_windows_change_nothing(
         )
         dosages.append(np.stack([r[4] for r in read(out)]))
     for other in dosages[1:]:
-        np.testing.assert_allclose(other, dosages[0], atol=1.01e-3)
+        np.testing.assert_allclose(other, dosages[0], atol=1.01e-4)
 
 
 def test_missing_calls_are_filled_and_others_kept(
@@ -230,7 +230,7 @@ def test_region(example_target: Path, example_panel: spinimpute.Panel, tmp_path:
     whole = [r for r in read(tmp_path / "all.bcf") if 300_000 <= r[0] <= 400_000]
     assert [r[0] for r in part] == [r[0] for r in whole]
     # typed sites outside the region still inform what is inside
-    np.testing.assert_allclose([r[4] for r in part], [r[4] for r in whole], atol=1.01e-3)
+    np.testing.assert_allclose([r[4] for r in part], [r[4] for r in whole], atol=1.01e-4)
     for region, message in (
         ("21", "not on the panel's chromosome"),
         ("20:5000000-6000000", "has no site in"),

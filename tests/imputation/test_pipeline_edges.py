@@ -156,7 +156,7 @@ def test_a_sample_without_any_call_says_nothing_and_disturbs_nobody(
         write_vcf(tmp_path / "all.vcf", ["x", "y", "z"], rows), tmp_path / "all.bcf", example_panel
     )
     ours, theirs = dosages(tmp_path / "o.bcf"), dosages(tmp_path / "all.bcf")
-    np.testing.assert_allclose(ours[:, 1:], theirs[:, 1:], atol=1.01e-3)
+    np.testing.assert_allclose(ours[:, 1:], theirs[:, 1:], atol=1.01e-4)
     # nothing is known of x beside the panel
     assert np.corrcoef(ours[:, 0], 2 * example_panel.frequency)[0, 1] > 0.9
     for record in cyvcf2.VCF(str(tmp_path / "o.bcf")):
