@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 ONE = 10_000
-"""Code of the number 1: numbers are kept in units of 1/10,000, the four decimals that are written: with three,
-the dosages of a rare allele's likely and unlikely carriers are the same too often."""
+"""Code of the number 1: numbers are kept in units of 1/10,000, the four decimals that are written: with
+three, the dosages of a rare allele's likely and unlikely carriers are the same too often."""
 MISSING = 2 * ONE + 1
 """Code of a missing number ("."); the codes below it are the numbers 0 to 2."""
 ABSENT = 2 * ONE + 2

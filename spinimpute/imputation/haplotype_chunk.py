@@ -1,9 +1,9 @@
 """A stretch of the panel as haplotype attention needs it: bits at typed sites, patterns between them.
 
 A chunk is CHUNK gaps between typed sites, cut into blocks of CORE gaps, with FLANK further typed sites on
-each side. Chunks lie at fixed multiples, so no result depends on how a chromosome is cut into windows. The
-panel's haplotypes are put into an order that their content decides, so none depends on their order in the
-file.
+each side, or more where they are dense. Chunks lie at fixed multiples, so no result depends on how a
+chromosome is cut into windows. The panel's haplotypes are put into an order that their content decides, so
+none depends on their order in the file.
 
 Axes: S typed places of a chunk, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words.
 """
@@ -25,6 +25,8 @@ from spinimpute.imputation.pbwt import TypedAlleles
 CHUNK = 256
 CORE = 16
 FLANK = 160
+REACH_CM = 0.3  # where typed sites are dense, flanks have more of them: they reach so far,
+MOST_FLANK = 1_024  # or have so many
 HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
 
 
@@ -106,7 +108,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     n_typed = len(typed_index)
     first_gap = number * CHUNK
     n_gaps = min(CHUNK, n_typed + 1 - first_gap)
-    low, high = max(0, first_gap - 1 - FLANK), min(n_typed, first_gap + n_gaps + FLANK)
+    low, high = _with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
     rows = typed_index[low:high]
     packed_SB = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
     ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
@@ -136,6 +138,18 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         site_start_G1,
         patterns,
         span_patterns(typed.bits_XW, len(rows)),
+    )
+
+
+def _with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
+    """The typed sites [low, high) and the flanks on both sides."""
+    n_typed = len(typed_cM_T)
+    low, high = max(low, 0), min(high, n_typed)
+    reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - REACH_CM))
+    reach_high = int(np.searchsorted(typed_cM_T, typed_cM_T[high - 1] + REACH_CM, side="right"))
+    return (
+        max(0, min(low - FLANK, max(reach_low, low - MOST_FLANK))),
+        min(n_typed, max(high + FLANK, min(reach_high, high + MOST_FLANK))),
     )
 
 

@@ -5,6 +5,7 @@ Axes: S typed places of a chunk, Q queries, G gaps of a block, B blocks, K class
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,6 +23,8 @@ from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles,
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated).
 CLASSES = 24
+DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
+MOST_CLASSES = 2  # at most so many times as many: where typed sites are sparse, more haplotypes fit
 CANDIDATES = CandidateSettings(nearest=6, most=256, margin=4)
 
 
@@ -38,6 +41,8 @@ class _Block:
         self.starts_G1 = starts_G1 - start
         self.gap_U = np.repeat(np.arange(n_gaps), np.diff(starts_G1))
         n = panel.n_haplotypes
+        width_cM = float(np.ptp(chunk.cM_S[place_G.clip(max=len(chunk.cM_S) - 1)])) / n_gaps
+        self.more_classes = min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES)
         self.gap_GF = gap_features(chunk.cM_S, place_G, n)
         cM_U, place_U = panel.cM[start:stop], place_G[self.gap_U]
         self.fraction_U, _ = gap_geometry(cM_U, place_U, chunk.cM_S)
@@ -106,7 +111,8 @@ class HaplotypePredictor:
                 continue
             matches = match_block(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
-                chance_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps, self.classes,
+                chance_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
+                round(self.classes * block.more_classes),
                 block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
