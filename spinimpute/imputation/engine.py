@@ -22,7 +22,7 @@ from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-QUERIES_OF_A_PART = 256
+QUERIES_OF_A_PART = 128
 CHUNKS_AHEAD = 3  # prepared or being computed at the same time: bounds the memory,
 ENTRIES_AHEAD = 12_000_000  # and so do as many sites x queries, if more than one chunk waits
 

@@ -399,4 +399,4 @@ def copying_posteriors(
     )  # fmt: skip
     n_haplotypes = patterns.pattern_IN.shape[1]
     kept = _keep_likely(candidate_BQW, out_CP, first_BQ1, np.float32(least_share / n_haplotypes))
-    return out_CP[:kept], first_BQ1
+    return out_CP[:kept].copy(), first_BQ1  # most candidates go, and so does their memory
