@@ -108,7 +108,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     n_typed = len(typed_index)
     first_gap = number * CHUNK
     n_gaps = min(CHUNK, n_typed + 1 - first_gap)
-    low, high = _with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
+    low, high = with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
     rows = typed_index[low:high]
     packed_SB = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
     ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
@@ -141,7 +141,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     )
 
 
-def _with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
+def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
     """The typed sites [low, high) and the flanks on both sides."""
     n_typed = len(typed_cM_T)
     low, high = max(low, 0), min(high, n_typed)

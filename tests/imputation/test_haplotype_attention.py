@@ -16,12 +16,21 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.bit_rows import pack_rows
 from spinimpute.imputation.haplotype_attention import HaplotypeAttention, copy_alleles, spread
-from spinimpute.imputation.haplotype_chunk import prepare_chunk
+from spinimpute.imputation.haplotype_chunk import (
+    FLANK,
+    MOST_FLANK,
+    REACH_CM,
+    chunks_of,
+    prepare_chunk,
+    windows_of_chunks,
+    with_flanks,
+)
 from spinimpute.imputation.haplotype_features import HaplotypeSettings, gap_features, site_features
-from spinimpute.imputation.haplotype_predictor import CANDIDATES, HaplotypePredictor
+from spinimpute.imputation.haplotype_predictor import CANDIDATES, DevicePairNetwork, HaplotypePredictor
 from spinimpute.imputation.li_stephens import MISMATCH, copying_posteriors, jump_chances, span_patterns
-from spinimpute.imputation.matches import DEPTH, LOG_COUNT, information, match_block
+from spinimpute.imputation.matches import DEPTH, FEATURES, LOG_COUNT, information, match_block
 from spinimpute.imputation.model_weights import arrays_of
+from spinimpute.imputation.pair_network import PairWeights, weigh
 from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates, longest_matches
 from spinimpute.imputation.train import train
 
@@ -417,6 +426,64 @@ def test_at_work_it_computes_what_training_computes(sites: np.ndarray, tmp_path:
                     np.arange(start, stop), TYPED
                 )  # without an untyped site there is nothing to impute
                 np.testing.assert_allclose(p_UQ[start:stop][~typed], expected[~typed], atol=2e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_windows_are_whole_chunks(data: st.DataObject) -> None:
+    n_sites = data.draw(st.integers(1, 3_000))
+    typed = np.flatnonzero(np.random.default_rng(data.draw(st.integers(0, 99))).random(n_sites) < 0.6)
+    first = data.draw(st.integers(0, n_sites - 1))
+    last = data.draw(st.integers(first + 1, n_sites))
+    goal, most = data.draw(st.integers(0, 2_000)), data.draw(st.integers(20, 600))
+    length = data.draw(st.sampled_from([0.1, 5.0, np.inf]))
+    cM = np.arange(n_sites) * 0.01
+    windows = windows_of_chunks(cM, typed, first, last, length, goal, most)
+    bounds = [w.start for w in windows] + [windows[-1].stop]
+    assert (bounds[0], bounds[-1]) == (first, last)
+    assert all(w.start < w.stop == after for w, after in zip(windows, bounds[1:], strict=True))
+    assert [w.index for w in windows] == list(range(len(windows)))
+    for w in windows:
+        chunks = chunks_of(w, typed)
+        if len(chunks) > 1:
+            assert w.stop - w.start <= goal
+            assert cM[w.stop - 1] - cM[w.start] <= length
+        # only a chunk that is too large is shared
+        for other in windows:
+            if other is not w and set(chunks) & set(chunks_of(other, typed)):
+                shared = [x for x in windows if set(chunks_of(x, typed)) & set(chunks)]
+                assert sum(x.stop - x.start for x in shared) > most
+
+
+def test_flanks_reach_further_where_typed_sites_are_dense() -> None:
+    n = 4_000
+    sparse, dense = np.arange(n) * 0.01, np.arange(n) * 0.0005
+    assert with_flanks(sparse, 1_000, 1_010) == (1_000 - FLANK, 1_010 + FLANK)
+    low, high = with_flanks(dense, 1_000, 1_010)
+    assert dense[1_000] - dense[low] == pytest.approx(REACH_CM, abs=0.001)
+    assert dense[high - 1] - dense[1_009] == pytest.approx(REACH_CM, abs=0.001)
+    assert with_flanks(dense / 100, 2_000, 2_010) == (2_000 - MOST_FLANK, 2_010 + MOST_FLANK)
+    assert with_flanks(dense[:5], -1, 6) == (0, 5)
+
+
+def test_the_pair_network_of_a_device_in_bfloat16() -> None:
+    """Its numbers, to the precision of bfloat16, are those of the kernel."""
+    model, rng = random_model(), np.random.default_rng(6)
+    weights = arrays_of(model.state_dict())
+    features_QGFK = rng.normal(0, 1, (3, 4, FEATURES, 5)).astype(np.float32)
+    count_QGK = np.repeat(np.array([3, 1, 2, 1, 0], np.float32)[None, None], 3, 0).repeat(4, 1)
+    features_QGFK[:, :, LOG_COUNT] = np.log(np.maximum(count_QGK, 1))
+    gap_GF = rng.normal(0, 1, (4, 2)).astype(np.float32)
+    here = weigh(PairWeights.of(weights), features_QGFK, count_QGK, gap_GF)
+    there = DevicePairNetwork(weights, model.settings, "cpu")(features_QGFK, count_QGK, gap_GF)
+    weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (
+        (a, np.where(count_QGK > 0, b, 0) if b.shape == count_QGK.shape else b)
+        for a, b in zip(here, there, strict=True)
+    )
+    np.testing.assert_allclose(*weight_QGEK, atol=0.02)
+    np.testing.assert_allclose(*logit_QGK, atol=0.05)
+    np.testing.assert_allclose(value_QGVK[0][..., :4], value_QGVK[1][..., :4], atol=0.05)
+    np.testing.assert_allclose(*spread_QGE, atol=0.02)
 
 
 def pattern_bits(patterns: tuple[np.ndarray, ...], gap: int, n_sites: int) -> np.ndarray:
