@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import click
 
 from cli.command_text import command_text
@@ -82,6 +84,7 @@ def impute(
     if not panel:
         raise _no_panel()
     wanted = _formats(formats)
+    gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.imputation.pipeline import OutputSettings
     from spinimpute.imputation.pipeline import impute as run
     from spinimpute.kernels import announce_compilation, start_without_scipy
@@ -93,6 +96,8 @@ def impute(
         [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
     start_without_scipy()
+    gc.freeze()
+    gc.enable()
     if not quiet:
         announce_compilation(
             lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)
