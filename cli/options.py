@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -46,10 +47,12 @@ device_option = click.option(
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     """A bar on stderr, shown on terminals only; gives a function that takes the fraction done."""
+    if quiet or not sys.stderr.isatty():  # loading rich takes longer than imputing some files
+        yield lambda fraction: None
+        return
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=1.0)
         yield lambda fraction: progress.update(task, completed=fraction)
