@@ -212,12 +212,38 @@ def _sum_patterns_of_both(pattern_N, f_NL, b_NL, f_DL, b_DL, product_DL):  # typ
 
 
 @kernel(fast=True)
-def _expand(pattern_N, stay_DL, come_DL, x_NL):  # type: ignore[no-untyped-def]
-    """Values of haplotypes behind a span from those before it, in place."""
+def _go_through(  # type: ignore[no-untyped-def]
+    pattern_N, stay_DL, come_DL, x_NL, out_NL, next_pattern_N, sum_DL
+):
+    """Values of haplotypes behind a span from those before it, and their sums in the next span's patterns.
+
+    One pass, as it is the memory that takes the time; out_NL may be x_NL.
+    """
+    sum_DL[:] = 0
     for h in range(len(pattern_N)):
-        d = pattern_N[h]
+        d, e = pattern_N[h], next_pattern_N[h]
         for l in range(LANES):
-            x_NL[h, l] = stay_DL[d, l] * x_NL[h, l] + come_DL[d, l]
+            x = stay_DL[d, l] * x_NL[h, l] + come_DL[d, l]
+            out_NL[h, l] = x
+            sum_DL[e, l] += x
+
+
+@kernel(fast=True)
+def _go_back_through(  # type: ignore[no-untyped-def]
+    pattern_N, stay_DL, come_DL, b_NL, next_pattern_N, f_NL, f_DL, b_DL, product_DL
+):
+    """`_go_through` of backward values, in place; the next span's sums are `_sum_patterns_of_both`."""
+    f_DL[:] = 0
+    b_DL[:] = 0
+    product_DL[:] = 0
+    for h in range(len(pattern_N)):
+        d, e = pattern_N[h], next_pattern_N[h]
+        for l in range(LANES):
+            f, b = f_NL[h, l], stay_DL[d, l] * b_NL[h, l] + come_DL[d, l]
+            b_NL[h, l] = b
+            f_DL[e, l] += f
+            b_DL[e, l] += b
+            product_DL[e, l] += f * b
 
 
 @kernel(fast=True)
@@ -269,13 +295,13 @@ def _posteriors(  # type: ignore[no-untyped-def]
     query_L, known_L = np.empty(LANES, np.uint64), np.empty(LANES, np.uint64)
     for q0 in range(0, n_queries, LANES):
         forward_NL[:] = np.float32(1) / n
+        if wanted_first == 0:
+            start_INL[0] = forward_NL
+        _sum_patterns(pattern_IN[0], forward_NL, forward_DL[: first_I1[1]])
         for i in range(wanted_stop):
             first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
             _query_bits(query_QW, q0, i, query_L)
             _query_bits(known_QW, q0, i, known_L)
-            _sum_patterns(pattern_IN[i], forward_NL, forward_DL[:d])
-            if i >= wanted_first:
-                start_INL[i - wanted_first] = forward_NL
             stay_DL[:d] = 1
             come_DL[:d] = 0
             scale_L[:] = 1
@@ -288,12 +314,27 @@ def _posteriors(  # type: ignore[no-untyped-def]
                 if i >= wanted_first:
                     stay_PDL[p - i * SPAN, first - kept_first : first - kept_first + d] = stay_DL[:d]
                     come_PDL[p - i * SPAN, first - kept_first : first - kept_first + d] = come_DL[:d]
+            if i + 1 == wanted_stop:
+                continue
             for x in range(d):
                 for l in range(LANES):
                     stay_DL[x, l] *= scale_L[l]
                     come_DL[x, l] *= scale_L[l] / count_D[first + x]
-            _expand(pattern_IN[i], stay_DL, come_DL, forward_NL)
+            _go_through(
+                pattern_IN[i], stay_DL, come_DL,
+                start_INL[i - wanted_first] if i >= wanted_first else forward_NL,
+                start_INL[i + 1 - wanted_first] if i + 1 >= wanted_first else forward_NL,
+                pattern_IN[i + 1], forward_DL[: first_I1[i + 2] - first_I1[i + 1]],
+            )  # fmt: skip
         backward_NL[:] = 1
+        last_d = first_I1[n_spans] - first_I1[n_spans - 1]
+        if n_spans == wanted_stop:
+            _sum_patterns_of_both(
+                pattern_IN[n_spans - 1], start_INL[n_spans - 1 - wanted_first], backward_NL,
+                forward_DL[:last_d], backward_DL[:last_d], product_DL[:last_d],
+            )  # fmt: skip
+        else:
+            _sum_patterns(pattern_IN[n_spans - 1], backward_NL, backward_DL[:last_d])
         for i in range(n_spans - 1, wanted_first - 1, -1):
             first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
             kept = slice(first - kept_first, first - kept_first + d)
@@ -301,13 +342,6 @@ def _posteriors(  # type: ignore[no-untyped-def]
             _query_bits(query_QW, q0, i, query_L)
             _query_bits(known_QW, q0, i, known_L)
             wanted = i < wanted_stop
-            if wanted:
-                _sum_patterns_of_both(
-                    pattern_IN[i], start_INL[i - wanted_first], backward_NL, forward_DL[:d], backward_DL[:d],
-                    product_DL[:d],
-                )  # fmt: skip
-            else:
-                _sum_patterns(pattern_IN[i], backward_NL, backward_DL[:d])
             stay_DL[:d] = 1
             come_DL[:d] = 0
             for p in range(min(i * SPAN + SPAN, n_places) - 1, i * SPAN - 1, -1):
@@ -334,7 +368,20 @@ def _posteriors(  # type: ignore[no-untyped-def]
                             candidate_C, first_BQ1[block], q0, low - i * SPAN, high - i * SPAN,
                             low - block_first_B[block], out_CP,
                         )  # fmt: skip
-            _expand(pattern_IN[i], stay_DL, come_DL, backward_NL)
+            if i == wanted_first:
+                continue
+            next_d = first - first_I1[i - 1]
+            if i - 1 < wanted_stop:
+                _go_back_through(
+                    pattern_IN[i], stay_DL, come_DL, backward_NL, pattern_IN[i - 1],
+                    start_INL[i - 1 - wanted_first], forward_DL[:next_d], backward_DL[:next_d],
+                    product_DL[:next_d],
+                )  # fmt: skip
+            else:
+                _go_through(
+                    pattern_IN[i], stay_DL, come_DL, backward_NL, backward_NL, pattern_IN[i - 1],
+                    backward_DL[:next_d],
+                )  # fmt: skip
     # before the first place and behind the last one, what is known there
     for block in range(n_blocks):
         for c in range(first_BQ1[block, 0], first_BQ1[block, n_queries]):
