@@ -12,32 +12,33 @@ from cli.options import (
     force_option,
     map_option,
     out_option,
+    output_type_option,
+    panel_option,
     progress_bar,
     quiet_option,
     region_option,
     threads_option,
 )
 
-PANEL_VARIABLE = "SPINIMPUTE_PANEL"
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 
 
 @click.command()
-@click.option("--vcf", required=True, metavar="FILE", help="Phased target: VCF, VCF.gz or BCF.")
-@click.option(
-    "--panel",
-    metavar="FILE",
-    envvar=PANEL_VARIABLE,
-    help=f"Panel file (.spin or .spip), or a phased VCF or BCF. Default: ${PANEL_VARIABLE}.",
-)
+@click.option("--vcf", required=True, metavar="FILE", help="Target: VCF, VCF.gz or BCF.")
+@panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
-@click.option(
-    "-O", "--output-type", type=click.Choice(["b", "z", "v"]), help="BCF, VCF.gz or VCF. Default: by suffix."
-)
+@output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
 @region_option("Impute this part of the panel only.")
+@click.option(
+    "--phasing",
+    type=click.Choice(["auto", "never"]),
+    default="auto",
+    show_default=True,
+    help="Phase unphased heterozygotes first, or refuse them.",
+)
 @click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
 @click.option(
     "--predictor",
@@ -62,12 +63,13 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 def impute(
     ctx: click.Context,
     vcf: str,
-    panel: str | None,
+    panel: str,
     genetic_map: str | None,
     out: str,
     output_type: str | None,
     formats: str,
     region: str | None,
+    phasing: str,
     keep_unmatched: bool,
     predictor: str | None,
     model: str | None,
@@ -80,9 +82,7 @@ def impute(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Impute phased genotypes at all sites of a reference panel."""
-    if not panel:
-        raise _no_panel()
+    """Impute genotypes at all sites of a reference panel; unphased ones are phased first."""
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.imputation.pipeline import OutputSettings
@@ -115,6 +115,7 @@ def impute(
             inducing_points=inducing_points,
             window_cM=window_cm,
             overlap_cM=overlap_cm,
+            phasing=phasing,
             threads=threads,
             device=device,
             force=force,
@@ -125,16 +126,6 @@ def impute(
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
             click.echo(line, err=True)
-
-
-def _no_panel() -> Exception:
-    from spinimpute.errors import InputError
-
-    return InputError(
-        f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
-        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with\n"
-        "    spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin"
-    )
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ TERMINATED = 143
 # name -> (module, attribute, one line of help): commands are listed without importing them
 COMMANDS = {
     "panel": ("cli.panel", "panel", "Build, describe and verify reference panels."),
-    "impute": ("cli.impute", "impute", "Impute phased genotypes from a reference panel."),
+    "impute": ("cli.impute", "impute", "Impute genotypes from a reference panel."),
+    "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
     "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),
 }

@@ -21,6 +21,34 @@ def region_option(what: str) -> Option:
     return click.option("--region", "-r", metavar="CHR[:FROM-TO]", help=what)
 
 
+PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+
+
+def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> str | None:
+    if panel or ctx.resilient_parsing:
+        return panel
+    from spinimpute.errors import InputError
+
+    raise InputError(
+        f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
+        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with\n"
+        "    spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin"
+    )
+
+
+def panel_option(what: str) -> Option:
+    return click.option(
+        "--panel",
+        metavar="FILE",
+        envvar=PANEL_VARIABLE,
+        callback=_given_panel,
+        help=f"{what} Default: ${PANEL_VARIABLE}.",
+    )
+
+
+output_type_option = click.option(
+    "-O", "--output-type", type=click.Choice(["b", "z", "v"]), help="BCF, VCF.gz or VCF. Default: by suffix."
+)
 map_option = click.option(
     "--map",
     "genetic_map",

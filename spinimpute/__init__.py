@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spinimpute.imputation.arrays import impute_haplotypes
     from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.imputation.inducing_panel import InducingPanel
+    from spinimpute.imputation.phase_file import phase
     from spinimpute.imputation.pipeline import OutputSettings, impute
     from spinimpute.imputation.predictors import load_predictor
     from spinimpute.imputation.train import train
@@ -30,6 +31,7 @@ _MODULES = {
     "impute": "imputation.pipeline",
     "impute_haplotypes": "imputation.arrays",
     "load_predictor": "imputation.predictors",
+    "phase": "imputation.phase_file",
     "train": "imputation.train",
 }
 
@@ -44,6 +46,7 @@ __all__ = [
     "impute",
     "impute_haplotypes",
     "load_predictor",
+    "phase",
     "train",
 ]
 

@@ -23,7 +23,7 @@ NO_ALT = "no ALT allele"
 SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
 
-_PHASE_FIRST = "phase the file first (for example with Beagle, Eagle or SHAPEIT)"
+_PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,8 @@ class Haplotypes:
     alleles: int8 (n_sites, n_haplotypes), 0 REF, 1 ALT, -1 missing; haplotypes in sample order, two columns
     for a diploid sample and one for a haploid sample. ploidy: uint8 (n_samples,), 1 or 2.
     contig_line: the chromosome's '##contig=<...>' of the header. skipped: records (and ALT alleles of
-    multi-allelic records) that were left out, by reason.
+    multi-allelic records) that were left out, by reason. unphased: bool (n_sites, n_samples), heterozygotes
+    whose two alleles stand in an order that means nothing; None if there is none.
     """
 
     sites: Sites
@@ -42,6 +43,7 @@ class Haplotypes:
     ploidy: np.ndarray
     contig_line: str
     skipped: dict[str, int] = field(default_factory=dict)
+    unphased: np.ndarray | None = None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
@@ -65,6 +67,7 @@ class _RawBlock(NamedTuple):
     sites: Sites
     calls: np.ndarray  # int8 (n_sites, n_samples, 2): 0, 1, -1 missing, -2 no second haplotype
     multiallelic: np.ndarray
+    unphased: np.ndarray | None  # bool (n_sites, n_samples)
 
 
 class HaplotypeReader:
@@ -83,6 +86,7 @@ class HaplotypeReader:
         chrom: str | None = None,
         role: str = "target",
         allow_missing: bool = True,
+        allow_unphased: bool = False,
     ) -> None:
         self.path = Path(path)
         self.role = role
@@ -90,7 +94,7 @@ class HaplotypeReader:
         self.contig_line = ""
         self._region = region
         self._chrom = region.chrom if region else chrom
-        self._allow_missing = allow_missing
+        self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
         if region and chrom and plain_chromosome(region.chrom) != plain_chromosome(chrom):
             raise InputError(f"the region {region} is not on chromosome {chrom}: give one of the two")
         check_variant_file(self.path, role)
@@ -126,7 +130,13 @@ class HaplotypeReader:
         kept = _columns(self.ploidy)
         alleles = np.concatenate([_select(block.calls, kept) for block in raw])
         sites = Sites.concatenate([block.sites for block in raw])
-        return Haplotypes(sites, alleles, self.samples, self.ploidy, self.contig_line, self.skipped)
+        unphased = None
+        if any(block.unphased is not None for block in raw):
+            shape = (len(self.samples),)
+            unphased = np.concatenate(
+                [np.zeros((len(b.sites), *shape), bool) if b.unphased is None else b.unphased for b in raw]
+            )
+        return Haplotypes(sites, alleles, self.samples, self.ploidy, self.contig_line, self.skipped, unphased)
 
     def _error(self, what: str) -> InputError:
         return InputError(f"{self.role} {self.path}: {what}")
@@ -303,7 +313,7 @@ class HaplotypeReader:
         if peak > 1:
             over = genotypes[:, :, :2].max(axis=2) > np.array(rows.n_alts, dtype=np.int16)[:, None]
             self._raise_at(over, rows, "a genotype that names an ALT allele which the record does not have")
-        self._check_phase(genotypes, rows)
+        unphased = self._check_phase(genotypes, rows)
         calls = genotypes[:, :, :2].astype(np.int8 if peak <= 127 else np.int16)
         has_missing = bool(calls.min() < 0)
         if has_missing or self._seen_ploidy.min() < 2:
@@ -317,10 +327,12 @@ class HaplotypeReader:
             calls = calls[rows.row]
             is_alt = calls == np.array(rows.allele, dtype=calls.dtype)[:, None, None]
             calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
+            if unphased is not None:
+                unphased = unphased[rows.row] & (calls[:, :, 0] != calls[:, :, 1])
         position = np.array([rows.position[row] for row in rows.row], dtype=np.int64)
         ref = [rows.ref[row] for row in rows.row]
         name = [rows.name[row] for row in rows.row]
-        return _RawBlock(Sites(chrom, position, ref, rows.alt, name), calls, multiallelic)
+        return _RawBlock(Sites(chrom, position, ref, rows.alt, name), calls, multiallelic, unphased)
 
     def _raise_at(self, bad: np.ndarray, rows: "_Rows", what: str) -> None:
         """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
@@ -329,17 +341,21 @@ class HaplotypeReader:
             where = f"{rows.chrom}:{rows.position[row]}"
             raise self._error(f"sample {self.samples[sample]} has, at {where}, {what}")
 
-    def _check_phase(self, genotypes: np.ndarray, rows: "_Rows") -> None:
-        """Raise for an unphased heterozygote; an unphased half-missing call becomes missing, in place."""
+    def _check_phase(self, genotypes: np.ndarray, rows: "_Rows") -> np.ndarray | None:
+        """Which calls are unphased heterozygotes, bool (n_records, n_samples); raise for them if there must
+        be none. An unphased half-missing call becomes missing, in place."""
         first, second = genotypes[:, :, 0], genotypes[:, :, 1]
         unphased = genotypes[:, :, 2] == 0
         if not unphased.any():
-            return
+            return None
         unphased &= (first != second) & (second > -2)
         half = unphased & ((first == -1) | (second == -1))
-        self._raise_at(unphased & ~half, rows, f"an unphased heterozygote; {_PHASE_FIRST}")
         first[half] = -1
         second[half] = -1
+        unphased &= ~half
+        if not self._allow_unphased:
+            self._raise_at(unphased, rows, f"an unphased heterozygote; {_PHASE_FIRST}")
+        return unphased if unphased.any() else None
 
     def _check_ploidy(self, calls: np.ndarray, rows: "_Rows") -> None:
         first, second = calls[:, :, 0], calls[:, :, 1]
@@ -412,22 +428,30 @@ def read_haplotypes(
     chrom: str | None = None,
     role: str = "target",
     allow_missing: bool = True,
+    allow_unphased: bool = False,
 ) -> Haplotypes:
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
     region: the sites to read; through the file's index if there is one that is not older than the file, else
     by reading all of it. chrom: read this chromosome of a file with several; records of the others are
     counted in `skipped`. Names match with or without "chr". samples: the samples to read, in this order
-    (default: all, in file order). role: what the file is, for messages. allow_missing: accept missing calls.
+    (default: all, in file order). role: what the file is, for messages. allow_missing: accept missing calls;
+    allow_unphased: accept unphased heterozygotes, which `Haplotypes.unphased` then marks.
 
     A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
     Unphased homozygotes are taken as they are; of an unphased call with one missing allele both are missing.
 
     Raises InputError if the file is missing, damaged, truncated or no VCF; if it has no samples, records or
-    genotypes; for unphased heterozygotes, unsorted positions, a ploidy that changes or exceeds 2, several
-    chromosomes without `region` or `chrom`, unknown samples, and missing calls unless `allow_missing`.
+    genotypes; for unphased heterozygotes and missing calls unless allowed, unsorted positions, a ploidy that
+    changes or exceeds 2, several chromosomes without `region` or `chrom`, and unknown samples.
     """
     reader = HaplotypeReader(
-        path, region, samples=samples, chrom=chrom, role=role, allow_missing=allow_missing
+        path,
+        region,
+        samples=samples,
+        chrom=chrom,
+        role=role,
+        allow_missing=allow_missing,
+        allow_unphased=allow_unphased,
     )
     return reader.read_all()

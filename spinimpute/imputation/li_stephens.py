@@ -79,9 +79,9 @@ def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
     return SpanPatterns(pattern_IN, *_span_patterns(panel_NW, pattern_IN))
 
 
-def jump_chances(cM_S: np.ndarray, n_haplotypes: int) -> np.ndarray:
+def jump_chances(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
     """float32 (S,): the chance that a query leaves its haplotype before a place; 1 before the first."""
-    chance_S = (-np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * JUMPS_PER_CM / n_haplotypes)).clip(1e-7)
+    chance_S = (-np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)).clip(1e-7)
     chance_S[0] = 1
     return chance_S.astype(np.float32)
 
@@ -109,7 +109,7 @@ def _list_candidates(candidate_BQW, first_BQ1):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _query_bits(rows_QW, q0, span, out_L):  # type: ignore[no-untyped-def]
+def query_bits(rows_QW, q0, span, out_L):  # type: ignore[no-untyped-def]
     """Bits of LANES queries in a span, its first place lowest; the last query stands in for those there are
     not."""
     word, shift = (span * SPAN) >> 6, np.uint64((span * SPAN) & 63)
@@ -189,7 +189,7 @@ def _scale_of_place(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _sum_patterns(pattern_N, x_NL, sum_DL):  # type: ignore[no-untyped-def]
+def sum_patterns(pattern_N, x_NL, sum_DL):  # type: ignore[no-untyped-def]
     sum_DL[:] = 0
     for h in range(len(pattern_N)):
         d = pattern_N[h]
@@ -212,7 +212,7 @@ def _sum_patterns_of_both(pattern_N, f_NL, b_NL, f_DL, b_DL, product_DL):  # typ
 
 
 @kernel(fast=True)
-def _go_through(  # type: ignore[no-untyped-def]
+def go_through(  # type: ignore[no-untyped-def]
     pattern_N, stay_DL, come_DL, x_NL, out_NL, next_pattern_N, sum_DL
 ):
     """Values of haplotypes behind a span from those before it, and their sums in the next span's patterns.
@@ -232,7 +232,7 @@ def _go_through(  # type: ignore[no-untyped-def]
 def _go_back_through(  # type: ignore[no-untyped-def]
     pattern_N, stay_DL, come_DL, b_NL, next_pattern_N, f_NL, f_DL, b_DL, product_DL
 ):
-    """`_go_through` of backward values, in place; the next span's sums are `_sum_patterns_of_both`."""
+    """`go_through` of backward values, in place; the next span's sums are `_sum_patterns_of_both`."""
     f_DL[:] = 0
     b_DL[:] = 0
     product_DL[:] = 0
@@ -297,11 +297,11 @@ def _posteriors(  # type: ignore[no-untyped-def]
         forward_NL[:] = np.float32(1) / n
         if wanted_first == 0:
             start_INL[0] = forward_NL
-        _sum_patterns(pattern_IN[0], forward_NL, forward_DL[: first_I1[1]])
+        sum_patterns(pattern_IN[0], forward_NL, forward_DL[: first_I1[1]])
         for i in range(wanted_stop):
             first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
-            _query_bits(query_QW, q0, i, query_L)
-            _query_bits(known_QW, q0, i, known_L)
+            query_bits(query_QW, q0, i, query_L)
+            query_bits(known_QW, q0, i, known_L)
             stay_DL[:d] = 1
             come_DL[:d] = 0
             scale_L[:] = 1
@@ -320,7 +320,7 @@ def _posteriors(  # type: ignore[no-untyped-def]
                 for l in range(LANES):
                     stay_DL[x, l] *= scale_L[l]
                     come_DL[x, l] *= scale_L[l] / count_D[first + x]
-            _go_through(
+            go_through(
                 pattern_IN[i], stay_DL, come_DL,
                 start_INL[i - wanted_first] if i >= wanted_first else forward_NL,
                 start_INL[i + 1 - wanted_first] if i + 1 >= wanted_first else forward_NL,
@@ -334,13 +334,13 @@ def _posteriors(  # type: ignore[no-untyped-def]
                 forward_DL[:last_d], backward_DL[:last_d], product_DL[:last_d],
             )  # fmt: skip
         else:
-            _sum_patterns(pattern_IN[n_spans - 1], backward_NL, backward_DL[:last_d])
+            sum_patterns(pattern_IN[n_spans - 1], backward_NL, backward_DL[:last_d])
         for i in range(n_spans - 1, wanted_first - 1, -1):
             first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
             kept = slice(first - kept_first, first - kept_first + d)
             here_D, count_here_D = bits_D[first : first + d], count_D[first : first + d]
-            _query_bits(query_QW, q0, i, query_L)
-            _query_bits(known_QW, q0, i, known_L)
+            query_bits(query_QW, q0, i, query_L)
+            query_bits(known_QW, q0, i, known_L)
             wanted = i < wanted_stop
             stay_DL[:d] = 1
             come_DL[:d] = 0
@@ -378,7 +378,7 @@ def _posteriors(  # type: ignore[no-untyped-def]
                     product_DL[:next_d],
                 )  # fmt: skip
             else:
-                _go_through(
+                go_through(
                     pattern_IN[i], stay_DL, come_DL, backward_NL, backward_NL, pattern_IN[i - 1],
                     backward_DL[:next_d],
                 )  # fmt: skip

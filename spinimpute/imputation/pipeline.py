@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
+from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
@@ -34,6 +35,7 @@ DEFAULT_FORMATS = ("GT", "DS")
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
 WINDOW_GOAL = 8_000_000  # aimed at for whole chunks: results are written while others are computed
 WINDOW_SITES = 20_000
+PHASING = ("auto", "never")
 AnyPanel = Panel | InducingPanel
 
 if TYPE_CHECKING:
@@ -89,15 +91,16 @@ def impute(
     inducing_points: int | None = None,
     window_cM: float | None = None,
     overlap_cM: float = DEFAULT_OVERLAP_CM,
+    phasing: str = "auto",
     threads: int | None = None,
     device: str = "auto",
     force: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> ImputationSummary:
-    """Impute the phased haplotypes of `vcf` at all sites of `panel` and write them to `out` with its index.
+    """Impute the haplotypes of `vcf` at all sites of `panel` and write them to `out` with its index.
 
     Parameters:
-        vcf: VCF, VCF.gz or BCF of phased diploid or haploid samples; may hold other chromosomes too.
+        vcf: VCF, VCF.gz or BCF of diploid or haploid samples; may hold other chromosomes too.
         out: `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
         panel: a `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF which is
             compiled first (with `genetic_map`).
@@ -108,6 +111,8 @@ def impute(
         window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
             for inducing points, which see nothing beyond the overlaps, and what memory allows for haplotype
             attention, whose results do not depend on windows.
+        phasing: "auto" phases unphased heterozygotes first, against the panel and the other samples; "never"
+            refuses them, as an inducing panel does, which has no haplotypes.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -122,6 +127,8 @@ def impute(
     threads = default_threads() if threads is None else threads
     if threads < 1:
         raise InputError(f"the number of threads must be at least 1, found {threads}")
+    if phasing not in PHASING:
+        raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     region = Region.parse(region) if isinstance(region, str) else region
     summary = ImputationSummary()
     with ExitStack() as stack:
@@ -137,11 +144,17 @@ def impute(
         with summary.stage("load model"):
             loaded = predictor_for(opened, model, device, inducing_points, predictor)
         with summary.stage("read target"):
-            target = read_haplotypes(vcf, chrom=opened.chrom)
+            can_phase = phasing == "auto" and isinstance(opened, Panel)
+            target = read_haplotypes(vcf, chrom=opened.chrom, allow_unphased=can_phase)
             match = match_sites(opened.sites, target.sites)
-        _count(summary, opened, target, match)
+        count_target(summary, opened, target, match)
+        if target.unphased is not None:
+            assert isinstance(opened, Panel), "only a panel's haplotypes can phase"
+            target = _phased(opened, target, match, threads, summary, progress)
+            if progress is not None:
+                progress = _second_half(progress)
         windows = _windows(opened, loaded, match, first, last, window_cM, overlap_cM, target.alleles.shape[1])
-        unmatched = _unmatched(target, match, region) if output.keep_unmatched else None
+        unmatched = _unmatched(target, match, region, summary) if output.keep_unmatched else None
         records = WindowRecords(opened, target, match, unmatched, windows)
         writer = stack.enter_context(
             GenotypeWriter(
@@ -223,16 +236,54 @@ def _windows(
     return windows
 
 
-def _unmatched(target: Haplotypes, match: SiteMatch, region: Region | None) -> np.ndarray:
-    """The typed sites of a region that the panel lacks."""
+def _phased(
+    panel: Panel,
+    target: Haplotypes,
+    match: SiteMatch,
+    threads: int,
+    summary: ImputationSummary,
+    progress: Callable[[float], None] | None,
+) -> Haplotypes:
+    """The target with the phase of its matched sites; the others' stays unknown."""
+    assert target.unphased is not None
+    unphased = target.unphased[match.target_index]
+    summary.phased_calls, summary.phased_samples = int(unphased.sum()), int(unphased.any(axis=0).sum())
+    halved = None if progress is None else lambda fraction: progress(fraction / 2)
+    alleles = target.alleles.copy()
+    with summary.stage("phase"):
+        alleles[match.target_index] = phase(
+            panel, match.panel_index, alleles[match.target_index], unphased, target.ploidy, threads, halved
+        )
+    still_unphased = target.unphased.copy()
+    still_unphased[match.target_index] = False
+    return replace(target, alleles=alleles, unphased=still_unphased)
+
+
+def _second_half(progress: Callable[[float], None]) -> Callable[[float], None]:
+    return lambda fraction: progress((1 + fraction) / 2)
+
+
+def _unmatched(
+    target: Haplotypes, match: SiteMatch, region: Region | None, summary: ImputationSummary
+) -> np.ndarray:
+    """The typed sites of a region that the panel lacks and that can be written."""
     index = match.unmatched_index
-    if region is None:
-        return index
-    position = target.sites.position[index]
-    return index[(position >= region.start) & (position <= region.end)]
+    if region is not None:
+        position = target.sites.position[index]
+        index = index[(position >= region.start) & (position <= region.end)]
+    if target.unphased is not None:
+        unphased = target.unphased[index].any(axis=1)
+        if unphased.any():
+            summary.warnings.append(
+                f"{unphased.sum()} unmatched typed sites are left out: they have unphased heterozygotes, and "
+                "only the panel's sites can be phased"
+            )
+        index = index[~unphased]
+    return index
 
 
-def _count(summary: ImputationSummary, panel: AnyPanel, target: Haplotypes, match: SiteMatch) -> None:
+def count_target(summary: ImputationSummary, panel: AnyPanel, target: Haplotypes, match: SiteMatch) -> None:
+    """Fill in what is known before anything is imputed."""
     summary.panel_sites, summary.panel_haplotypes = panel.n_sites, panel.n_haplotypes
     summary.samples, summary.haplotypes = len(target.samples), target.alleles.shape[1]
     summary.typed_sites, summary.matched_sites = len(target.sites), len(match.panel_index)

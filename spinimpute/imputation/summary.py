@@ -43,6 +43,8 @@ class ImputationSummary:
     array_sites: int | None = None
     outside_array: int = 0
     missing_calls: int = 0
+    phased_calls: int = 0
+    phased_samples: int = 0
     kept_unmatched: int = 0
     written_sites: int = 0
     unmatched: dict[str, int] = field(default_factory=dict)
@@ -80,6 +82,10 @@ class ImputationSummary:
             )
         if self.kept_unmatched:
             out.append(f"          {self.kept_unmatched} unmatched typed sites were kept")
+        if self.phased_calls:
+            out.append(
+                f"phased:   {self.phased_calls} unphased heterozygotes of {self.phased_samples} samples"
+            )
         if self.missing_calls:
             out.append(f"          {self.missing_calls} missing typed calls were imputed")
         out.append(f"written:  {self.written_sites} sites")

@@ -53,6 +53,7 @@ class TestArguments:
         assert options == {
             "model": None,
             "predictor": None,
+            "phasing": "auto",
             "genetic_map": None,
             "region": None,
             "inducing_points": None,
@@ -323,7 +324,7 @@ class TestRefusals:
         assert "21" in message
 
     def test_unphased_target(self, refused: Run, edited_target: Edit) -> None:
-        message = refused(vcf=edited_target(lambda text: text.replace("0|1", "0/1")))
+        message = refused(vcf=edited_target(lambda text: text.replace("0|1", "0/1")), phasing="never")
         assert "unphased heterozygote; phase the file first" in message
         assert "sample target_" in message
         assert "20:" in message

@@ -1,0 +1,72 @@
+"""`spinimpute phase`"""
+
+from __future__ import annotations
+
+import click
+
+from cli.command_text import command_text
+from cli.options import (
+    force_option,
+    map_option,
+    out_option,
+    output_type_option,
+    panel_option,
+    progress_bar,
+    quiet_option,
+    threads_option,
+)
+
+# the output must be the same with and without them
+WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
+
+
+@click.command()
+@click.option("--vcf", required=True, metavar="FILE", help="Target: VCF, VCF.gz or BCF.")
+@panel_option("Panel file (.spin), or a phased VCF or BCF.")
+@map_option
+@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@output_type_option
+@threads_option
+@force_option
+@quiet_option
+@click.pass_context
+def phase(
+    ctx: click.Context,
+    vcf: str,
+    panel: str,
+    genetic_map: str | None,
+    out: str,
+    output_type: str | None,
+    threads: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Phase genotypes at the sites of a reference panel and fill in missing calls.
+
+    Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
+    """
+    from spinimpute.imputation.phase_file import phase as run
+    from spinimpute.kernels import announce_compilation, start_without_scipy
+
+    start_without_scipy()
+    if not quiet:
+        announce_compilation(
+            lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)
+        )
+    with progress_bar("phasing", quiet) as progress:
+        summary = run(
+            vcf,
+            out,
+            panel,
+            genetic_map=genetic_map,
+            output_type=output_type,
+            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
+            threads=threads,
+            force=force,
+            progress=progress,
+        )
+    for warning in summary.warnings:
+        click.echo(f"spinimpute: warning: {warning}", err=True)
+    if not quiet:
+        for line in [*summary.lines(), f"output:   {out}"]:
+            click.echo(line, err=True)
