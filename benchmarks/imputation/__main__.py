@@ -17,6 +17,7 @@ from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
 from benchmarks.imputation.simulate import add_options as add_simulate_options
+from benchmarks.imputation.unphased import unphased
 
 
 def numbers(text: str) -> list[int]:
@@ -52,6 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
         "single-target", single_target, "People imputed one by one, scored together.", ["chr22_1kg"]
     )
     sub.add_argument("--people", type=int, default=5, help="how many (default: 5)")
+    command("unphased", unphased, "Targets without phase: accuracy, time and switch errors.", REAL, repeat=3)
     command("calibration", calibration, "Are probabilities and estimated r² right?", REAL)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
     add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))

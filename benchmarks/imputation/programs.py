@@ -149,7 +149,7 @@ def our_imputers(options: Sequence[str]) -> list[Ours]:
 
 def better_peer(values: Mapping[str, float]) -> tuple[str, float] | None:
     """The peer with the highest of the values (by label) and that value; None if no peer has one."""
-    known = {peer: values[peer] for peer in PEER_LABELS if not math.isnan(values[peer])}
+    known = {peer: values[peer] for peer in PEER_LABELS if not math.isnan(values.get(peer, math.nan))}
     if not known:
         return None
     best = max(known, key=lambda peer: known[peer])

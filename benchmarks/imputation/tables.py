@@ -77,7 +77,7 @@ def _verdict(values: Mapping[str, float], ours: str) -> str:
 def error_ratio(rows: Sequence[Accuracy], ours: str) -> float:
     """(1 - pooled r2) of ours over that of the better peer, over all sites: below 1 is better."""
     error = {row.imputer: 1 - row.pooled_r2 for row in rows if row.bin == ALL}
-    return error[ours] / min(error[peer] for peer in PEER_LABELS)
+    return error[ours] / min(error[peer] for peer in PEER_LABELS if peer in error)
 
 
 def error_lines(rows: Sequence[Accuracy]) -> str:

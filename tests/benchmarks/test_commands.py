@@ -60,6 +60,33 @@ def test_variations(
     assert (case / "timing.tsv").exists()
 
 
+def test_unphased(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    call(
+        "unphased", simulated.panel.parent, "--scorer", scorer, "--results", results, "--threads", 1,
+        "--repeat", 1,
+    )  # fmt: skip
+    (folder,) = results.iterdir()
+    found = {row.imputer: row.pooled_r2 for row in read_accuracy(folder / "accuracy.tsv") if row.bin == "all"}
+    assert set(found) == {"allele-frequency", "Beagle", "spinimpute"}
+    assert min(found["Beagle"], found["spinimpute"]) > found["allele-frequency"] + 0.2
+    head, *rows = [line.split("\t") for line in (folder / "switches.tsv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["Beagle", "spinimpute"]
+    for row in rows:
+        assert 0 < int(row[2]) < 24 * 15
+        assert float(row[3]) < 0.3  # a coin's would be 0.5
+    assert "## Phase" in (folder / "report.md").read_text()
+
+
+def test_switch_errors_are_counted(simulated: Case, tmp_path: Path) -> None:
+    from benchmarks.imputation.unphased import switch_errors, without_phase
+
+    assert switch_errors(simulated.target, simulated.target)[0] == 0
+    made = without_phase(simulated, 1, tmp_path)
+    errors, pairs = switch_errors(simulated.target, made.target)
+    assert 0.2 * pairs < errors < 0.8 * pairs
+
+
 def test_calibration(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
     results = tmp_path / "results"
     call("calibration", simulated.panel.parent, "--scorer", scorer, "--results", results, "--threads", 1)
