@@ -70,7 +70,7 @@ def test_unphased(programs: None, scorer: Path, simulated: Case, tmp_path: Path)
     found = {row.imputer: row.pooled_r2 for row in read_accuracy(folder / "accuracy.tsv") if row.bin == "all"}
     assert set(found) == {"allele-frequency", "Beagle", "spinimpute"}
     assert min(found["Beagle"], found["spinimpute"]) > found["allele-frequency"] + 0.2
-    head, *rows = [line.split("\t") for line in (folder / "switches.tsv").read_text().splitlines()]
+    _, *rows = [line.split("\t") for line in (folder / "switches.tsv").read_text().splitlines()]
     assert [row[0] for row in rows] == ["Beagle", "spinimpute"]
     for row in rows:
         assert 0 < int(row[2]) < 24 * 15
