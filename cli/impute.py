@@ -8,6 +8,7 @@ import click
 
 from cli.command_text import command_text
 from cli.options import (
+    ambiguous_option,
     device_option,
     force_option,
     map_option,
@@ -54,6 +55,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 )
 @click.option("--window-cm", type=float, help="Length of a window, at most (inducing points: default 2).")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
+@ambiguous_option
 @threads_option
 @device_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
@@ -76,6 +78,7 @@ def impute(
     inducing_points: int | None,
     window_cm: float | None,
     overlap_cm: float,
+    ambiguous: str,
     threads: int | None,
     device: str,
     seed: int,
@@ -116,6 +119,7 @@ def impute(
             window_cM=window_cm,
             overlap_cM=overlap_cm,
             phasing=phasing,
+            ambiguous=ambiguous,
             threads=threads,
             device=device,
             force=force,

@@ -20,6 +20,7 @@ TERMINATED = 143
 COMMANDS = {
     "panel": ("cli.panel", "panel", "Build, describe and verify reference panels."),
     "impute": ("cli.impute", "impute", "Impute genotypes from a reference panel."),
+    "check": ("cli.check", "check", "Compare a target's sites and calls with a panel."),
     "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
     "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),

@@ -49,6 +49,13 @@ def panel_option(what: str) -> Option:
 output_type_option = click.option(
     "-O", "--output-type", type=click.Choice(["b", "z", "v"]), help="BCF, VCF.gz or VCF. Default: by suffix."
 )
+ambiguous_option = click.option(
+    "--ambiguous",
+    type=click.Choice(["frequency", "keep", "drop"]),
+    default="frequency",
+    show_default=True,
+    help="A/T and C/G sites: decide by frequency in a file with strand flips, keep as they are, or drop.",
+)
 map_option = click.option(
     "--map",
     "genetic_map",

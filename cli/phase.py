@@ -6,6 +6,7 @@ import click
 
 from cli.command_text import command_text
 from cli.options import (
+    ambiguous_option,
     force_option,
     map_option,
     out_option,
@@ -26,6 +27,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
 @output_type_option
+@ambiguous_option
 @threads_option
 @force_option
 @quiet_option
@@ -37,6 +39,7 @@ def phase(
     genetic_map: str | None,
     out: str,
     output_type: str | None,
+    ambiguous: str,
     threads: int | None,
     force: bool,
     quiet: bool,
@@ -61,6 +64,7 @@ def phase(
             genetic_map=genetic_map,
             output_type=output_type,
             header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
+            ambiguous=ambiguous,
             threads=threads,
             force=force,
             progress=progress,

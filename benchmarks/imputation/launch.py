@@ -16,6 +16,7 @@ KILLED_BY_LIMIT = "over the time limit"
 
 def main() -> None:
     report, log, limit, *command = sys.argv[1:]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program's modules are compiled
     start = time.perf_counter()
     process = os.fork()
     if process == 0:

@@ -1,6 +1,7 @@
 """Sites of one chromosome, regions of the genome, and matching a target's sites to a panel's."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,14 +123,22 @@ class SiteMatch:
     """Which target site is which panel site.
 
     panel_index, target_index: int64 (m,), the pairs, panel_index strictly increasing.
-    unmatched: number of target sites by reason. unmatched_index: int64, the target sites that are no panel
-    site, in target order; a duplicate of an earlier typed site is counted in `unmatched` but is not here.
+    reasons: why other target sites match none, by their index, in target order.
     """
 
     panel_index: np.ndarray
     target_index: np.ndarray
-    unmatched: dict[str, int]
-    unmatched_index: np.ndarray
+    reasons: dict[int, str]
+
+    @property
+    def unmatched(self) -> dict[str, int]:
+        """Number of target sites by reason."""
+        return dict(Counter(self.reasons.values()))
+
+    @property
+    def unmatched_index(self) -> np.ndarray:
+        """int64, the target sites that are no panel site; without duplicates of earlier typed sites."""
+        return np.array([i for i, reason in self.reasons.items() if reason != DUPLICATE], dtype=np.int64)
 
 
 def match_sites(panel: Sites, target: Sites) -> SiteMatch:
@@ -146,34 +155,27 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         )
     first = np.searchsorted(panel.position, target.position, side="left")
     last = np.searchsorted(panel.position, target.position, side="right")
-    unmatched: dict[str, int] = {}
-    unmatched_index: list[int] = []
+    reasons: dict[int, str] = {}
     pairs: dict[int, int] = {}  # panel site -> target site
-
-    def reject(reason: str, index: int) -> None:
-        unmatched[reason] = unmatched.get(reason, 0) + 1
-        if reason != DUPLICATE:
-            unmatched_index.append(index)
-
     for index, (start, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
         if start == stop:
-            reject(POSITION_NOT_IN_PANEL, index)
+            reasons[index] = POSITION_NOT_IN_PANEL
             continue
         alleles = (target.ref[index].upper(), target.alt[index].upper())
         candidates = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
         if alleles not in candidates:
-            reject(SWAPPED if alleles[::-1] in candidates else ALLELES_DIFFER, index)
+            reasons[index] = SWAPPED if alleles[::-1] in candidates else ALLELES_DIFFER
             continue
         site = start + candidates.index(alleles)
         if site in pairs:
-            reject(DUPLICATE, index)
+            reasons[index] = DUPLICATE
         else:
             pairs[site] = index
     if not pairs:
-        raise InputError(_nothing_matches(panel, target, unmatched))
+        raise InputError(_nothing_matches(panel, target, dict(Counter(reasons.values()))))
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
-    return SiteMatch(panel_index, target_index, unmatched, np.array(unmatched_index, dtype=np.int64))
+    return SiteMatch(panel_index, target_index, reasons)
 
 
 def _summary(role: str, sites: Sites) -> str:

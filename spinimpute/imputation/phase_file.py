@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.sites import match_sites
+from spinimpute.genotypes.repair import repair_and_match
 from spinimpute.genotypes.vcf_reader import read_haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.imputation.engine import default_threads
@@ -30,6 +30,7 @@ def phase(
     genetic_map: str | Path | GeneticMap | None = None,
     output_type: str | None = None,
     header_lines: Sequence[str] = (),
+    ambiguous: str = "frequency",
     threads: int | None = None,
     force: bool = False,
     progress: Callable[[float], None] | None = None,
@@ -63,7 +64,9 @@ def phase(
             )
         with summary.stage("read target"):
             target = read_haplotypes(vcf, chrom=opened.chrom, allow_unphased=True)
-            match = match_sites(opened.sites, target.sites)
+            repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
+            target, match = repaired.target, repaired.match
+        summary.repaired = repaired.counts()
         count_target(summary, opened, target, match)
         writer = stack.enter_context(
             GenotypeWriter(

@@ -17,7 +17,8 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
-from spinimpute.genotypes.sites import Region, SiteMatch, Sites, match_sites, plain_chromosome
+from spinimpute.genotypes.repair import repair_and_match
+from spinimpute.genotypes.sites import Region, SiteMatch, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
@@ -92,6 +93,7 @@ def impute(
     window_cM: float | None = None,
     overlap_cM: float = DEFAULT_OVERLAP_CM,
     phasing: str = "auto",
+    ambiguous: str = "frequency",
     threads: int | None = None,
     device: str = "auto",
     force: bool = False,
@@ -113,6 +115,7 @@ def impute(
             attention, whose results do not depend on windows.
         phasing: "auto" phases unphased heterozygotes first, against the panel and the other samples; "never"
             refuses them, as an inducing panel does, which has no haplotypes.
+        ambiguous: what is done with A/T and C/G sites, see `repair_and_match`.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -146,7 +149,9 @@ def impute(
         with summary.stage("read target"):
             can_phase = phasing == "auto" and isinstance(opened, Panel)
             target = read_haplotypes(vcf, chrom=opened.chrom, allow_unphased=can_phase)
-            match = match_sites(opened.sites, target.sites)
+            repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
+            target, match = repaired.target, repaired.match
+        summary.repaired = repaired.counts()
         count_target(summary, opened, target, match)
         if target.unphased is not None:
             assert isinstance(opened, Panel), "only a panel's haplotypes can phase"

@@ -28,7 +28,8 @@ class WindowSummary:
 
 @dataclass
 class ImputationSummary:
-    """Counts, and seconds by stage. `unmatched` and `skipped`: target sites and records by reason.
+    """Counts, and seconds by stage. `repaired`: target sites by what was done to them; `unmatched` and
+    `skipped`: target sites and records by reason.
 
     array_sites, outside_array: with an inducing panel, the sites of its array, and the matched sites that
     are not among them and so told the model nothing.
@@ -47,6 +48,7 @@ class ImputationSummary:
     phased_samples: int = 0
     kept_unmatched: int = 0
     written_sites: int = 0
+    repaired: dict[str, int] = field(default_factory=dict)
     unmatched: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     windows: list[WindowSummary] = field(default_factory=list)
@@ -70,6 +72,7 @@ class ImputationSummary:
             f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
             f"matched:  {self.matched_sites} of {self.typed_sites} typed sites are panel sites",
         ]
+        out += [f"          {count} sites: {what}" for what, count in self.repaired.items()]
         out += [f"          {count} not matched: {why}" for why, count in self.unmatched.items() if count]
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
         if self.array_sites is not None:

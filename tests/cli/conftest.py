@@ -103,3 +103,18 @@ def edited_target(example: Path, tmp_path: Path) -> Callable[[Callable[[str], st
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def bcftools_view() -> Callable[[Path], list[str]]:
+    """A file as the lines of a VCF."""
+    import shutil
+
+    if shutil.which("bcftools") is None:
+        pytest.skip("bcftools is not installed")
+
+    def view(path: Path) -> list[str]:
+        done = subprocess.run(["bcftools", "view", path], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    return view

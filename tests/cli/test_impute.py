@@ -54,6 +54,7 @@ class TestArguments:
             "model": None,
             "predictor": None,
             "phasing": "auto",
+            "ambiguous": "frequency",
             "genetic_map": None,
             "region": None,
             "inducing_points": None,

@@ -1,0 +1,181 @@
+"""`check`: what `impute` would make of a target, site by site and person by person."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.repair import Repaired, repair_and_match
+from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+
+MANY_MISSING = 0.1  # of a person's or a site's calls
+OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
+OUTLIER_DIFFERENCE = 0.2  # so much difference at least
+FREQUENCY_DIFFERS = "allele frequency differs from the panel"
+ONE_ALLELE = "one allele only in the target"
+MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
+
+# Genome Reference Consortium, assembled molecules: GRCh37 (GCF_000001405.13), GRCh38 (GCF_000001405.26)
+CHROMOSOME_LENGTHS = {
+    "GRCh37": (
+        249250621, 243199373, 198022430, 191154276, 180915260, 171115067, 159138663, 146364022, 141213431,
+        135534747, 135006516, 133851895, 115169878, 107349540, 102531392, 90354753, 81195210, 78077248,
+        59128983, 63025520, 48129895, 51304566, 155270560, 59373566,
+    ),
+    "GRCh38": (
+        248956422, 242193529, 198295559, 190214555, 181538259, 170805979, 159345973, 145138636, 138394717,
+        133797422, 135086622, 133275309, 114364328, 107043718, 101991189, 90338345, 83257441, 80373285,
+        58617616, 64444167, 46709983, 50818468, 156040895, 57227415,
+    ),
+}  # fmt: skip
+CHROMOSOMES = (*(str(i) for i in range(1, 23)), "X", "Y")
+
+
+@dataclass(frozen=True)
+class SiteNote:
+    """Something about a target site: its alleles in the file and, if it is known, in the panel."""
+
+    position: int
+    id: str
+    ref: str
+    alt: str
+    panel_ref: str
+    panel_alt: str
+    what: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found. counts: target sites by what is said of them; samples_missing: share of missing calls
+    at matched sites, by person; build, panel_build: by the stated length of the chromosome, or ""."""
+
+    samples: list[str]
+    n_sites: int
+    n_matched: int
+    notes: list[SiteNote]
+    skipped: dict[str, int]
+    missing_X: np.ndarray
+    heterozygous_X: np.ndarray
+    unphased: int
+    build: str
+    panel_build: str
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for note in self.notes:
+            counts[note.what] = counts.get(note.what, 0) + 1
+        return counts
+
+    def lines(self) -> list[str]:
+        """The report as text."""
+        out = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
+        if self.build or self.panel_build:
+            out.append(
+                f"build:    {self.build or 'not stated'}, the panel's {self.panel_build or 'not stated'}"
+                " (by the length of the chromosome in the headers)"
+            )
+        out.append(f"matched:  {self.n_matched} of {self.n_sites} typed sites are panel sites")
+        out += [f"          {count} sites: {what}" for what, count in self.counts.items()]
+        out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
+        out.append(f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing")
+        bad = np.flatnonzero(self.missing_X > MANY_MISSING)
+        out += [
+            f"          sample {self.samples[i]}: {self.missing_X[i]:.1%} missing, "
+            f"{self.heterozygous_X[i]:.1%} heterozygous"
+            for i in bad[:20]
+        ]
+        if len(bad) > 20:
+            out.append(f"          and {len(bad) - 20} more samples with over {MANY_MISSING:.0%} missing")
+        return out
+
+    def write(self, path: Path) -> None:
+        """The notes as a table with tabs, one row each."""
+        head = ["position", "id", "ref", "alt", "panel_ref", "panel_alt", "what"]
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+            writer.writerow(head)
+            writer.writerows([getattr(note, name) for name in head] for note in self.notes)
+
+
+def check(vcf: str | Path, panel: Panel, ambiguous: str = "frequency") -> CheckReport:
+    """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
+    target = read_haplotypes(vcf, chrom=panel.chrom, allow_unphased=True)
+    repaired = repair_and_match(panel.sites, panel.frequency, target, ambiguous)
+    notes = sorted(
+        [*_repair_notes(repaired), *_unmatched_notes(repaired), *_call_notes(repaired, panel)],
+        key=lambda note: note.position,
+    )
+    alleles = repaired.target.alleles[repaired.match.target_index]
+    first = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
+    second = first + (target.ploidy == 2)
+    heterozygous_TX = (alleles[:, first] != alleles[:, second]) & (alleles >= 0)[:, first]
+    return CheckReport(
+        target.samples,
+        len(target.sites),
+        len(repaired.match.panel_index),
+        notes,
+        dict(target.skipped),
+        (alleles[:, first] < 0).mean(axis=0),
+        heterozygous_TX.mean(axis=0),
+        0 if target.unphased is None else int(target.unphased.sum()),
+        build_of(target.contig_line, panel.chrom),
+        build_of(panel.contig_line, panel.chrom),
+    )
+
+
+def build_of(contig_line: str, chrom: str) -> str:
+    """GRCh37 or GRCh38 if the header states the chromosome's length, else ""."""
+    stated = re.search(r"[<,]length=(\d+)", contig_line)
+    plain = plain_chromosome(chrom)
+    if stated is None or plain not in CHROMOSOMES:
+        return ""
+    place = CHROMOSOMES.index(plain)
+    return next((b for b, lengths in CHROMOSOME_LENGTHS.items() if lengths[place] == int(stated[1])), "")
+
+
+def _repair_notes(repaired: Repaired) -> list[SiteNote]:
+    return [
+        SiteNote(r.position, r.id, r.ref, r.alt, r.panel_ref, r.panel_alt, r.what) for r in repaired.repairs
+    ]
+
+
+def _unmatched_notes(repaired: Repaired) -> list[SiteNote]:
+    return [_note(repaired.target, index, reason) for index, reason in repaired.match.reasons.items()]
+
+
+def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel_alt: str = ".") -> SiteNote:
+    sites = target.sites
+    position, name = int(sites.position[index]), sites.id[index]
+    return SiteNote(position, name, sites.ref[index], sites.alt[index], panel_ref, panel_alt, what)
+
+
+def _call_notes(repaired: Repaired, panel: Panel) -> list[SiteNote]:
+    """Of matched sites: missing calls, one allele only, frequencies far from the panel's."""
+    target, match = repaired.target, repaired.match
+    alleles = target.alleles[match.target_index]
+    n_called = (alleles >= 0).sum(axis=1)
+    n_alt = (alleles == 1).sum(axis=1)
+    expected = panel.frequency[match.panel_index]
+    found = n_alt / np.maximum(n_called, 1)
+    pooled = (n_alt + expected * panel.n_haplotypes) / (n_called + panel.n_haplotypes)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / np.maximum(n_called, 1) + 1 / panel.n_haplotypes))
+    difference = np.abs(found - expected)
+    several = len(target.samples) > 1
+    flags = {
+        MISSING_CALLS: (n_called < (1 - MANY_MISSING) * alleles.shape[1]) & several,
+        ONE_ALLELE: ((n_alt == 0) | (n_alt == n_called)) & several,
+        FREQUENCY_DIFFERS: (difference > OUTLIER * error) & (difference > OUTLIER_DIFFERENCE),
+    }
+    sites = panel.sites
+    return [
+        _note(target, int(index), what, sites.ref[site], sites.alt[site])
+        for what, flag in flags.items()
+        for index, site in zip(match.target_index[flag], match.panel_index[flag].tolist(), strict=True)
+    ]

@@ -1,0 +1,198 @@
+"""Target sites whose alleles are those of the panel, but swapped or read from the other strand.
+
+A/T and C/G look the same from both strands: whether such a site is on the other one can only be told from
+its allele frequency, and is asked only of a file in which other sites are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites, plain_chromosome
+from spinimpute.genotypes.vcf_reader import Haplotypes
+
+AMBIGUOUS = ("frequency", "keep", "drop")
+SWAPPED = "REF and ALT swapped: exchanged"
+OTHER_STRAND = "other strand: complemented"
+BOTH = "other strand, REF and ALT swapped: complemented and exchanged"
+STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
+STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
+EVIDENCE = math.log(100)  # so many times more probable must one strand be than the other
+
+_COMPLEMENT = str.maketrans("ACGT", "TGCA")
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One target site that was changed or left out, with its alleles in the file and in the panel."""
+
+    position: int
+    id: str
+    ref: str
+    alt: str
+    panel_ref: str
+    panel_alt: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """target: with the alleles of the panel; match: of its sites; repairs: in the order of the file;
+    target_index: int64, the sites of the file that are still in target."""
+
+    target: Haplotypes
+    match: SiteMatch
+    repairs: list[Repair]
+    target_index: np.ndarray
+
+    def counts(self) -> dict[str, int]:
+        """Number of repairs by what was done."""
+        counts: dict[str, int] = {}
+        for repair in self.repairs:
+            counts[repair.what] = counts.get(repair.what, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A target site at the position of a panel site with the same alleles in some order and strand."""
+
+    index: int
+    panel_index: int
+    swapped: bool
+    other_strand: bool
+    ambiguous: bool
+
+    @property
+    def exact(self) -> bool:
+        return not (self.swapped or self.other_strand)
+
+
+def repair_and_match(
+    panel: Sites, panel_frequency: np.ndarray, target: Haplotypes, ambiguous: str = "frequency"
+) -> Repaired:
+    """Exchange alleles and strands where that makes target sites panel sites, then match them.
+
+    Parameters:
+        panel_frequency: (n_panel_sites,), of the panel's ALT alleles.
+        ambiguous: what is done with A/T and C/G sites. "keep": their letters are believed; "drop": they are
+            left out; "frequency": believed if no other site is on the other strand, else decided by the
+            frequencies of target and panel, or left out.
+    Raises:
+        InputError: as `match_sites`, and if `ambiguous` is none of these.
+    """
+    if ambiguous not in AMBIGUOUS:
+        raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")
+    found = (
+        list(_find(panel, target.sites))
+        if plain_chromosome(panel.chrom) == plain_chromosome(target.sites.chrom)
+        else []
+    )
+    taken = {f.panel_index for f in found if f.exact}
+    # a repaired site never takes the place of one that needs no repair
+    found = [f for f in found if f.exact or f.panel_index not in taken]
+    same, flipped = (
+        sum(f.other_strand is strand and not f.ambiguous for f in found) for strand in (False, True)
+    )
+    ref, alt, alleles = list(target.sites.ref), list(target.sites.alt), target.alleles
+    kept = np.ones(len(ref), bool)
+    exchanged: list[int] = []
+    repairs: list[Repair] = []
+    for f in found:
+        what, swap = _treatment(f, ambiguous, same, flipped, panel_frequency, alleles)
+        if what is None:
+            continue
+        panel_ref, panel_alt = panel.ref[f.panel_index], panel.alt[f.panel_index]
+        position, name = int(target.sites.position[f.index]), target.sites.id[f.index]
+        repairs.append(Repair(position, name, ref[f.index], alt[f.index], panel_ref, panel_alt, what))
+        if what == STRAND_UNKNOWN:
+            kept[f.index] = False
+            continue
+        ref[f.index], alt[f.index] = panel_ref, panel_alt
+        if swap:
+            exchanged.append(f.index)
+    if exchanged:
+        alleles = alleles.copy()
+        rows = alleles[exchanged]
+        alleles[exchanged] = np.where(rows >= 0, 1 - rows, rows)
+    sites = replace(target.sites, ref=ref, alt=alt)
+    target_index = np.flatnonzero(kept)
+    repaired = replace(target, sites=sites, alleles=alleles)
+    if not kept.all():
+        unphased = None if target.unphased is None else target.unphased[target_index]
+        repaired = replace(
+            repaired, sites=sites.take(target_index), alleles=alleles[target_index], unphased=unphased
+        )
+    return Repaired(repaired, match_sites(panel, repaired.sites), repairs, target_index)
+
+
+def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
+    first = np.searchsorted(panel.position, target.position, side="left").tolist()
+    last = np.searchsorted(panel.position, target.position, side="right").tolist()
+    position = target.position.tolist()
+    for index, (start, stop) in enumerate(zip(first, last, strict=True)):
+        if start == stop:
+            continue
+        ref, alt = target.ref[index].upper(), target.alt[index].upper()
+        here = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
+        snp = len(ref) == len(alt) == 1
+        other = (ref.translate(_COMPLEMENT), alt.translate(_COMPLEMENT))
+        ambiguous = snp and other == (alt, ref)
+        # a site that is one of several ALT alleles has all others coded as REF: no exchange is right
+        split = any(
+            0 <= i < len(position)
+            and position[i] == position[index]
+            and target.ref[i].upper() == ref
+            and target.alt[i].upper() != alt
+            for i in (index - 1, index + 1)
+        )
+        ways = [((ref, alt), False, False)]
+        if not split:
+            ways.append(((alt, ref), True, False))
+        if snp and not ambiguous:
+            ways.append((other, False, True))
+            if not split:
+                ways.append((other[::-1], True, True))
+        for alleles, swapped, other_strand in ways:
+            if alleles in here:
+                yield _Found(index, start + here.index(alleles), swapped, other_strand, ambiguous)
+                break
+
+
+def _treatment(
+    found: _Found,
+    ambiguous: str,
+    same: int,
+    flipped: int,
+    panel_frequency: np.ndarray,
+    alleles: np.ndarray,
+) -> tuple[str | None, bool]:
+    """What is said of a site (None if nothing is done), and whether its alleles are exchanged."""
+    if not found.ambiguous:
+        if found.exact:
+            return None, False
+        what = {(True, False): SWAPPED, (False, True): OTHER_STRAND, (True, True): BOTH}
+        return what[found.swapped, found.other_strand], found.swapped
+    as_written = (SWAPPED, True) if found.swapped else (None, False)
+    if ambiguous == "drop":
+        return STRAND_UNKNOWN, False
+    if ambiguous == "keep" or not flipped:
+        return as_written
+    # how much more probable the calls are if the letters are those of the panel's strand
+    calls = alleles[found.index]
+    n_alt, n_ref = int((calls == 1).sum()), int((calls == 0).sum())
+    if found.swapped:
+        n_alt, n_ref = n_ref, n_alt
+    p = float(np.clip(panel_frequency[found.panel_index], 1e-3, 1 - 1e-3))
+    evidence = (n_alt - n_ref) * math.log(p / (1 - p)) + math.log((same + 1) / (flipped + 1))
+    if evidence >= EVIDENCE:
+        return as_written
+    if evidence <= -EVIDENCE:
+        # read from the other strand its letters are exchanged, once more if they were swapped
+        return STRAND_BY_FREQUENCY, not found.swapped
+    return STRAND_UNKNOWN, False

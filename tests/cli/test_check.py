@@ -1,0 +1,174 @@
+"""`spinimpute check`, and that `impute` repairs what it finds."""
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.genotypes.check import build_of
+from spinimpute.genotypes.repair import OTHER_STRAND, SWAPPED
+from spinimpute.genotypes.sites import DUPLICATE
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / "data" / "example"
+Run = Callable[..., Any]
+OTHER = str.maketrans("ACGT", "TGCA")
+EXCHANGED = str.maketrans("01", "10")
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("panel") / "panel.spin"
+    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", path, EXAMPLE / "genetic.map").close()
+    return path
+
+
+def damage(
+    lines: list[str], rng: np.random.Generator, part: float, duplicates: int
+) -> tuple[list[str], dict[int, str]]:
+    """VCF lines with known damage, and what was planted where: strand flips, swaps, duplicates, "chr"."""
+    head = [line for line in lines if line.startswith("#")]
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    usable = [
+        i for i, row in enumerate(rows) if row[3].translate(OTHER) != row[4] and len(row[3] + row[4]) == 2
+    ]
+    chosen = rng.permutation(usable)
+    n = int(part * len(rows))
+    flips, swaps, twice = chosen[:n], chosen[n : 2 * n], set(chosen[2 * n : 2 * n + duplicates].tolist())
+    planted = {}
+    for i in flips:
+        rows[i][3:5] = [allele.translate(OTHER) for allele in rows[i][3:5]]
+        planted[int(rows[i][1])] = OTHER_STRAND
+    for i in swaps:
+        rows[i][3:5] = rows[i][4:2:-1]
+        rows[i][9:] = [call[:3].translate(EXCHANGED) + call[3:] for call in rows[i][9:]]
+        planted[int(rows[i][1])] = SWAPPED
+    planted |= {int(rows[i][1]): DUPLICATE for i in twice}
+    out = [line.replace("##contig=<ID=", "##contig=<ID=chr") for line in head]
+    for i, row in enumerate(rows):
+        out += ["\t".join(["chr" + row[0], *row[1:]])] * (2 if i in twice else 1)
+    return out, planted
+
+
+def read_table(path: Path) -> list[tuple[int, str]]:
+    with path.open() as file:
+        return [(int(row["position"]), row["what"]) for row in csv.DictReader(file, delimiter="\t")]
+
+
+def of_kinds(found: list[tuple[int, str]], planted: dict[int, str]) -> list[tuple[int, str]]:
+    return sorted(note for note in found if note[1] in set(planted.values()))
+
+
+def dosages(path: Path) -> np.ndarray:
+    import cyvcf2
+
+    return np.stack([record.format("DS")[:, 0] for record in cyvcf2.VCF(str(path))])
+
+
+def test_planted_damage_is_found_and_repaired(run: Run, panel: Path, tmp_path: Path) -> None:
+    lines = gzip.decompress((EXAMPLE / "target.vcf.gz").read_bytes()).decode().splitlines()
+    damaged, planted = damage(lines, np.random.default_rng(3), 0.05, 6)
+    target = tmp_path / "damaged.vcf"
+    target.write_text("\n".join(damaged) + "\n")
+    done = run(
+        "check", "--vcf", target, "--panel", panel, "--out", tmp_path / "sites.tsv", "--ambiguous", "keep"
+    )
+    assert done.code == 0, done.err
+    assert of_kinds(read_table(tmp_path / "sites.tsv"), planted) == sorted(planted.items())
+    assert f"12 sites: {OTHER_STRAND}" in done.out
+    assert f"12 sites: {SWAPPED}" in done.out
+    assert f"6 sites: {DUPLICATE}" in done.out
+    for name, vcf in (("whole", EXAMPLE / "target.vcf.gz"), ("damaged", target)):
+        out = tmp_path / f"{name}.vcf.gz"
+        assert run("impute", "--vcf", vcf, "--panel", panel, "--out", out, "--ambiguous", "keep").code == 0
+    np.testing.assert_array_equal(dosages(tmp_path / "whole.vcf.gz"), dosages(tmp_path / "damaged.vcf.gz"))
+
+
+def test_a_sound_target_has_an_empty_table(run: Run, panel: Path, tmp_path: Path) -> None:
+    done = run("check", "--vcf", EXAMPLE / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "t.tsv")
+    assert done.code == 0
+    assert "matched:  246 of 246" in done.out
+    assert "0 unphased heterozygotes, 0.00% missing" in done.out
+    rows = (tmp_path / "t.tsv").read_text().splitlines()
+    assert rows[0] == "position\tid\tref\talt\tpanel_ref\tpanel_alt\twhat"
+    assert all("one allele only" in row for row in rows[1:])
+
+
+def test_missing_calls_and_odd_frequencies_are_named(run: Run, panel: Path, tmp_path: Path) -> None:
+    lines = gzip.decompress((EXAMPLE / "target.vcf.gz").read_bytes()).decode().splitlines()
+    rows = [i for i, line in enumerate(lines) if not line.startswith("#")]
+    empty, odd = (
+        rows[4],
+        next(i for i in rows[10:] if lines[i].count("1|1") < 2 and lines[i].count("0|0") > 15),
+    )
+    for i in rows:
+        fields = lines[i].split("\t")
+        fields[9] = ".|." if i % 2 else fields[9]
+        if i == empty:
+            fields[9:] = [".|."] * 20
+        if i == odd:
+            fields[10:] = ["1|1"] * 19
+        lines[i] = "\t".join(fields)
+    target = tmp_path / "t.vcf"
+    target.write_text("\n".join(lines) + "\n")
+    done = run("check", "--vcf", target, "--panel", panel, "-o", tmp_path / "t.tsv")
+    assert done.code == 0
+    found = read_table(tmp_path / "t.tsv")
+    assert (int(lines[empty].split("\t")[1]), "more than 10% of the calls missing") in found
+    assert (int(lines[odd].split("\t")[1]), "allele frequency differs from the panel") in found
+    assert f"sample {lines[rows[0] - 1].split(chr(9))[9]}: 5" in done.out
+
+
+def test_refusals_leave_no_table(run: Run, panel: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t.tsv"
+    done = run("check", "--vcf", tmp_path / "absent.vcf", "--panel", panel, "--out", table)
+    assert done.code == 2
+    assert "there is no such file" in done.err
+    table.write_text("mine")
+    done = run("check", "--vcf", EXAMPLE / "target.vcf.gz", "--panel", panel, "--out", table)
+    assert done.code == 2
+    assert "--force" in done.err
+    assert table.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("line", "chrom", "build"),
+    [
+        ("##contig=<ID=20,length=63025520>", "20", "GRCh37"),
+        ("##contig=<ID=chr20,length=64444167,assembly=x>", "chr20", "GRCh38"),
+        ("##contig=<ID=chrX,length=155270560>", "chrX", "GRCh37"),
+        ("##contig=<ID=20,length=63025521>", "20", ""),
+        ("##contig=<ID=20>", "20", ""),
+        ("##contig=<ID=c,length=5>", "c", ""),
+    ],
+)
+def test_build_by_length(line: str, chrom: str, build: str) -> None:
+    assert build_of(line, chrom) == build
+
+
+def test_real_target_damaged_in_known_ways(
+    run: Run, shared_genotypes: Path, tmp_path: Path, bcftools_view: Callable[[Path], list[str]]
+) -> None:
+    folder = shared_genotypes / "chr22_1kg"
+    lines = bcftools_view(folder / "target.phased.bcf")
+    damaged, planted = damage(lines, np.random.default_rng(5), 0.05, 20)
+    target, panel = tmp_path / "damaged.vcf", tmp_path / "panel.spin"
+    target.write_text("\n".join(damaged) + "\n")
+    spinimpute.build_panel(
+        folder / "panel.bcf", panel, shared_genotypes / "maps" / "plink.chr22.GRCh37.map"
+    ).close()
+    assert run("check", "--vcf", target, "--panel", panel, "--out", tmp_path / "t.tsv").code == 0
+    found = read_table(tmp_path / "t.tsv")
+    assert of_kinds(found, planted) == sorted(planted.items())
+    assert run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf.gz").code == 0
+    result = spinimpute.evaluate(
+        folder / "truth.bcf", tmp_path / "o.vcf.gz", panel, folder / "target.phased.bcf"
+    )
+    rows = result.by_frequency
+    pooled = float(rows[(rows["imputer"] == "imputed") & (rows["bin"] == "all")]["pooled_r2"].iloc[0])
+    assert abs(pooled - 0.9556) < 0.001  # of the whole file: benchmarks
