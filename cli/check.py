@@ -10,7 +10,12 @@ from cli.options import ambiguous_option, force_option, map_option, panel_option
 
 
 @click.command()
-@click.option("--vcf", required=True, metavar="FILE", help="Target: VCF, VCF.gz or BCF.")
+@click.option(
+    "--vcf",
+    required=True,
+    metavar="FILE",
+    help="Target: VCF, VCF.gz, BCF or the text file of a consumer array.",
+)
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
 @ambiguous_option

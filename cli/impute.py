@@ -26,7 +26,12 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 
 
 @click.command()
-@click.option("--vcf", required=True, metavar="FILE", help="Target: VCF, VCF.gz or BCF.")
+@click.option(
+    "--vcf",
+    required=True,
+    metavar="FILE",
+    help="Target: VCF, VCF.gz, BCF or the text file of a consumer array.",
+)
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")

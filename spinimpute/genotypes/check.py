@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.repair import Repaired, repair_and_match
-from spinimpute.genotypes.sites import plain_chromosome
-from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+from spinimpute.genotypes.target_reader import read_target
+from spinimpute.genotypes.vcf_reader import Haplotypes
 
 MANY_MISSING = 0.1  # of a person's or a site's calls
 OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
@@ -20,21 +20,6 @@ OUTLIER_DIFFERENCE = 0.2  # so much difference at least
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
 ONE_ALLELE = "one allele only in the target"
 MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
-
-# Genome Reference Consortium, assembled molecules: GRCh37 (GCF_000001405.13), GRCh38 (GCF_000001405.26)
-CHROMOSOME_LENGTHS = {
-    "GRCh37": (
-        249250621, 243199373, 198022430, 191154276, 180915260, 171115067, 159138663, 146364022, 141213431,
-        135534747, 135006516, 133851895, 115169878, 107349540, 102531392, 90354753, 81195210, 78077248,
-        59128983, 63025520, 48129895, 51304566, 155270560, 59373566,
-    ),
-    "GRCh38": (
-        248956422, 242193529, 198295559, 190214555, 181538259, 170805979, 159345973, 145138636, 138394717,
-        133797422, 135086622, 133275309, 114364328, 107043718, 101991189, 90338345, 83257441, 80373285,
-        58617616, 64444167, 46709983, 50818468, 156040895, 57227415,
-    ),
-}  # fmt: skip
-CHROMOSOMES = (*(str(i) for i in range(1, 23)), "X", "Y")
 
 
 @dataclass(frozen=True)
@@ -106,7 +91,7 @@ class CheckReport:
 
 def check(vcf: str | Path, panel: Panel, ambiguous: str = "frequency") -> CheckReport:
     """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
-    target = read_haplotypes(vcf, chrom=panel.chrom, allow_unphased=True)
+    target = read_target(vcf, panel.sites, panel.contig_line)
     repaired = repair_and_match(panel.sites, panel.frequency, target, ambiguous)
     notes = sorted(
         [*_repair_notes(repaired), *_unmatched_notes(repaired), *_call_notes(repaired, panel)],
@@ -128,16 +113,6 @@ def check(vcf: str | Path, panel: Panel, ambiguous: str = "frequency") -> CheckR
         build_of(target.contig_line, panel.chrom),
         build_of(panel.contig_line, panel.chrom),
     )
-
-
-def build_of(contig_line: str, chrom: str) -> str:
-    """GRCh37 or GRCh38 if the header states the chromosome's length, else ""."""
-    stated = re.search(r"[<,]length=(\d+)", contig_line)
-    plain = plain_chromosome(chrom)
-    if stated is None or plain not in CHROMOSOMES:
-        return ""
-    place = CHROMOSOMES.index(plain)
-    return next((b for b, lengths in CHROMOSOME_LENGTHS.items() if lengths[place] == int(stated[1])), "")
 
 
 def _repair_notes(repaired: Repaired) -> list[SiteNote]:

@@ -13,7 +13,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.repair import repair_and_match
-from spinimpute.genotypes.vcf_reader import read_haplotypes
+from spinimpute.genotypes.target_reader import read_target
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.phasing import phase as phase_calls
@@ -63,7 +63,7 @@ def phase(
                 "file, a VCF or a BCF"
             )
         with summary.stage("read target"):
-            target = read_haplotypes(vcf, chrom=opened.chrom, allow_unphased=True)
+            target = read_target(vcf, opened.sites, opened.contig_line)
             repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
             target, match = repaired.target, repaired.match
         summary.repaired = repaired.counts()

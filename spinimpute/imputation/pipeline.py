@@ -19,7 +19,8 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
 from spinimpute.genotypes.repair import repair_and_match
 from spinimpute.genotypes.sites import Region, SiteMatch, Sites, plain_chromosome
-from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+from spinimpute.genotypes.target_reader import read_target
+from spinimpute.genotypes.vcf_reader import Haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.engine import Engine, default_threads
@@ -102,7 +103,8 @@ def impute(
     """Impute the haplotypes of `vcf` at all sites of `panel` and write them to `out` with its index.
 
     Parameters:
-        vcf: VCF, VCF.gz or BCF of diploid or haploid samples; may hold other chromosomes too.
+        vcf: VCF, VCF.gz or BCF of diploid or haploid samples, or the text file of a consumer array; may hold
+            other chromosomes too.
         out: `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
         panel: a `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF which is
             compiled first (with `genetic_map`).
@@ -148,7 +150,7 @@ def impute(
             loaded = predictor_for(opened, model, device, inducing_points, predictor)
         with summary.stage("read target"):
             can_phase = phasing == "auto" and isinstance(opened, Panel)
-            target = read_haplotypes(vcf, chrom=opened.chrom, allow_unphased=can_phase)
+            target = read_target(vcf, opened.sites, opened.contig_line, allow_unphased=can_phase)
             repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
             target, match = repaired.target, repaired.match
         summary.repaired = repaired.counts()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.check import build_of
+from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.repair import OTHER_STRAND, SWAPPED
 from spinimpute.genotypes.sites import DUPLICATE
 
