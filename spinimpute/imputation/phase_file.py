@@ -13,6 +13,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.repair import repair_and_match
+from spinimpute.genotypes.sites import check_overlap
 from spinimpute.genotypes.target_reader import read_target
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.imputation.engine import default_threads
@@ -66,6 +67,8 @@ def phase(
             target = read_target(vcf, opened.sites, opened.contig_line)
             repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
             target, match = repaired.target, repaired.match
+            if not force:
+                check_overlap(opened.sites, target.sites, match)
         summary.repaired = repaired.counts()
         count_target(summary, opened, target, match)
         writer = stack.enter_context(

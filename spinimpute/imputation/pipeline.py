@@ -18,7 +18,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
 from spinimpute.genotypes.repair import repair_and_match
-from spinimpute.genotypes.sites import Region, SiteMatch, Sites, plain_chromosome
+from spinimpute.genotypes.sites import Region, SiteMatch, Sites, check_overlap, plain_chromosome
 from spinimpute.genotypes.target_reader import read_target
 from spinimpute.genotypes.vcf_reader import Haplotypes
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
@@ -38,6 +38,7 @@ WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are writt
 WINDOW_GOAL = 8_000_000  # aimed at for whole chunks: results are written while others are computed
 WINDOW_SITES = 20_000
 PHASING = ("auto", "never")
+RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 AnyPanel = Panel | InducingPanel
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def impute(
     Returns:
         counts and timings.
     Raises:
-        InputError: the input cannot be used, or `out` exists and `force` is not set.
+        InputError: the input cannot be used; without `force`, if `out` exists or hardly any site matches.
     """
     out = check_output(
         out, force, [vcf, panel if isinstance(panel, str | Path) else panel.path, model, genetic_map]
@@ -153,8 +154,15 @@ def impute(
             target = read_target(vcf, opened.sites, opened.contig_line, allow_unphased=can_phase)
             repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
             target, match = repaired.target, repaired.match
+            if not force:
+                check_overlap(opened.sites, target.sites, match)
         summary.repaired = repaired.counts()
         count_target(summary, opened, target, match)
+        if summary.samples < RELIABLE_SAMPLES:
+            summary.notes.append(
+                f"R2 is estimated from {summary.samples} samples: of fewer than {RELIABLE_SAMPLES} it says "
+                "little"
+            )
         if target.unphased is not None:
             assert isinstance(opened, Panel), "only a panel's haplotypes can phase"
             target = _phased(opened, target, match, threads, summary, progress)
@@ -169,7 +177,7 @@ def impute(
                 target.samples,
                 target.ploidy,
                 [opened.contig_line],
-                _header_lines(opened, loaded, output),
+                _header_lines(opened, loaded, output, summary.notes),
                 output.formats,
                 output_type,
                 threads,
@@ -305,11 +313,14 @@ def count_target(summary: ImputationSummary, panel: AnyPanel, target: Haplotypes
         )
 
 
-def _header_lines(panel: AnyPanel, predictor: Predictor, output: OutputSettings) -> list[str]:
+def _header_lines(
+    panel: AnyPanel, predictor: Predictor, output: OutputSettings, notes: Sequence[str]
+) -> list[str]:
     return [
         f"##source=spinimpute {version('spinimpute')}",
         f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}",
         f"##spinimpute_panel={panel.checksum}{_made_of(panel)}",
+        *(f"##spinimpute_note={note}" for note in notes),
         *output.header_lines,
     ]
 

@@ -55,6 +55,7 @@ class ImputationSummary:
     seconds: dict[str, float] = field(default_factory=dict)
     peak_memory_mb: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # for the output's header too
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -92,6 +93,7 @@ class ImputationSummary:
         if self.missing_calls:
             out.append(f"          {self.missing_calls} missing typed calls were imputed")
         out.append(f"written:  {self.written_sites} sites")
+        out += [f"note:     {note}" for note in self.notes]
         for window in self.windows:
             out.append(
                 f"window:   {window.start}-{window.end}: {window.typed} typed of {window.sites} sites "

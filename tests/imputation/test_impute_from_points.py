@@ -132,13 +132,13 @@ def test_region_and_unmatched_sites(
     target: Path,
     tmp_path: Path,
 ) -> None:
-    def swap_one(number: int, line: str) -> str:
+    def other_alt(number: int, line: str) -> str:
         words = line.split("\t")
-        return "\t".join([*words[:3], words[4], words[3], *words[5:]]) if number == 100 else line
+        return "\t".join([*words[:4], words[4] + "A", *words[5:]]) if number == 100 else line
 
     position = [v.POS for v in cyvcf2.VCF(str(target))][100]
     region = f"20:{position - 20_000}-{position + 20_000}"
-    path = edited(swap_one)
+    path = edited(other_alt)
     out = tmp_path / "o.bcf"
     summary = spinimpute.impute(path, out, made, region=region, output=OutputSettings(keep_unmatched=True))
     assert summary.kept_unmatched == 1
