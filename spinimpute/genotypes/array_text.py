@@ -67,7 +67,8 @@ class ArrayText:
 
 
 def is_array_text(path: Path) -> bool:
-    """Whether there is the head of such a file, or the first line that is no comment is a call."""
+    """Whether there is the head of such a file, or the first line that is no comment is a call. Raises
+    InputError for an archive of several files."""
     try:
         with _opened(path) as file:
             for _ in range(2_000):
@@ -82,7 +83,7 @@ def is_array_text(path: Path) -> bool:
                 if fields is None:
                     continue
                 return _is_head(fields) or _looks_like_a_call(fields)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, InputError):
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError):
         return False
     return False
 

@@ -117,7 +117,7 @@ def phase(
     ]
     n_passes = 1 + len(DOUBTFUL) + VOTES
     none_TX = np.zeros_like(targets.open_TX)
-    votes_TX = np.zeros(none_TX.shape, np.int16)
+    votes_TX = np.zeros(none_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:
 
         def run(number: int, settings: _Pass) -> np.ndarray:
@@ -197,7 +197,7 @@ def _run_pass(
     """Decide everywhere, then apply the decisions to `targets`. Returns float32 (T, X): how sure they are."""
     shape = targets.open_TX.shape
     way_TX, sure_TX = np.zeros(shape, np.uint8), np.ones(shape, np.float32)
-    chance_T2X = np.zeros((shape[0], 2, shape[1]), np.float32)
+    likely_T2X = np.zeros((shape[0], 2, shape[1]), bool)
 
     def run(task: tuple[_Window, np.ndarray]) -> None:
         window, chosen = task
@@ -207,12 +207,12 @@ def _run_pass(
         n = len(chosen)
         way_TX[rows, chosen] = way_HS[:n, decided].T
         sure_TX[rows, chosen] = sure_HS[:n, decided].T
-        chance_T2X[rows, 0, chosen] = chance_LS[:n, decided].T
-        chance_T2X[rows, 1, chosen] = chance_LS[HALF : HALF + n, decided].T
+        likely_T2X[rows, 0, chosen] = chance_LS[:n, decided].T > 0.5
+        likely_T2X[rows, 1, chosen] = chance_LS[HALF : HALF + n, decided].T > 0.5
 
     for _ in pool.map(run, _tasks(windows, shape[1])):
         pass
-    _apply(targets, way_TX, chance_T2X)
+    _apply(targets, way_TX, likely_T2X)
     return sure_TX
 
 
@@ -276,14 +276,14 @@ def _most_likely_rate(pool: ThreadPoolExecutor, windows: list[_Window], targets:
     return max(zip(pool.map(likelihood, RATES), RATES, strict=True))[1]
 
 
-def _apply(targets: _Targets, way_TX: np.ndarray, chance_T2X: np.ndarray) -> None:
-    """Exchange what was decided on, and fill missing calls anew."""
+def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:
+    """Exchange what was decided on, and fill missing calls anew. likely_T2X: whether ALT is, bool."""
     first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
     alleles_T2X = np.stack([targets.alleles_TQ[:, first], targets.alleles_TQ[:, second]], axis=1)
     known_T2X = np.stack([targets.known_TQ[:, first], targets.known_TQ[:, second]], axis=1)
     exchanged_TX = (way_TX & EXCHANGED).astype(bool)
     alleles_T2X = np.where(exchanged_TX[:, None], alleles_T2X[:, ::-1], alleles_T2X)
-    alleles_T2X = np.where(known_T2X, alleles_T2X, chance_T2X > 0.5)
+    alleles_T2X = np.where(known_T2X, alleles_T2X, likely_T2X)
     behind_TX = np.zeros_like(exchanged_TX)
     behind_TX[1:] = np.logical_xor.accumulate((way_TX & EXCHANGED_BEHIND).astype(bool), axis=0)[:-1]
     alleles_T2X = np.where(behind_TX[:, None], alleles_T2X[:, ::-1], alleles_T2X)
@@ -295,7 +295,7 @@ def _vote(targets: _Targets, votes_TX: np.ndarray) -> None:
     last_X = np.zeros(votes_TX.shape[1], np.uint8)
     for t, open_X in enumerate(targets.open_TX):
         allele_X = targets.alleles_TQ[t, targets.column_X2[:, 0]]
-        votes_TX[t] += np.where(open_X, np.where(allele_X == last_X, 1, -1), 0).astype(np.int16)
+        votes_TX[t] += np.where(open_X, np.where(allele_X == last_X, 1, -1), 0).astype(np.int8)
         last_X = np.where(open_X, allele_X, last_X)
 
 

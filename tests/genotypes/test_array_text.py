@@ -82,6 +82,15 @@ def test_packed_files(form: str, tmp_path: Path) -> None:
             read_array_text(cut)
 
 
+def test_an_archive_of_several_files(tmp_path: Path) -> None:
+    path = tmp_path / "two.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", FORMS["23andMe"])
+        archive.writestr("b.txt", "")
+    with pytest.raises(InputError, match="the archive holds 2 files"):
+        is_array_text(path)
+
+
 def test_the_other_strand_is_repaired_and_strangers_match_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, "rs1\t20\t100\tGT\nrs2\t20\t200\tAA\nrs3\t20\t300\tAA\nrs9\t20\t900\tCT\n")
     done = repair_and_match(PANEL, np.full(3, 0.2), haplotypes(path))
