@@ -1,0 +1,144 @@
+"""Switch errors of people who are left out of a panel, whose phase there is taken for the truth.
+
+The settings of phasing were chosen by this, never by the targets: `--set` changes one of
+`spinimpute.imputation.phasing` and shows what it does. Installs nothing; data as for `benchmarks.imputation`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import datetime
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.imputation.cases import DATA, REAL, find_case
+from benchmarks.imputation.results import commit, processor
+from benchmarks.imputation.tables import markdown
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.vcf_reader import read_haplotypes
+from spinimpute.imputation import phasing
+
+RESULTS = Path(__file__).parent / "results"
+MISSING = 0.01  # of the calls
+PEOPLE = {"chr20_eur": 100, "chr22_1kg": 400}
+SETTINGS = ("CORE", "FLANK", "MISMATCH", "FACTORS", "DOUBTFUL", "VOTES", "MOST_OTHERS")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The typed sites of those who stay, as `phasing.phase` asks for a panel, and the others' calls."""
+
+    alleles_TN: np.ndarray
+    cM: np.ndarray
+    position: np.ndarray
+    truth_TX2: np.ndarray
+    calls_TQ: np.ndarray
+    unphased_TX: np.ndarray
+
+    @property
+    def n_haplotypes(self) -> int:
+        return self.alleles_TN.shape[1]
+
+    @property
+    def frequency(self) -> np.ndarray:
+        return self.alleles_TN.mean(axis=1)
+
+    def packed(self, start: int, stop: int) -> np.ndarray:
+        return np.packbits(self.alleles_TN[start:stop], axis=1)
+
+
+def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
+    """The panel of a case at its typed sites, without `people` people drawn at random."""
+    case = find_case(name, data)
+    panel = read_haplotypes(case.panel, role="panel", allow_missing=False)
+    typed = set(read_haplotypes(case.target).sites.keys())
+    rows = np.array([i for i, key in enumerate(panel.sites.keys()) if key in typed])
+    rng = np.random.default_rng(seed)
+    out = np.zeros(len(panel.samples), bool)
+    out[rng.permutation(len(out))[:people]] = True
+    typed_TN = panel.alleles[rows]
+    truth_TX2 = typed_TN[:, np.repeat(out, 2)].reshape(len(rows), people, 2)
+    missing_TX = rng.random(truth_TX2.shape[:2]) < MISSING
+    calls_TX2 = np.where(missing_TX[:, :, None], -1, np.sort(truth_TX2, axis=2))
+    position = panel.sites.position[rows]
+    return LeftOut(
+        np.ascontiguousarray(typed_TN[:, np.repeat(~out, 2)]).astype(np.uint8),
+        GeneticMap.read(case.genetic_map, panel.sites.chrom).cM(position),
+        position,
+        truth_TX2,
+        calls_TX2.reshape(len(rows), -1).astype(np.int8),
+        calls_TX2[:, :, 0] != calls_TX2[:, :, 1],
+    )
+
+
+def switch_error(phased_TX2: np.ndarray, truth_TX2: np.ndarray, open_TX: np.ndarray) -> tuple[int, int]:
+    """Neighbouring heterozygotes joined the other way, and all neighbours."""
+    errors = pairs = 0
+    for x in range(open_TX.shape[1]):
+        same = (phased_TX2[:, x, 0] == truth_TX2[:, x, 0])[open_TX[:, x]]
+        errors, pairs = errors + int((same[1:] != same[:-1]).sum()), pairs + max(0, len(same) - 1)
+    return errors, pairs
+
+
+def measure(name: str, arguments: argparse.Namespace) -> list[str]:
+    """A row of the table: the mean over the seeds."""
+    errors, seconds = [], 0.0
+    for seed in arguments.seeds:
+        left = leave_out(name, arguments.data, arguments.people or PEOPLE.get(name, 50), seed)
+        ploidy = np.full(left.truth_TX2.shape[1], 2)
+        start = time.perf_counter()
+        phased_TQ = phasing.phase(
+            left,  # type: ignore[arg-type]  # all that it asks for
+            np.arange(len(left.position)),
+            left.calls_TQ,
+            left.unphased_TX,
+            ploidy,
+            arguments.threads,
+        )
+        seconds += time.perf_counter() - start
+        wrong, pairs = switch_error(phased_TQ.reshape(left.truth_TX2.shape), left.truth_TX2, left.unphased_TX)
+        errors.append(wrong / pairs)
+        print(f"{name}, seed {seed}: {wrong} of {pairs}, {errors[-1]:.5f}", flush=True)
+    return [name, f"{np.mean(errors):.5f}", ", ".join(f"{e:.5f}" for e in errors), f"{seconds:.1f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.phasing.left_out", description=__doc__)
+    parser.add_argument("cases", nargs="*", default=list(REAL))
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--people", type=int, help=f"left out (default: {PEOPLE})")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[5, 6])
+    parser.add_argument("--threads", type=int, default=2)
+    text = f"NAME=VALUE, NAME of {', '.join(SETTINGS)}; repeatable"
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    parser.add_argument("--name", help="write the table to results/DATE-NAME")
+    arguments = parser.parse_args()
+    for setting in arguments.set:
+        name, _, value = setting.partition("=")
+        if name not in SETTINGS:
+            raise SystemExit(f"--set {setting}: {text}")
+        setattr(phasing, name, ast.literal_eval(value))
+    rows = [["panel", "switch errors", "by seed", "seconds"]]
+    rows += [measure(name, arguments) for name in arguments.cases]
+    table = markdown(rows)
+    print(table)
+    if arguments.name:
+        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        folder = RESULTS / f"{today}-{arguments.name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        used = {name: getattr(phasing, name) for name in SETTINGS}
+        configuration = {
+            "date": today, "commit": commit(), "processor": processor(),
+            "threads": arguments.threads, "seeds": arguments.seeds, "settings": used,
+        }  # fmt: skip
+        (folder / "report.md").write_text(f"{table}\n")
+        (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
