@@ -18,6 +18,9 @@ from cli.options import (
     progress_bar,
     quiet_option,
     region_option,
+    sex_option,
+    sexes_of,
+    target_option,
     threads_option,
 )
 
@@ -26,12 +29,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 
 
 @click.command()
-@click.option(
-    "--vcf",
-    required=True,
-    metavar="FILE",
-    help="Target: VCF, VCF.gz, BCF or the text file of a consumer array.",
-)
+@target_option
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
@@ -61,6 +59,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 @click.option("--window-cm", type=float, help="Length of a window, at most (inducing points: default 2).")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
 @ambiguous_option
+@sex_option
 @threads_option
 @device_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
@@ -84,6 +83,7 @@ def impute(
     window_cm: float | None,
     overlap_cm: float,
     ambiguous: str,
+    sex: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -125,6 +125,7 @@ def impute(
             overlap_cM=overlap_cm,
             phasing=phasing,
             ambiguous=ambiguous,
+            sexes=sexes_of(sex),
             threads=threads,
             device=device,
             force=force,

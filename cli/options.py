@@ -56,6 +56,26 @@ ambiguous_option = click.option(
     show_default=True,
     help="A/T and C/G sites: decide by frequency in a file with strand flips, keep as they are, or drop.",
 )
+target_option = click.option(
+    "--vcf",
+    required=True,
+    metavar="FILE",
+    help="Target: VCF, VCF.gz, BCF or the text file of a consumer array.",
+)
+sex_option = click.option(
+    "--sex",
+    metavar="FILE",
+    help="Chromosome X: sample and sex (M, F, 1, 2) in each line, or a .fam file. Default: by the calls.",
+)
+
+
+def sexes_of(path: str | None) -> dict[str, bool] | None:
+    """What --sex says: sample -> whether male."""
+    from spinimpute.genotypes.ploidy import read_sexes
+
+    return None if path is None else read_sexes(path)
+
+
 map_option = click.option(
     "--map",
     "genetic_map",

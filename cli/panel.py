@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +83,9 @@ def build(
 ) -> None:
     """Compile a phased VCF or BCF of one chromosome into a panel file.
 
+    Of chromosome X the pseudo-autosomal regions and what lies between become parts of one file, if the header
+    states the chromosome's length, which tells the build.
+
     With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
     works for targets of one array, or of parts of it. It holds, for each stretch of 16 gaps between array
     sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
@@ -88,7 +93,7 @@ def build(
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
     average of a single haplotype is that haplotype.
     """
-    from spinimpute.genotypes.panel_file import build_panel
+    from spinimpute.genotypes.panel_parts import build_panels, open_panels
     from spinimpute.genotypes.sites import Region
 
     _check_inducing(inducing_points, array, model, out)
@@ -96,8 +101,10 @@ def build(
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, WITHOUT_INFLUENCE)
     if inducing_points is None:
-        with build_panel(vcf, out, genetic_map, parsed, samples, force, command) as built:
-            _tell(out, built, quiet)
+        build_panels(vcf, out, genetic_map, parsed, samples, force, command)
+        with open_panels(out) as parts:
+            for built in parts:
+                _tell(out, built, quiet)
         return
     from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.output_files import check_output
@@ -191,29 +198,33 @@ def _names(path: str) -> list[str]:
 @click.argument("file")
 def info(file: str) -> None:
     """Say what a panel file holds."""
+    from spinimpute.genotypes.panel_parts import open_panels, part_of
     from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 
-    with InducingPanel.open(file) if is_inducing_panel(file) else _panel(file) as opened:
-        rows = {
-            "chromosome": opened.chrom,
-            "positions": f"{opened.position[0]}-{opened.position[-1]}",
-            "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
-            "sites": opened.n_sites,
-            "of multi-allelic records": int(opened.multiallelic.sum()),
-            **(_about_points(opened) if isinstance(opened, InducingPanel) else {}),
-            "samples": opened.n_samples,
-            "haplotypes": opened.n_haplotypes,
-            "checksum": opened.checksum,
-            **{f"made: {key}": value for key, value in opened.provenance.items()},
-        }
-    for name, value in rows.items():
-        click.echo(f"{name:<26}{value}")
-
-
-def _panel(file: str) -> Panel:
-    from spinimpute.genotypes.panel_file import Panel
-
-    return Panel.open(file)
+    with ExitStack() as stack:
+        panels: Sequence[Panel | InducingPanel]
+        if is_inducing_panel(file):
+            panels = [stack.enter_context(InducingPanel.open(file))]
+        else:
+            panels = stack.enter_context(open_panels(file))
+        for number, opened in enumerate(panels):
+            part = part_of(opened)
+            rows = {
+                "chromosome": opened.chrom + (f", {part.name}" if part else ""),
+                "positions": f"{opened.position[0]}-{opened.position[-1]}",
+                "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
+                "sites": opened.n_sites,
+                "of multi-allelic records": int(opened.multiallelic.sum()),
+                **(_about_points(opened) if isinstance(opened, InducingPanel) else {}),
+                "samples": opened.n_samples,
+                "haplotypes": opened.n_haplotypes,
+                "checksum": opened.checksum,
+                **{f"made: {key}": value for key, value in opened.provenance.items()},
+            }
+            if number:
+                click.echo()
+            for name, value in rows.items():
+                click.echo(f"{name:<26}{value}")
 
 
 def _about_points(panel: InducingPanel) -> dict[str, object]:
@@ -232,6 +243,7 @@ def _about_points(panel: InducingPanel) -> dict[str, object]:
 @click.argument("file")
 def verify(file: str) -> None:
     """Read all of a panel file and check it against its checksums."""
+    from spinimpute.genotypes.panel_parts import open_panels
     from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 
     if is_inducing_panel(file):
@@ -240,9 +252,10 @@ def verify(file: str) -> None:
             for block in range(made.n_blocks):
                 made.read(block)
     else:
-        with _panel(file) as opened:
-            _ = opened.sites, opened.cM, opened.allele_count, opened.multiallelic
-            step = 4_096
-            for start in range(0, opened.n_sites, step):
-                opened.packed(start, min(start + step, opened.n_sites))
+        with open_panels(file) as parts:
+            for opened in parts:
+                _ = opened.sites, opened.cM, opened.allele_count, opened.multiallelic
+                step = 4_096
+                for start in range(0, opened.n_sites, step):
+                    opened.packed(start, min(start + step, opened.n_sites))
     click.echo(f"{file}: intact")

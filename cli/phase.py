@@ -14,6 +14,9 @@ from cli.options import (
     panel_option,
     progress_bar,
     quiet_option,
+    sex_option,
+    sexes_of,
+    target_option,
     threads_option,
 )
 
@@ -22,17 +25,13 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 
 
 @click.command()
-@click.option(
-    "--vcf",
-    required=True,
-    metavar="FILE",
-    help="Target: VCF, VCF.gz, BCF or the text file of a consumer array.",
-)
+@target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
 @output_type_option
 @ambiguous_option
+@sex_option
 @threads_option
 @force_option
 @quiet_option
@@ -45,6 +44,7 @@ def phase(
     out: str,
     output_type: str | None,
     ambiguous: str,
+    sex: str | None,
     threads: int | None,
     force: bool,
     quiet: bool,
@@ -70,6 +70,7 @@ def phase(
             output_type=output_type,
             header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
             ambiguous=ambiguous,
+            sexes=sexes_of(sex),
             threads=threads,
             force=force,
             progress=progress,

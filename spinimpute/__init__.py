@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.panel_file import Panel, build_panel
+    from spinimpute.genotypes.panel_parts import build_panels
+    from spinimpute.genotypes.ploidy import read_sexes
     from spinimpute.imputation.arrays import impute_haplotypes
     from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.imputation.inducing_panel import InducingPanel
@@ -27,11 +29,13 @@ _MODULES = {
     "Panel": "genotypes.panel_file",
     "build_inducing_panel": "imputation.inducing_build",
     "build_panel": "genotypes.panel_file",
+    "build_panels": "genotypes.panel_parts",
     "evaluate": "evaluation.evaluate",
     "impute": "imputation.pipeline",
     "impute_haplotypes": "imputation.arrays",
     "load_predictor": "imputation.predictors",
     "phase": "imputation.phase_file",
+    "read_sexes": "genotypes.ploidy",
     "train": "imputation.train",
 }
 
@@ -42,11 +46,13 @@ __all__ = [
     "Panel",
     "build_inducing_panel",
     "build_panel",
+    "build_panels",
     "evaluate",
     "impute",
     "impute_haplotypes",
     "load_predictor",
     "phase",
+    "read_sexes",
     "train",
 ]
 

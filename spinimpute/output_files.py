@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spinimpute.errors import InputError
@@ -39,3 +41,22 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
     if not force:
         raise InputError(f"{path} already exists; use --force to overwrite{instead}")
     return path
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, to be written to; it takes the name of `path` unless something fails.
+
+    Raises InputError if it cannot, such as on a full disk.
+    """
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        yield partial
+        os.replace(partial, path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}. Check the space and the permissions of the "
+            "folder, or choose another one"
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.letters import site_alleles, snp_places
 from spinimpute.genotypes.sites import Sites, plain_chromosome
-from spinimpute.genotypes.vcf_reader import ON_ANOTHER_CHROMOSOME, Haplotypes
+from spinimpute.genotypes.vcf_reader import ON_ANOTHER_CHROMOSOME
 
 NO_ALLELES = "insertion or deletion without its alleles"
-HETEROZYGOUS_HAPLOID = "heterozygous call of a haploid chromosome"
 NO_PLACE = "without a place in the genome"
 
 _NUMBERED = {"23": "X", "24": "Y", "25": "X", "26": "MT", "XY": "X", "PAR": "X"}
@@ -31,7 +32,6 @@ _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
 _INDEL = frozenset("DI")
 _NO_PLACE = frozenset({"", "-", "--"})
-_COMPLEMENT = str.maketrans("ACGT", "TGCA")
 _HEADS = frozenset({"rsid", "snpid", "name", "marker"})
 _COMMENTED_HEAD = re.compile(r"#\s*rsid\s", re.IGNORECASE)
 _BUILDS = (
@@ -116,9 +116,7 @@ def read_array_text(path: Path) -> ArrayText:
     return ArrayText(re.sub(r"\s+", "_", path.name.split(".")[0]) or "sample", build, calls, unplaced)
 
 
-def array_haplotypes(
-    text: ArrayText, path: Path, panel: Sites, contig_line: str, panel_build: str
-) -> Haplotypes:
+def array_calls(text: ArrayText, path: Path, panel: Sites, contig_line: str, panel_build: str) -> Calls:
     """The calls on the panel's chromosome, with REF and ALT as the panel has them.
 
     Where the letters are those of the other strand REF and ALT are, too: `repair_and_match` sees to that.
@@ -138,30 +136,22 @@ def array_haplotypes(
         )
     lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}
     skipped = {reason: count for reason, count in lost.items() if count}
-    haploid = any(len(call.letters) == 1 for call in here)
     rows: list[tuple[int, str, str, str]] = []
-    alleles: list[tuple[int, int]] = []
-    places: dict[int, list[tuple[str, str]]] = {}
-    for position, ref, alt in zip(panel.position.tolist(), panel.ref, panel.alt, strict=True):
-        if len(ref) == len(alt) == 1:
-            places.setdefault(position, []).append((ref.upper(), alt.upper()))
+    calls: list[tuple[int, int]] = []
+    places = snp_places(panel)
     for call in here:
-        letters = call.letters
-        if set(letters) & _INDEL:
+        if set(call.letters) & _INDEL:
             skipped[NO_ALLELES] = skipped.get(NO_ALLELES, 0) + 1
             continue
-        if haploid and len(set(letters)) == 2:
-            skipped[HETEROZYGOUS_HAPLOID] = skipped.get(HETEROZYGOUS_HAPLOID, 0) + 1
-            continue
-        ref, alt = _site_alleles(letters, places.get(call.position, []))
+        ref, alt = site_alleles(call.letters, places.get(call.position, []))
         rows.append((call.position, ref, alt, call.id))
-        coded = sorted(int(letter == alt) for letter in letters) or [-1, -1]
-        alleles.append((coded[0], coded[-1]))
+        coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
+        calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
     if not rows:
         raise InputError(f"target {path}: no call on chromosome {chrom} states its alleles")
-    coded_SQ = np.array(alleles, np.int8)
-    unphased = (coded_SQ[:, :1] != coded_SQ[:, 1:]) & (not haploid)
-    return Haplotypes(
+    calls_SX2 = np.array(calls, np.int8)[:, None]
+    unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)
+    return Calls(
         Sites(
             panel.chrom,
             np.array([row[0] for row in rows], np.int64),
@@ -169,9 +159,8 @@ def array_haplotypes(
             [row[2] for row in rows],
             [row[3] for row in rows],
         ),
-        coded_SQ[:, :1].copy() if haploid else coded_SQ,
+        calls_SX2,
         [text.name],
-        np.array([1 if haploid else 2], np.uint8),
         contig_line,
         skipped,
         unphased if unphased.any() else None,
@@ -237,14 +226,3 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
     return ArrayCall(number, fields[0] or ".", _NUMBERED.get(chrom, chrom), int(fields[2]), letters)
-
-
-def _site_alleles(letters: str, panel: list[tuple[str, str]]) -> tuple[str, str]:
-    """REF and ALT of a panel site that the letters fit, of either strand; else the letters themselves."""
-    for complement in (False, True):
-        for site in panel:
-            ref, alt = (a.translate(_COMPLEMENT) for a in site) if complement else site
-            if set(letters) <= {ref, alt}:
-                return ref, alt
-    different = sorted(set(letters)) or ["N"]
-    return different[0], different[-1] if len(different) > 1 else "N"

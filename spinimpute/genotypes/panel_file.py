@@ -41,6 +41,7 @@ BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
 DUPLICATE_RECORD = "duplicate of an earlier record"
 
 _MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
+PARTS_MAGIC = b"\x89SPINPARTS\r\n\x1a\n"  # of a file of several panels, see `panel_parts`
 _PREAMBLE = struct.Struct(f"<{len(_MAGIC)}sIIQQQ")
 _CRC = struct.Struct("<I")
 _ALIGNMENT = 64
@@ -50,7 +51,7 @@ def is_panel_file(path: str | Path) -> bool:
     """Whether a file starts as panel files do; False if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
+            return file.read(len(_MAGIC)) in (_MAGIC, PARTS_MAGIC)
     except OSError:
         return False
 
@@ -63,8 +64,9 @@ class Panel:
     provenance: where the panel comes from. Sites and haplotypes are read when they are asked for.
     """
 
-    def __init__(self, path: Path, content: mmap.mmap, header: dict[str, Any]) -> None:
+    def __init__(self, path: Path, content: mmap.mmap, header: dict[str, Any], start: int = 0) -> None:
         self.path = path
+        self._start = start
         self._content: mmap.mmap | None = content
         self._sections: dict[str, dict[str, int]] = header["sections"]
         self.chrom: str = header["chrom"]
@@ -79,19 +81,20 @@ class Panel:
         self._block_is_good = np.zeros(-(-self.n_sites // BLOCK_SITES), dtype=bool)
 
     @classmethod
-    def open(cls, path: str | Path) -> "Panel":
+    def open(cls, path: str | Path, start: int = 0, size: int | None = None) -> "Panel":
         """Open a panel file; its header and length are checked now, the rest when it is used.
 
+        start, size: bytes of the file that are the panel, for a file that holds several (`panel_parts`).
         Raises InputError if the file is no panel, truncated, damaged, or made by a newer version.
         """
         path = Path(path)
         try:
             with path.open("rb") as file:
-                size = file.seek(0, 2)
-                file.seek(0)
+                size = file.seek(0, 2) - start if size is None else size
+                file.seek(start)
                 preamble = file.read(_PREAMBLE.size + _CRC.size)
                 offset, length, crc = _read_preamble(path, preamble, size)
-                file.seek(offset)
+                file.seek(start + offset)
                 encoded = file.read(length)
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
@@ -99,7 +102,7 @@ class Panel:
         if zlib.crc32(encoded) != crc:
             content.close()
             raise _damaged(path, "header")
-        return cls(path, content, json.loads(encoded))
+        return cls(path, content, json.loads(encoded), start)
 
     def close(self) -> None:
         """Release the file. Arrays taken from the panel by `packed` stay valid and keep the map alive."""
@@ -182,7 +185,8 @@ class Panel:
     @cached_property
     def _rows(self) -> np.ndarray:
         section = self._sections["haplotypes"]
-        flat = np.frombuffer(self._map, dtype=np.uint8, count=section["nbytes"], offset=section["offset"])
+        offset = self._start + section["offset"]
+        flat = np.frombuffer(self._map, dtype=np.uint8, count=section["nbytes"], offset=offset)
         return flat.reshape(self.n_sites, -1)
 
     @cached_property
@@ -197,7 +201,8 @@ class Panel:
 
     def _section(self, name: str) -> bytes:
         section = self._sections[name]
-        content = self._map[section["offset"] : section["offset"] + section["nbytes"]]
+        offset = self._start + section["offset"]
+        content = self._map[offset : offset + section["nbytes"]]
         if zlib.crc32(content) != section["crc"]:
             raise _damaged(self.path, f"section {name}")
         return content
@@ -211,6 +216,11 @@ def _damaged(path: Path, what: str) -> InputError:
 
 def _read_preamble(path: Path, preamble: bytes, size: int) -> tuple[int, int, int]:
     """Offset, length and CRC of the header."""
+    if preamble.startswith(PARTS_MAGIC):
+        raise InputError(
+            f"panel {path}: it holds chromosome X in parts of different ploidy, which only imputing, phasing "
+            "and checking know; build a panel of one part with --region"
+        )
     if not preamble.startswith(_MAGIC):
         raise InputError(
             f"{path}: not a spinimpute panel (it starts with {preamble[:16]!r}); "
@@ -345,7 +355,7 @@ def _write_panel(
     chosen_map: GeneticMap | None = None
     for sites, alleles, split in reader:
         if chosen_map is None:
-            chosen_map = _choose_map(genetic_map, sites.chrom)
+            chosen_map = choose_map(genetic_map, sites.chrom)
         fresh = []
         keys = sites.keys()
         for key in keys:
@@ -394,7 +404,8 @@ def _write_panel(
     writer.finish(table, header)
 
 
-def _choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:
+def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:
+    """The map of a chromosome; a constant rate, with a warning, if none is given."""
     if genetic_map is None:
         constant = GeneticMap.constant()
         warnings.warn(

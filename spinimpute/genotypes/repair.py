@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites, plain_chromosome
-from spinimpute.genotypes.vcf_reader import Haplotypes
 
 AMBIGUOUS = ("frequency", "keep", "drop")
 SWAPPED = "REF and ALT swapped: exchanged"

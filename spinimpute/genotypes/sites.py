@@ -32,6 +32,10 @@ def plain_chromosome(name: str) -> str:
     return "MT" if plain == "M" else plain
 
 
+class NoMatch(InputError):
+    """No site of the target is a site of the panel."""
+
+
 @dataclass(frozen=True)
 class Region:
     """An interval of one chromosome, positions `start` to `end`, 1-based and both inclusive."""
@@ -175,7 +179,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         else:
             pairs[site] = index
     if not pairs:
-        raise InputError(_nothing_matches(panel, target, dict(Counter(reasons.values()))))
+        raise NoMatch(_nothing_matches(panel, target, dict(Counter(reasons.values()))))
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
     return SiteMatch(panel_index, target_index, reasons)

@@ -2,32 +2,88 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from spinimpute.errors import InputError
-from spinimpute.genotypes.array_text import array_haplotypes, is_array_text, read_array_text
+from spinimpute.genotypes.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.genotypes.builds import build_of
-from spinimpute.genotypes.sites import Sites
-from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.panel_parts import PanelSites, all_sites, part_of
+from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
+from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.vcf_reader import HaplotypeReader, read_haplotypes
+from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
 
 
 def read_target(
-    path: str | Path, panel: Sites, panel_contig_line: str, *, allow_unphased: bool = True
-) -> Haplotypes:
-    """The target's haplotypes on the panel's chromosome.
+    path: str | Path,
+    panels: Sequence[PanelSites],
+    *,
+    allow_unphased: bool = True,
+    sexes: dict[str, bool] | None = None,
+) -> list[Settled | None]:
+    """The target's haplotypes on the chromosome of the panels, one part for each of them.
 
+    None stands for a part of chromosome X in which the target has no site. sexes: sample -> male, for X.
     Raises InputError as `read_haplotypes` and `read_array_text`; for heterozygotes of an array's file, which
     have no phase, unless `allow_unphased`.
     """
     path = Path(path)
-    if not (path.is_file() and is_array_text(path)):
-        return read_haplotypes(path, chrom=panel.chrom, allow_unphased=allow_unphased)
-    build = build_of(panel_contig_line, panel.chrom)
-    target = array_haplotypes(read_array_text(path), path, panel, panel_contig_line, build)
-    if target.unphased is not None and not allow_unphased:
-        place = int(target.sites.position[target.unphased[:, 0].argmax()])
+    chrom = panels[0].chrom
+    text = path.is_file() and is_array_text(path)
+    several_ploidies = is_x(chrom) or plain_chromosome(chrom) in HAPLOID_CHROMOSOMES
+    if not text and not several_ploidies:
+        haplotypes = read_haplotypes(path, chrom=chrom, allow_unphased=allow_unphased)
+        return [Settled(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
+    if text:
+        contig_line = panels[0].contig_line
+        build = build_of(contig_line, chrom)
+        calls = array_calls(read_array_text(path), path, all_sites(panels), contig_line, build)
+    else:
+        # whether a heterozygote has a phase matters only where there are two copies: asked below
+        reader = HaplotypeReader(path, chrom=chrom, allow_unphased=True, mixed_ploidy=True)
+        calls = reader.read_calls()
+    sexes = sexes or {}
+    if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
+        warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
+    settled = [_part(calls, panel, sexes) for panel in panels]
+    if not allow_unphased:
+        _refuse_unphased(path, settled)
+    if all(part is None for part in settled):
+        first, last = int(calls.sites.position[0]), int(calls.sites.position[-1])
         raise InputError(
-            f"target {path}: an unphased heterozygote at {panel.chrom}:{place}; array files have no phase: "
-            "phase it first (spinimpute phase)"
+            f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than the panel"
         )
-    return target
+    return settled
+
+
+def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | None:
+    part = part_of(panel)
+    if part is not None:
+        position = calls.sites.position
+        first, stop = np.searchsorted(position, [part.region.start, part.region.end + 1])
+        if first == stop:
+            return None
+        calls = calls.part(slice(int(first), int(stop)))
+    return settle(
+        calls,
+        expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
+        sexes,
+        haploid=plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES,
+        sexed=is_x(panel.chrom) and (part is None or part.name == NON_PAR),
+    )
+
+
+def _refuse_unphased(path: Path, settled: Sequence[Settled | None]) -> None:
+    for part in settled:
+        if part is not None and part.haplotypes.unphased is not None:
+            row, sample = np.argwhere(part.haplotypes.unphased)[0]
+            sites, name = part.haplotypes.sites, part.haplotypes.samples[sample]
+            raise InputError(
+                f"target {path}: sample {name} has, at {sites.chrom}:{sites.position[row]}, an unphased "
+                "heterozygote; phase the file first (spinimpute phase)"
+            )

@@ -5,7 +5,6 @@ chromosome, in order) and `HaplotypeReader` (blocks of biallelic sites with the 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_check import check_variant_file, fresh_index
 
@@ -24,31 +24,6 @@ SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
 
 _PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT)"
-
-
-@dataclass(frozen=True, eq=False)
-class Haplotypes:
-    """Alleles of all haplotypes of a file at biallelic sites.
-
-    alleles: int8 (n_sites, n_haplotypes), 0 REF, 1 ALT, -1 missing; haplotypes in sample order, two columns
-    for a diploid sample and one for a haploid sample. ploidy: uint8 (n_samples,), 1 or 2.
-    contig_line: the chromosome's '##contig=<...>' of the header. skipped: records (and ALT alleles of
-    multi-allelic records) that were left out, by reason. unphased: bool (n_sites, n_samples), heterozygotes
-    whose two alleles stand in an order that means nothing; None if there is none.
-    """
-
-    sites: Sites
-    alleles: np.ndarray
-    samples: list[str]
-    ploidy: np.ndarray
-    contig_line: str
-    skipped: dict[str, int] = field(default_factory=dict)
-    unphased: np.ndarray | None = None
-
-    @property
-    def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the index of each haplotype's sample."""
-        return np.repeat(np.arange(len(self.samples)), self.ploidy)
 
 
 class HaplotypeBlock(NamedTuple):
@@ -63,6 +38,10 @@ class HaplotypeBlock(NamedTuple):
     multiallelic: np.ndarray
 
 
+class NoRecord(InputError):
+    """A file holds nothing of what was asked for."""
+
+
 class _RawBlock(NamedTuple):
     sites: Sites
     calls: np.ndarray  # int8 (n_sites, n_samples, 2): 0, 1, -1 missing, -2 no second haplotype
@@ -74,7 +53,8 @@ class HaplotypeReader:
     """Streams a file's haplotypes in blocks: `for block in reader`, once.
 
     `samples` is known from the start; `contig_line` and `ploidy` from the first block on; `skipped` is
-    complete at the end. Parameters and errors as for `read_haplotypes`.
+    complete at the end. Parameters and errors as for `read_haplotypes`; mixed_ploidy: a sample's ploidy may
+    change, for `read_calls` alone.
     """
 
     def __init__(
@@ -87,6 +67,7 @@ class HaplotypeReader:
         role: str = "target",
         allow_missing: bool = True,
         allow_unphased: bool = False,
+        mixed_ploidy: bool = False,
     ) -> None:
         self.path = Path(path)
         self.role = role
@@ -95,6 +76,7 @@ class HaplotypeReader:
         self._region = region
         self._chrom = region.chrom if region else chrom
         self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
+        self._mixed_ploidy = mixed_ploidy
         if region and chrom and plain_chromosome(region.chrom) != plain_chromosome(chrom):
             raise InputError(f"the region {region} is not on chromosome {chrom}: give one of the two")
         check_variant_file(self.path, role)
@@ -120,23 +102,31 @@ class HaplotypeReader:
         for raw in self._raw_blocks():
             if kept is None:
                 ploidy = self.ploidy
-                kept = _columns(ploidy)
+                kept = columns_of(ploidy)
                 self._seen_ploidy = ploidy
-            yield HaplotypeBlock(raw.sites, _select(raw.calls, kept), raw.multiallelic)
+            yield HaplotypeBlock(raw.sites, select_haplotypes(raw.calls, kept), raw.multiallelic)
 
     def read_all(self) -> Haplotypes:
         """Everything at once; here a sample's ploidy may show late in the file."""
+        return one_ploidy(self.read_calls(), self.ploidy)
+
+    def read_calls(self) -> Calls:
+        """Everything at once, with the number of alleles that each call has."""
         raw = list(self._raw_blocks())
-        kept = _columns(self.ploidy)
-        alleles = np.concatenate([_select(block.calls, kept) for block in raw])
-        sites = Sites.concatenate([block.sites for block in raw])
         unphased = None
         if any(block.unphased is not None for block in raw):
             shape = (len(self.samples),)
             unphased = np.concatenate(
                 [np.zeros((len(b.sites), *shape), bool) if b.unphased is None else b.unphased for b in raw]
             )
-        return Haplotypes(sites, alleles, self.samples, self.ploidy, self.contig_line, self.skipped, unphased)
+        return Calls(
+            Sites.concatenate([block.sites for block in raw]),
+            np.concatenate([block.calls for block in raw]),
+            self.samples,
+            self.contig_line,
+            self.skipped,
+            unphased,
+        )
 
     def _error(self, what: str) -> InputError:
         return InputError(f"{self.role} {self.path}: {what}")
@@ -204,7 +194,7 @@ class HaplotypeReader:
                 continue
             if not chrom:
                 chrom = name
-                self.contig_line = self._contig_line(chrom)
+                self.contig_line = contig_line_of(self._vcf.raw_header, chrom)
             elif name != chrom:
                 raise self._error(
                     f"more than one chromosome, {chrom} and {name} (record {n_read}); "
@@ -219,7 +209,7 @@ class HaplotypeReader:
             n_kept += 1
             yield record
         if not n_kept:
-            raise self._error(self._no_records(n_read, list(others)))
+            raise NoRecord(f"{self.role} {self.path}: {self._no_records(n_read, list(others))}")
         if not self._region and wanted is not None:
             elsewhere = self._vcf.num_records - n_kept if indexed else sum(others.values())
             if elsewhere > 0:
@@ -232,12 +222,6 @@ class HaplotypeReader:
         if others:
             return f"no record in {wanted}; the file holds chromosome {', '.join(others[:10])}"
         return f"no record in {wanted}" + ("" if n_read or self._region else "; the file may be empty")
-
-    def _contig_line(self, chrom: str) -> str:
-        for line in self._vcf.raw_header.splitlines():
-            if line.startswith((f"##contig=<ID={chrom},", f"##contig=<ID={chrom}>")):
-                return line
-        return f"##contig=<ID={chrom}>"
 
     # blocks
 
@@ -265,7 +249,7 @@ class HaplotypeReader:
             self._vcf.close()
         if not n_sites:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
-            raise self._error(f"no usable record ({reasons})")
+            raise NoRecord(f"{self.role} {self.path}: no usable record ({reasons})")
 
     def _usable_alts(self, alts: list[str]) -> list[tuple[int, str]]:
         """(number, allele) of the ALT alleles that are sequences; the others are counted in `skipped`."""
@@ -316,7 +300,7 @@ class HaplotypeReader:
         unphased = self._check_phase(genotypes, rows)
         calls = genotypes[:, :, :2].astype(np.int8 if peak <= 127 else np.int16)
         has_missing = bool(calls.min() < 0)
-        if has_missing or self._seen_ploidy.min() < 2:
+        if not self._mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
             self._check_ploidy(calls, rows)
         if not self._allow_missing and has_missing:
             self._raise_at(
@@ -374,10 +358,19 @@ class HaplotypeReader:
             raise self._error(
                 f"sample {self.samples[sample]} is {words[int(per_record[row])]} at "
                 f"{rows.chrom}:{rows.position[row]} but {words[expected]} before; choose a part of the "
-                "chromosome with one ploidy with --region (chromosome X: the pseudo-autosomal regions apart)"
+                "chromosome with one ploidy with --region. Chromosome X is parted by itself if the header "
+                "states its length: ##contig=<ID=X,length=...>"
             )
         known[now_haploid] = 1
         known[now_diploid] = 2
+
+
+def contig_line_of(header: str, chrom: str) -> str:
+    """The '##contig=<...>' line of a chromosome; one with its name alone if the header has none."""
+    for line in header.splitlines():
+        if line.startswith((f"##contig=<ID={chrom},", f"##contig=<ID={chrom}>")):
+            return line
+    return f"##contig=<ID={chrom}>"
 
 
 class _Rows:
@@ -404,20 +397,6 @@ class _Rows:
             self.row.append(row)
             self.allele.append(number)
             self.alt.append(alt)
-
-
-def _columns(ploidy: np.ndarray) -> np.ndarray | None:
-    """Which of the 2 * n_samples call columns are haplotypes; None for all of them."""
-    if (ploidy == 2).all():
-        return None
-    return np.flatnonzero(np.stack([np.ones(len(ploidy), dtype=bool), ploidy == 2], axis=1))
-
-
-def _select(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """int8 (n_sites, n_samples, 2) calls to int8 (n_sites, n_haplotypes) alleles, -1 missing."""
-    alleles = calls.reshape(len(calls), -1)
-    alleles = alleles if kept is None else alleles[:, kept]
-    return np.maximum(alleles, -1, out=alleles)
 
 
 def read_haplotypes(

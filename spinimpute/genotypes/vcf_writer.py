@@ -79,9 +79,8 @@ class GenotypeWriter:
         check_writable(self.path)
 
         self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines)
-        self._layout = SampleLayout(ploidy, formats)
-        encoder = BcfEncoder if self._output_type == "b" else VcfTextEncoder
-        self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
+        self._formats = tuple(formats)
+        self.set_ploidy(ploidy)
         self._places = RecordPlaces()
         self._last_position = 0
         self._position = 0  # bytes written, before compression
@@ -96,6 +95,12 @@ class GenotypeWriter:
         except BaseException:  # an interrupt here would leave the temporary file: nobody has the writer yet
             self.abandon()
             raise
+
+    def set_ploidy(self, ploidy: np.ndarray) -> None:
+        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        self._layout = SampleLayout(np.asarray(ploidy), self._formats)
+        encoder = BcfEncoder if self._output_type == "b" else VcfTextEncoder
+        self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
 
     def write_block(
         self,

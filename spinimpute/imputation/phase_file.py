@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -12,13 +12,10 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.repair import repair_and_match
-from spinimpute.genotypes.sites import check_overlap
-from spinimpute.genotypes.target_reader import read_target
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.phasing import phase as phase_calls
-from spinimpute.imputation.pipeline import count_target, open_panel
+from spinimpute.imputation.preparing import Prepared, Progress, Shares, open_panels, prepare
 from spinimpute.imputation.summary import ImputationSummary, peak_memory_mb
 from spinimpute.output_files import check_output
 
@@ -32,9 +29,10 @@ def phase(
     output_type: str | None = None,
     header_lines: Sequence[str] = (),
     ambiguous: str = "frequency",
+    sexes: dict[str, bool] | None = None,
     threads: int | None = None,
     force: bool = False,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> ImputationSummary:
     """Phase the genotypes of `vcf` against `panel` and each other, and write them to `out` with its index.
 
@@ -53,33 +51,19 @@ def phase(
     summary = ImputationSummary()
     with ExitStack() as stack:
         with summary.stage("open panel"):
-            opened = (
-                stack.enter_context(open_panel(panel, genetic_map))
-                if isinstance(panel, str | Path)
-                else panel
-            )
-        if not isinstance(opened, Panel):
-            raise InputError(
-                f"panel {opened.path}: inducing points have no haplotypes to phase against; give a .spin "
-                "file, a VCF or a BCF"
-            )
+            panels = stack.enter_context(open_panels(panel, genetic_map))
         with summary.stage("read target"):
-            target = read_target(vcf, opened.sites, opened.contig_line)
-            repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
-            target, match = repaired.target, repaired.match
-            if not force:
-                check_overlap(opened.sites, target.sites, match)
-        summary.repaired = repaired.counts()
-        count_target(summary, opened, target, match)
+            prepared = prepare(panels, vcf, summary, sexes=sexes, ambiguous=ambiguous, force=force)
+        opened = [_with_haplotypes(part) for part in prepared]
         writer = stack.enter_context(
             GenotypeWriter(
                 out,
-                target.samples,
-                target.ploidy,
-                [opened.contig_line],
+                prepared[0].target.samples,
+                prepared[0].target.ploidy,
+                [prepared[0].panel.contig_line],
                 [
                     f"##source=spinimpute {version('spinimpute')}",
-                    f"##spinimpute_panel={opened.checksum}",
+                    *(f"##spinimpute_panel={one.checksum}" for one in panels),
                     *header_lines,
                 ],
                 ("GT",),
@@ -87,28 +71,47 @@ def phase(
                 threads,
             )
         )
-        alleles = target.alleles[match.target_index]
-        unphased = (
-            np.zeros((len(alleles), len(target.samples)), bool)
-            if target.unphased is None
-            else target.unphased[match.target_index]
-        )
-        summary.phased_calls, summary.phased_samples = int(unphased.sum()), int(unphased.any(axis=0).sum())
-        with summary.stage("phase"):
-            phased = phase_calls(
-                opened, match.panel_index, alleles, unphased, target.ploidy, threads, progress, fill=True
+        shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
+        for number, (part, one) in enumerate(zip(prepared, opened, strict=True)):
+            target, match = part.target, part.match
+            alleles = target.alleles[match.target_index]
+            unphased = (
+                np.zeros((len(alleles), len(target.samples)), bool)
+                if target.unphased is None
+                else target.unphased[match.target_index]
             )
-        with summary.stage("write"):
-            dosage = np.where(phased < 0, np.nan, phased).astype(np.float32)
-            writer.write_block(
-                opened.chrom,
-                opened.sites.take(match.panel_index),
-                dosage,
-                {},
-                phased,
-                np.ones(len(phased), bool),
-            )
-            writer.close()
-        summary.written_sites = len(phased)
+            summary.count_phased(unphased)
+            with summary.stage("phase"):
+                phased = phase_calls(
+                    one,
+                    match.panel_index,
+                    alleles,
+                    unphased,
+                    target.ploidy,
+                    threads,
+                    shares.of(number),
+                    fill=True,
+                )
+            with summary.stage("write"):
+                writer.set_ploidy(target.ploidy)
+                writer.write_block(
+                    one.chrom,
+                    one.sites.take(match.panel_index),
+                    np.where(phased < 0, np.nan, phased).astype(np.float32),
+                    {},
+                    phased,
+                    np.ones(len(phased), bool),
+                )
+            summary.written_sites += len(phased)
+        writer.close()
     summary.peak_memory_mb = peak_memory_mb()
     return summary
+
+
+def _with_haplotypes(part: Prepared) -> Panel:
+    if not isinstance(part.panel, Panel):
+        raise InputError(
+            f"panel {part.panel.path}: inducing points have no haplotypes to phase against; give a .spin "
+            "file, a VCF or a BCF"
+        )
+    return part.panel

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -16,19 +15,18 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
-from spinimpute.genotypes.repair import repair_and_match
-from spinimpute.genotypes.sites import Region, SiteMatch, Sites, check_overlap, plain_chromosome
-from spinimpute.genotypes.target_reader import read_target
-from spinimpute.genotypes.vcf_reader import Haplotypes
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.sites import Region, SiteMatch, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
-from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
+from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
+from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
 from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output
@@ -39,7 +37,6 @@ WINDOW_GOAL = 8_000_000  # aimed at for whole chunks: results are written while 
 WINDOW_SITES = 20_000
 PHASING = ("auto", "never")
 RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
-AnyPanel = Panel | InducingPanel
 
 if TYPE_CHECKING:
     from spinimpute.imputation.predictors import Predictor
@@ -56,35 +53,10 @@ class OutputSettings:
     header_lines: Sequence[str] = ()
 
 
-@contextmanager
-def open_panel(
-    path: str | Path, genetic_map: str | Path | GeneticMap | None = None
-) -> Iterator[Panel | InducingPanel]:
-    """A `.spin` or `.spip` file, or a VCF or BCF that is compiled into a temporary `.spin` file.
-
-    Raises InputError as `Panel.open` and `build_panel`, and for a map given with a panel file.
-    """
-    path = Path(path)
-    inducing = is_inducing_panel(path)
-    if inducing or is_panel_file(path) or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
-        if genetic_map is not None:
-            raise InputError(
-                f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
-            )
-        with InducingPanel.open(path) if inducing else Panel.open(path) as panel:
-            yield panel
-        return
-    with (
-        tempfile.TemporaryDirectory(prefix="spinimpute-") as folder,
-        build_panel(path, Path(folder) / "panel.spin", genetic_map) as panel,
-    ):
-        yield panel
-
-
 def impute(
     vcf: str | Path,
     out: str | Path,
-    panel: str | Path | Panel | InducingPanel,
+    panel: AnyPanel | str | Path,
     *,
     model: str | Path | Predictor | None = None,
     predictor: str | None = None,
@@ -98,8 +70,9 @@ def impute(
     ambiguous: str = "frequency",
     threads: int | None = None,
     device: str = "auto",
+    sexes: dict[str, bool] | None = None,
     force: bool = False,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> ImputationSummary:
     """Impute the haplotypes of `vcf` at all sites of `panel` and write them to `out` with its index.
 
@@ -119,6 +92,7 @@ def impute(
         phasing: "auto" phases unphased heterozygotes first, against the panel and the other samples; "never"
             refuses them, as an inducing panel does, which has no haplotypes.
         ambiguous: what is done with A/T and C/G sites, see `repair_and_match`.
+        sexes: sample -> whether male, for chromosome X (`read_sexes`); by default the calls tell.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -138,77 +112,106 @@ def impute(
     region = Region.parse(region) if isinstance(region, str) else region
     summary = ImputationSummary()
     with ExitStack() as stack:
-        opened: AnyPanel
-        if not isinstance(panel, str | Path):
-            if genetic_map is not None:
-                raise InputError("an open panel has its genetic map in it: give the map to build_panel")
-            opened = panel
-        else:
-            with summary.stage("open panel"):
-                opened = stack.enter_context(open_panel(panel, genetic_map))
-        first, last = _panel_range(opened, region)
+        with summary.stage("open panel"):
+            panels = stack.enter_context(open_panels(panel, genetic_map))
+        ranges = _panel_ranges(panels, region)
         with summary.stage("load model"):
-            loaded = predictor_for(opened, model, device, inducing_points, predictor)
+            loaded = predictor_for(panels[0], model, device, inducing_points, predictor)
         with summary.stage("read target"):
-            can_phase = phasing == "auto" and isinstance(opened, Panel)
-            target = read_target(vcf, opened.sites, opened.contig_line, allow_unphased=can_phase)
-            repaired = repair_and_match(opened.sites, opened.frequency, target, ambiguous)
-            target, match = repaired.target, repaired.match
-            if not force:
-                check_overlap(opened.sites, target.sites, match)
-        summary.repaired = repaired.counts()
-        count_target(summary, opened, target, match)
+            prepared = prepare(
+                panels,
+                vcf,
+                summary,
+                allow_unphased=phasing == "auto" and isinstance(panels[0], Panel),
+                sexes=sexes,
+                ambiguous=ambiguous,
+                force=force,
+            )
+        chosen = [(part, ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges]
+        if not chosen:
+            raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
         if summary.samples < RELIABLE_SAMPLES:
             summary.notes.append(
                 f"R2 is estimated from {summary.samples} samples: of fewer than {RELIABLE_SAMPLES} it says "
                 "little"
             )
-        if target.unphased is not None:
-            assert isinstance(opened, Panel), "only a panel's haplotypes can phase"
-            target = _phased(opened, target, match, threads, summary, progress)
-            if progress is not None:
-                progress = _second_half(progress)
-        windows = _windows(opened, loaded, match, first, last, window_cM, overlap_cM, target.alleles.shape[1])
-        unmatched = _unmatched(target, match, region, summary) if output.keep_unmatched else None
-        records = WindowRecords(opened, target, match, unmatched, windows)
+        shares = Shares(progress, [last - first for _, (first, last) in chosen])
+        first_part = chosen[0][0]
         writer = stack.enter_context(
             GenotypeWriter(
                 out,
-                target.samples,
-                target.ploidy,
-                [opened.contig_line],
-                _header_lines(opened, loaded, output, summary.notes),
+                first_part.target.samples,
+                first_part.target.ploidy,
+                [first_part.panel.contig_line],
+                _header_lines(panels, loaded, output, summary.notes),
                 output.formats,
                 output_type,
                 threads,
             )
         )
-        engine = stack.enter_context(engine_for(opened, loaded, match.panel_index, threads))
-        if isinstance(opened, InducingPanel):
-            array = opened.typed_index
-            summary.array_sites = len(array)
-            summary.outside_array = int(np.isin(match.panel_index, array, invert=True).sum())
-        _stream(engine, records, writer, summary, progress)
+        run = _Run(loaded, writer, summary, region, output.keep_unmatched, window_cM, overlap_cM, threads)
+        for number, (part, span) in enumerate(chosen):
+            _impute_part(run, part, *span, shares.of(number))
         with summary.stage("finish file and index"):
             writer.close()
     summary.peak_memory_mb = peak_memory_mb()
     return summary
 
 
-def _panel_range(panel: AnyPanel, region: Region | None) -> tuple[int, int]:
-    """The panel sites [first, last) of a region."""
+def _panel_ranges(panels: Sequence[AnyPanel], region: Region | None) -> dict[str, tuple[int, int]]:
+    """By the checksum of each panel that has some: its sites [first, last) of a region."""
+    chrom = panels[0].chrom
     if region is None:
-        return 0, panel.n_sites
-    if plain_chromosome(region.chrom) != plain_chromosome(panel.chrom):
-        raise InputError(f"the region {region} is not on the panel's chromosome, {panel.chrom}")
-    first = int(np.searchsorted(panel.position, region.start, side="left"))
-    last = int(np.searchsorted(panel.position, region.end, side="right"))
-    if first == last:
+        return {panel.checksum: (0, panel.n_sites) for panel in panels}
+    if plain_chromosome(region.chrom) != plain_chromosome(chrom):
+        raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
+    ranges = {}
+    for panel in panels:
+        first = int(np.searchsorted(panel.position, region.start, side="left"))
+        last = int(np.searchsorted(panel.position, region.end, side="right"))
+        if first < last:
+            ranges[panel.checksum] = (first, last)
+    if not ranges:
         raise InputError(
-            f"the panel has no site in {region}; it reaches from {panel.chrom}:{panel.position[0]} "
-            f"to {panel.position[-1]}"
+            f"the panel has no site in {region}; it reaches from {chrom}:{panels[0].position[0]} "
+            f"to {panels[-1].position[-1]}"
         )
-    return first, last
+    return ranges
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all parts of a chromosome share."""
+
+    predictor: Predictor
+    writer: GenotypeWriter
+    summary: ImputationSummary
+    region: Region | None
+    keep_unmatched: bool
+    window_cM: float | None
+    overlap_cM: float
+    threads: int
+
+
+def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Progress | None) -> None:
+    """Phase what has no phase and impute the panel sites [first, last) of one part of the chromosome."""
+    panel, target, match, summary = part.panel, part.target, part.match, run.summary
+    run.writer.set_ploidy(target.ploidy)
+    if target.unphased is not None:
+        assert isinstance(panel, Panel), "only a panel's haplotypes can phase"
+        halves = Shares(progress, [1, 1])
+        target = _phased(panel, target, match, run.threads, summary, halves.of(0))
+        progress = halves.of(1)
+    n_haplotypes = target.alleles.shape[1]
+    windows = _windows(panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes)
+    unmatched = _unmatched(target, match, run.region, summary) if run.keep_unmatched else None
+    records = WindowRecords(panel, target, match, unmatched, windows)
+    if isinstance(panel, InducingPanel):
+        array = panel.typed_index
+        summary.array_sites = len(array)
+        summary.outside_array = int(np.isin(match.panel_index, array, invert=True).sum())
+    with engine_for(panel, run.predictor, match.panel_index, run.threads) as engine:
+        _stream(engine, records, run.writer, summary, progress)
 
 
 def _windows(
@@ -257,25 +260,20 @@ def _phased(
     match: SiteMatch,
     threads: int,
     summary: ImputationSummary,
-    progress: Callable[[float], None] | None,
+    progress: Progress | None,
 ) -> Haplotypes:
     """The target with the phase of its matched sites; the others' stays unknown."""
     assert target.unphased is not None
     unphased = target.unphased[match.target_index]
-    summary.phased_calls, summary.phased_samples = int(unphased.sum()), int(unphased.any(axis=0).sum())
-    halved = None if progress is None else lambda fraction: progress(fraction / 2)
+    summary.count_phased(unphased)
     alleles = target.alleles.copy()
     with summary.stage("phase"):
         alleles[match.target_index] = phase(
-            panel, match.panel_index, alleles[match.target_index], unphased, target.ploidy, threads, halved
+            panel, match.panel_index, alleles[match.target_index], unphased, target.ploidy, threads, progress
         )
     still_unphased = target.unphased.copy()
     still_unphased[match.target_index] = False
     return replace(target, alleles=alleles, unphased=still_unphased)
-
-
-def _second_half(progress: Callable[[float], None]) -> Callable[[float], None]:
-    return lambda fraction: progress((1 + fraction) / 2)
 
 
 def _unmatched(
@@ -297,29 +295,13 @@ def _unmatched(
     return index
 
 
-def count_target(summary: ImputationSummary, panel: AnyPanel, target: Haplotypes, match: SiteMatch) -> None:
-    """Fill in what is known before anything is imputed."""
-    summary.panel_sites, summary.panel_haplotypes = panel.n_sites, panel.n_haplotypes
-    summary.samples, summary.haplotypes = len(target.samples), target.alleles.shape[1]
-    summary.typed_sites, summary.matched_sites = len(target.sites), len(match.panel_index)
-    summary.unmatched, summary.skipped = dict(match.unmatched), dict(target.skipped)
-    summary.missing_calls = int((target.alleles[match.target_index] < 0).sum())
-    shared = sorted(set(panel.samples) & set(target.samples))
-    if shared:
-        summary.warnings.append(
-            f"{len(shared)} target samples have the names of panel samples ({', '.join(shared[:3])}"
-            f"{', ...' if len(shared) > 3 else ''}): if they are the same people, accuracy on them means "
-            "nothing"
-        )
-
-
 def _header_lines(
-    panel: AnyPanel, predictor: Predictor, output: OutputSettings, notes: Sequence[str]
+    panels: Sequence[AnyPanel], predictor: Predictor, output: OutputSettings, notes: Sequence[str]
 ) -> list[str]:
     return [
         f"##source=spinimpute {version('spinimpute')}",
         f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}",
-        f"##spinimpute_panel={panel.checksum}{_made_of(panel)}",
+        *(f"##spinimpute_panel={panel.checksum}{_made_of(panel)}" for panel in panels),
         *(f"##spinimpute_note={note}" for note in notes),
         *output.header_lines,
     ]
@@ -387,7 +369,7 @@ def _stream(
     records: WindowRecords,
     writer: GenotypeWriter,
     summary: ImputationSummary,
-    progress: Callable[[float], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Compute windows in order; those that are finished are written meanwhile."""
     panel, windows = records.panel, records.windows
@@ -399,7 +381,7 @@ def _stream(
                 p_UQ = next(results)
             with summary.stage("wait for writing"):
                 if pending is not None:
-                    summary.kept_unmatched += pending.result()
+                    summary.count_kept(pending.result())
             pending = background.submit(records.write, writer, window, p_UQ)
             low, high = np.searchsorted(engine.typed_index, [window.start, window.stop])
             summary.windows.append(
@@ -414,5 +396,5 @@ def _stream(
                 progress((window.stop - windows[0].start) / (windows[-1].stop - windows[0].start))
         with summary.stage("wait for writing"):
             if pending is not None:
-                summary.kept_unmatched += pending.result()
-    summary.written_sites = windows[-1].stop - windows[0].start + summary.kept_unmatched
+                summary.count_kept(pending.result())
+    summary.written_sites += windows[-1].stop - windows[0].start

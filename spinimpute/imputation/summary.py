@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 
 def peak_memory_mb() -> float:
     """The process's largest resident memory so far."""
@@ -29,7 +31,8 @@ class WindowSummary:
 @dataclass
 class ImputationSummary:
     """Counts, and seconds by stage. `repaired`: target sites by what was done to them; `unmatched` and
-    `skipped`: target sites and records by reason.
+    `skipped`: target sites and records by reason; `mended_calls`: calls set missing, by reason; `haploid`:
+    how many samples have one copy, a line for each part of the chromosome in which some have.
 
     array_sites, outside_array: with an inducing panel, the sites of its array, and the matched sites that
     are not among them and so told the model nothing.
@@ -50,6 +53,8 @@ class ImputationSummary:
     written_sites: int = 0
     repaired: dict[str, int] = field(default_factory=dict)
     unmatched: dict[str, int] = field(default_factory=dict)
+    mended_calls: dict[str, int] = field(default_factory=dict)
+    haploid: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     windows: list[WindowSummary] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -66,6 +71,16 @@ class ImputationSummary:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
+    def count_phased(self, unphased_TX: np.ndarray) -> None:
+        """Add heterozygotes that are phased: bool (T, n_samples)."""
+        self.phased_calls += int(unphased_TX.sum())
+        self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
+
+    def count_kept(self, n_sites: int) -> None:
+        """Add unmatched typed sites that were written."""
+        self.kept_unmatched += n_sites
+        self.written_sites += n_sites
+
     def lines(self) -> list[str]:
         """The summary as text."""
         out = [
@@ -76,6 +91,8 @@ class ImputationSummary:
         out += [f"          {count} sites: {what}" for what, count in self.repaired.items()]
         out += [f"          {count} not matched: {why}" for why, count in self.unmatched.items() if count]
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
+        out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
+        out += [f"haploid:  {line}" for line in self.haploid]
         if self.array_sites is not None:
             used = self.matched_sites - self.outside_array
             out.append(f"array:    {used} of the {self.array_sites} sites of the panel's array are typed")

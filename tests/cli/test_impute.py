@@ -55,6 +55,7 @@ class TestArguments:
             "predictor": None,
             "phasing": "auto",
             "ambiguous": "frequency",
+            "sexes": None,
             "genetic_map": None,
             "region": None,
             "inducing_points": None,

@@ -8,7 +8,8 @@ from unittest import mock
 
 import pytest
 
-from spinimpute.genotypes.panel_file import Panel, build_panel
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.panel_parts import build_panels
 from spinimpute.genotypes.sites import Region
 
 Run = Callable[..., Any]
@@ -17,7 +18,7 @@ Run = Callable[..., Any]
 def test_arguments(run: Run, tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("b b\n\na\r\n")
-    with mock.patch("spinimpute.genotypes.panel_file.build_panel", wraps=build_panel) as library:
+    with mock.patch("spinimpute.genotypes.panel_parts.build_panels", wraps=build_panels) as library:
         # fmt: off
         failed = run(
             "panel", "build", "--vcf", "p.bcf", "--map", "m.map", "-r", "chr20:1,000-2,000",

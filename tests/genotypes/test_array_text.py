@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.array_text import array_haplotypes, is_array_text, read_array_text
+from spinimpute.genotypes.array_text import array_calls, is_array_text, read_array_text
+from spinimpute.genotypes.ploidy import settle
 from spinimpute.genotypes.repair import OTHER_STRAND, repair_and_match
 from spinimpute.genotypes.sites import Sites
 
@@ -45,7 +46,11 @@ def write(tmp_path: Path, text: str, name: str = "my file.txt") -> Path:
 
 
 def haplotypes(path: Path, panel: Sites = PANEL, build: str = ""):  # type: ignore[no-untyped-def]
-    return array_haplotypes(read_array_text(path), path, panel, LINE, build)
+    calls = array_calls(read_array_text(path), path, panel, LINE, build)
+    expected = np.full(len(calls.sites), np.nan)
+    return settle(
+        calls, expected, {}, haploid=panel.chrom in ("Y", "MT"), sexed=panel.chrom == "X"
+    ).haplotypes
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -103,18 +108,16 @@ def test_the_other_strand_is_repaired_and_strangers_match_nothing(tmp_path: Path
 
 def test_haploid_calls_and_deletions(tmp_path: Path) -> None:
     text = "rs1\t23\t100\tA\nrs2\tX\t200\tGG\nrs3\tXY\t300\tTG\nrs4\tX\t400\tDD\nrs5\tX\t500\t-\n"
+    text += "rs6\tX\t600\tA\nrs7\tX\t700\tC\n"
     path = write(tmp_path, text)
     panel = Sites(
         "chrX", np.array([100, 200, 300, 500]), ["A", "C", "T", "A"], ["C", "G", "G", "C"], ["."] * 4
     )
     target = haplotypes(path, panel)
     assert target.ploidy.tolist() == [1]
-    assert target.alleles.tolist() == [[0], [1], [-1]]
+    assert target.alleles.tolist() == [[0], [1], [-1], [-1], [0], [0]]
     assert target.unphased is None
-    assert target.skipped == {
-        "heterozygous call of a haploid chromosome": 1,
-        "insertion or deletion without its alleles": 1,
-    }
+    assert target.skipped == {"insertion or deletion without its alleles": 1}
 
 
 def test_another_build_is_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.repair import (
     BOTH,
     OTHER_STRAND,
@@ -16,7 +17,6 @@ from spinimpute.genotypes.repair import (
     repair_and_match,
 )
 from spinimpute.genotypes.sites import DUPLICATE, Sites
-from spinimpute.genotypes.vcf_reader import Haplotypes
 
 OTHER = {"A": "T", "C": "G", "G": "C", "T": "A"}
 

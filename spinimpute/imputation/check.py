@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spinimpute.genotypes.builds import build_of
-from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.repair import Repaired, repair_and_match
-from spinimpute.genotypes.target_reader import read_target
-from spinimpute.genotypes.vcf_reader import Haplotypes
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.repair import Repaired
+from spinimpute.imputation.preparing import AnyPanel, Prepared, prepare
+from spinimpute.imputation.summary import ImputationSummary
 
 MANY_MISSING = 0.1  # of a person's or a site's calls
 OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
@@ -37,8 +39,11 @@ class SiteNote:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found. counts: target sites by what is said of them; samples_missing: share of missing calls
-    at matched sites, by person; build, panel_build: by the stated length of the chromosome, or ""."""
+    """What was found. counts: target sites by what is said of them; missing_X, heterozygous_X: shares of the
+    calls at matched sites, by sample; one_copy_X: samples with one copy outside the pseudo-autosomal regions
+    of X (all of Y and the mitochondria), None elsewhere; share_X: observed of the heterozygotes to expect of
+    two copies there, NaN where too few sites tell; build, panel_build: by the stated length of the
+    chromosome, or ""."""
 
     samples: list[str]
     n_sites: int
@@ -50,6 +55,9 @@ class CheckReport:
     unphased: int
     build: str
     panel_build: str
+    one_copy_X: np.ndarray | None
+    share_X: np.ndarray
+    warnings: list[str]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -78,41 +86,91 @@ class CheckReport:
         ]
         if len(bad) > 20:
             out.append(f"          and {len(bad) - 20} more samples with over {MANY_MISSING:.0%} missing")
+        if self.one_copy_X is not None:
+            n_one = int(self.one_copy_X.sum())
+            out.append(f"copies:   {n_one} samples have one copy, {len(self.samples) - n_one} have two")
+        out += [f"warning:  {warning}" for warning in self.warnings]
         return out
 
-    def write(self, path: Path) -> None:
+    def write_sites(self, path: Path) -> None:
         """The notes as a table with tabs, one row each."""
         head = ["position", "id", "ref", "alt", "panel_ref", "panel_alt", "what"]
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-            writer.writerow(head)
-            writer.writerows([getattr(note, name) for name in head] for note in self.notes)
+        _write_table(path, head, ([getattr(note, name) for name in head] for note in self.notes))
+
+    def write_samples(self, path: Path) -> None:
+        """A row for each sample: share of calls missing and heterozygous; on X also copies of what men have
+        once, and how many of the heterozygotes to expect of two copies are there."""
+        copies = np.full(len(self.samples), 2) if self.one_copy_X is None else 2 - self.one_copy_X
+        rows = zip(self.samples, self.missing_X, self.heterozygous_X, copies, self.share_X, strict=True)
+        _write_table(
+            path,
+            ["sample", "missing", "heterozygous", "copies", "of_expected_heterozygotes"],
+            (
+                [name, f"{m:.5f}", f"{h:.5f}", int(c), "" if np.isnan(s) else f"{s:.4f}"]
+                for name, m, h, c, s in rows
+            ),
+        )
 
 
-def check(vcf: str | Path, panel: Panel, ambiguous: str = "frequency") -> CheckReport:
+def check(
+    vcf: str | Path,
+    panels: Sequence[AnyPanel],
+    ambiguous: str = "frequency",
+    sexes: dict[str, bool] | None = None,
+) -> CheckReport:
     """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
-    target = read_target(vcf, panel.sites, panel.contig_line)
-    repaired = repair_and_match(panel.sites, panel.frequency, target, ambiguous)
-    notes = sorted(
-        [*_repair_notes(repaired), *_unmatched_notes(repaired), *_call_notes(repaired, panel)],
-        key=lambda note: note.position,
+    summary = ImputationSummary()
+    parts = prepare(panels, vcf, summary, sexes=sexes, ambiguous=ambiguous, force=True)
+    notes = [
+        note
+        for part in parts
+        for note in sorted(
+            [
+                *_repair_notes(part.repaired),
+                *_unmatched_notes(part.repaired),
+                *_call_notes(part.repaired, part.panel),
+            ],
+            key=lambda note: note.position,
+        )
+    ]
+    missing_X, heterozygous_X = np.sum([_call_counts(part) for part in parts], axis=0)
+    n_matched = summary.matched_sites
+    single = [part for part in parts if (part.target.ploidy == 1).any()]
+    of_x = [part for part in parts if np.isfinite(part.settled.share_X).any()]
+    n_samples = len(parts[0].target.samples)
+    target, panel = parts[0].target, parts[0].panel
+    return CheckReport(
+        target.samples,
+        summary.typed_sites,
+        n_matched,
+        notes,
+        dict(target.skipped) | summary.mended_calls,
+        missing_X / n_matched,
+        heterozygous_X / n_matched,
+        sum(0 if part.target.unphased is None else int(part.target.unphased.sum()) for part in parts),
+        build_of(target.contig_line, panel.chrom),
+        build_of(panel.contig_line, panel.chrom),
+        single[0].target.ploidy == 1 if single else None,
+        of_x[0].settled.share_X if of_x else np.full(n_samples, np.nan),
+        summary.warnings,
     )
-    alleles = repaired.target.alleles[repaired.match.target_index]
+
+
+def _call_counts(part: Prepared) -> tuple[np.ndarray, np.ndarray]:
+    """Missing and heterozygous calls of each sample at matched sites."""
+    target = part.target
+    alleles = target.alleles[part.match.target_index]
     first = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
     second = first + (target.ploidy == 2)
     heterozygous_TX = (alleles[:, first] != alleles[:, second]) & (alleles >= 0)[:, first]
-    return CheckReport(
-        target.samples,
-        len(target.sites),
-        len(repaired.match.panel_index),
-        notes,
-        dict(target.skipped),
-        (alleles[:, first] < 0).mean(axis=0),
-        heterozygous_TX.mean(axis=0),
-        0 if target.unphased is None else int(target.unphased.sum()),
-        build_of(target.contig_line, panel.chrom),
-        build_of(panel.contig_line, panel.chrom),
-    )
+    return (alleles[:, first] < 0).sum(axis=0), heterozygous_TX.sum(axis=0)
+
+
+def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
 
 
 def _repair_notes(repaired: Repaired) -> list[SiteNote]:
@@ -131,7 +189,7 @@ def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel
     return SiteNote(position, name, sites.ref[index], sites.alt[index], panel_ref, panel_alt, what)
 
 
-def _call_notes(repaired: Repaired, panel: Panel) -> list[SiteNote]:
+def _call_notes(repaired: Repaired, panel: AnyPanel) -> list[SiteNote]:
     """Of matched sites: missing calls, one allele only, frequencies far from the panel's."""
     target, match = repaired.target, repaired.match
     alleles = target.alleles[match.target_index]

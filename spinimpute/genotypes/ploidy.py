@@ -1,0 +1,152 @@
+"""How many copies of X, Y and the mitochondria each sample has, and its haplotypes with so many.
+
+Men are written in many ways outside the pseudo-autosomal regions of X: `0`, `0/0`, both in one file, or with
+the odd heterozygote that the array mistook. A sample has one copy there if its sex is stated as male, if most
+of its calls have one allele, or if it has hardly any of the heterozygotes that the panel's frequencies let
+expect.
+
+Axes: S sites, X samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls, Haplotypes, one_ploidy
+from spinimpute.genotypes.sites import Sites
+
+LEAST_EXPECTED = 50.0  # heterozygotes: fewer of them tell nobody's sex
+FEW = 0.1  # of the expected heterozygotes: a man has less, by mistakes of the array, and
+MANY = 0.3  # a woman more, also one whose parents are related
+HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
+HAPLOID_DIPLOID = "calls with one allele of diploid samples"
+
+_MALE = {"1", "m", "male"}
+_FEMALE = {"2", "f", "female"}
+_UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Haplotypes of one part of a chromosome.
+
+    lost: calls that were set missing, by reason. share_X: observed of the expected heterozygotes, NaN where
+    fewer than LEAST_EXPECTED are. doubts: sentences on samples whose stated sex the calls contradict.
+    """
+
+    haplotypes: Haplotypes
+    lost: dict[str, int]
+    share_X: np.ndarray
+    doubts: list[str]
+
+
+def read_sexes(path: str | Path) -> dict[str, bool]:
+    """Sample -> whether male, of a text file with sample and sex (M, F, 1, 2, male, female) in each line.
+
+    The columns of a PLINK .fam file (family, sample, father, mother, sex, phenotype) will do, too. Samples
+    of unknown sex (0, NA) are left out. Raises InputError with the line for anything else.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"list of sexes {path}: cannot be read: {error}") from error
+    sexes: dict[str, bool] = {}
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        if not fields or line.startswith("#"):
+            continue
+        if len(fields) not in (2, 3, 5, 6):
+            raise InputError(
+                f"list of sexes {path}, line {number}: {len(fields)} columns, expected sample and sex (M, F, "
+                "1 or 2), or the columns of a .fam file"
+            )
+        sample, sex = (fields[0], fields[1]) if len(fields) < 5 else (fields[1], fields[4])
+        if len(fields) == 3:  # family, sample, sex
+            sample, sex = fields[1], fields[2]
+        known = sex.lower()
+        if known not in _MALE | _FEMALE | _UNKNOWN:
+            if number == 1:
+                continue  # a head
+            raise InputError(f"list of sexes {path}, line {number}: {sex!r} is no sex; give M, F, 1 or 2")
+        if known in _UNKNOWN:
+            continue
+        if sexes.setdefault(sample, known in _MALE) != (known in _MALE):
+            raise InputError(f"list of sexes {path}, line {number}: {sample} is there with both sexes")
+    if not sexes:
+        raise InputError(f"list of sexes {path}: no sample with a sex is in it")
+    return sexes
+
+
+def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndarray) -> np.ndarray:
+    """float64 (S,): 2 p (1 - p) by the panel's frequency at the position, NaN where the panel has none.
+
+    Alleles and strand do not matter for it.
+    """
+    place = np.searchsorted(panel.position, sites.position)
+    place = np.minimum(place, len(panel.position) - 1)
+    p = panel_frequency[place]
+    return np.where(panel.position[place] == sites.position, 2 * p * (1 - p), np.nan)
+
+
+def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
+    """float64 (X,): observed of the expected heterozygotes of each sample's calls with two alleles."""
+    both_SX = (calls.calls[:, :, 0] >= 0) & (calls.calls[:, :, 1] >= 0)
+    both_SX &= np.isfinite(expected_S)[:, None]
+    expected_X = np.nan_to_num(expected_S) @ both_SX
+    observed_X = ((calls.calls[:, :, 0] != calls.calls[:, :, 1]) & both_SX).sum(axis=0)
+    enough = expected_X >= LEAST_EXPECTED
+    return np.where(enough, observed_X / np.where(enough, expected_X, 1), np.nan)
+
+
+def settle(
+    calls: Calls, expected_S: np.ndarray, sexes: dict[str, bool], *, haploid: bool, sexed: bool
+) -> Settled:
+    """Give each sample one ploidy.
+
+    haploid: everybody has one copy (Y, mitochondria). sexed: men have one copy here (X outside the
+    pseudo-autosomal regions); else a sample has as many as most of its calls. Calls of the other ploidy are
+    kept where they say the same (`0/0` of a man) and set missing where they cannot.
+    """
+    first, second = calls.calls[:, :, 0], calls.calls[:, :, 1]
+    one_SX, two_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)
+    share_X = heterozygote_share(calls, expected_S)
+    by_calls_X = one_SX.sum(axis=0) > two_SX.sum(axis=0)
+    doubts: list[str] = []
+    if haploid:
+        haploid_X = np.ones(len(calls.samples), bool)
+    elif sexed:
+        haploid_X = by_calls_X | (share_X < FEW)
+        for x, name in enumerate(calls.samples):
+            if name not in sexes:
+                continue
+            haploid_X[x] = sexes[name]
+            if sexes[name] and share_X[x] > MANY:
+                doubts.append(f"{name} is stated to be male, but has {share_X[x]:.0%} of a woman's")
+            elif not sexes[name] and (by_calls_X[x] or share_X[x] < FEW):
+                what = "calls with one allele" if by_calls_X[x] else f"{share_X[x]:.0%} of a woman's"
+                doubts.append(f"{name} is stated to be female, but has {what}")
+    else:
+        haploid_X = by_calls_X
+    mistaken_SX = haploid_X & two_SX & (first != second)
+    halved_SX = ~haploid_X & one_SX
+    first = np.where(mistaken_SX | halved_SX, -1, first)
+    second = np.where(haploid_X, -2, np.where(halved_SX | (second == -2), -1, second))
+    unphased = None if calls.unphased is None else calls.unphased & ~haploid_X
+    haplotypes = one_ploidy(
+        Calls(
+            calls.sites,
+            np.stack([first, second], axis=2).astype(np.int8),
+            calls.samples,
+            calls.contig_line,
+            calls.skipped,
+            unphased if unphased is not None and unphased.any() else None,
+        ),
+        np.where(haploid_X, 1, 2).astype(np.uint8),
+    )
+    lost = {HETEROZYGOUS_HAPLOID: int(mistaken_SX.sum()), HAPLOID_DIPLOID: int(halved_SX.sum())}
+    return Settled(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)

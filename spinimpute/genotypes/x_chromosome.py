@@ -1,0 +1,45 @@
+"""Chromosome X in parts: men have two copies of its pseudo-autosomal ends, and one of what lies between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import CHROMOSOME_LENGTHS
+from spinimpute.genotypes.sites import LAST_POSITION, Region, plain_chromosome
+
+NON_PAR = "non-PAR"
+# Genome Reference Consortium: last position of PAR1 and first of PAR2 on X
+_PAR1_END_PAR2_START = {"GRCh37": (2_699_520, 154_931_044), "GRCh38": (2_781_479, 155_701_383)}
+HAPLOID_CHROMOSOMES = ("Y", "MT")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a chromosome in which nobody's ploidy changes. name: PAR1, non-PAR or PAR2."""
+
+    name: str
+    region: Region
+
+    def reaches(self, first: int, last: int) -> bool:
+        """Whether it holds all positions from first to last."""
+        return self.region.start <= first and last <= self.region.end
+
+
+def is_x(chrom: str) -> bool:
+    return plain_chromosome(chrom) == "X"
+
+
+def parts_of_x(chrom: str, build: str) -> list[Part]:
+    """The three parts. chrom: as the file calls X; build: "GRCh37" or "GRCh38".
+
+    Raises InputError for another build.
+    """
+    if build not in _PAR1_END_PAR2_START:
+        raise InputError(f"unknown genome build {build!r}: give {' or '.join(CHROMOSOME_LENGTHS)}")
+    par1_end, par2_start = _PAR1_END_PAR2_START[build]
+    return [
+        Part("PAR1", Region(chrom, 1, par1_end)),
+        Part(NON_PAR, Region(chrom, par1_end + 1, par2_start - 1)),
+        Part("PAR2", Region(chrom, par2_start, LAST_POSITION)),
+    ]

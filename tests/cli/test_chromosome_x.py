@@ -1,0 +1,236 @@
+"""Chromosome X in one go: the example as if it lay across the end of PAR1, half of its people men."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.genotypes.panel_parts import open_panels
+from spinimpute.genotypes.ploidy import read_sexes
+from spinimpute.genotypes.sites import Region
+
+PAR1_END = 2_699_520  # GRCh37
+SHIFT = PAR1_END - 200_000
+CONTIG = "##contig=<ID=X,length=155270560>"
+Coding = Callable[[str], str]
+
+
+def one_letter(call: str) -> str:
+    return call[0]
+
+
+def two_letters(call: str) -> str:
+    return f"{call[0]}/{call[0]}"
+
+
+def on_x(source: Path, out: Path, coding: Coding, *, contig: str = CONTIG, unphased: bool = False) -> Path:
+    """Every second person is a man: outside PAR1 the first haplotype, coded somehow."""
+    lines = []
+    for line in gzip.decompress(source.read_bytes()).decode().splitlines():
+        if line.startswith("##contig"):
+            line = contig
+        elif not line.startswith("#"):
+            fields = line.split("\t")
+            position = int(fields[1]) + SHIFT
+            calls = [call.split(":")[0] for call in fields[9:]]
+            if unphased:
+                calls = ["/".join(sorted(call.replace("|", "/").split("/"))) for call in calls]
+            if position > PAR1_END:
+                original = [call.split(":")[0] for call in fields[9:]]
+                calls[::2] = [coding(call) for call in original[::2]]
+            line = "\t".join(["X", str(position), *fields[2:8], "GT", *calls])
+        lines.append(line)
+    out.write_text("\n".join(lines) + "\n")
+    return out
+
+
+@pytest.fixture(scope="module")
+def genetic_map(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("map") / "x.map"
+    rows = [line.split() for line in (example / "genetic.map").read_text().splitlines()]
+    path.write_text("".join(f"X {row[1]} {row[2]} {int(row[3]) + SHIFT}\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def x_panel(example: Path, genetic_map: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("x")
+    vcf = on_x(example / "panel.vcf.gz", folder / "panel.vcf", one_letter)
+    spinimpute.build_panels(vcf, folder / "x.spin", genetic_map)
+    return folder / "x.spin"
+
+
+def records(path: Path) -> list[tuple[int, list[tuple[int, ...]], np.ndarray]]:
+    """Position, genotypes and dosages."""
+    return [
+        (v.POS, [tuple(call[:-1]) for call in v.genotypes], v.format("DS")[:, 0])
+        for v in cyvcf2.VCF(str(path))
+    ]
+
+
+def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-untyped-def]
+    with open_panels(x_panel) as (par1, rest):
+        assert (par1.n_haplotypes, rest.n_haplotypes) == (300, 225)
+        assert par1.position[-1] <= PAR1_END < rest.position[0]
+        assert par1.n_sites + rest.n_sites == 4453
+    said = run("panel", "info", x_panel)
+    assert said.code == 0
+    assert "X, PAR1" in said.out
+    assert "X, non-PAR" in said.out
+    assert run("panel", "verify", x_panel).code == 0
+    refused = run("train", "--panel", x_panel, "--config", "c.toml", "--out", x_panel.parent / "m")
+    assert refused.code == 2
+
+
+def test_a_damaged_file_of_parts_is_refused(run, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    content = x_panel.read_bytes()
+    for damaged in (content[:-1], content[:30], content + b"x", content[:20] + b"\1" + content[21:]):
+        path = tmp_path / "damaged.spin"
+        path.write_bytes(damaged)
+        done = run("panel", "verify", path)
+        assert done.code == 2
+        assert "damaged" in done.err or "truncated" in done.err
+
+
+def test_one_file_with_the_right_ploidy(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter, unphased=True)
+    outs = {}
+    for kind in ("vcf", "bcf"):
+        outs[kind] = tmp_path / f"o.{kind}"
+        done = run("impute", "--vcf", target, "--panel", x_panel, "--out", outs[kind])
+        assert done.code == 0
+        assert "X non-PAR: 10 of 20 samples have one copy" in done.err
+    found = records(outs["vcf"])
+    assert len(found) == 4453
+    assert [row[0] for row in found] == sorted(row[0] for row in found)
+    for position, genotypes, dosage in found:
+        ploidies = [len(call) for call in genotypes]
+        assert ploidies == ([2] * 20 if position <= PAR1_END else [1, 2] * 10)
+        if position > PAR1_END:
+            assert (dosage[::2] <= 1).all()
+    for text, binary in zip(found, records(outs["bcf"]), strict=True):
+        assert text[:2] == binary[:2]
+        np.testing.assert_array_equal(text[2], binary[2])
+    truth = on_x(example / "truth.vcf.gz", tmp_path / "truth.vcf", one_letter)
+    true = np.array([[sum(call[:-1]) for call in v.genotypes] for v in cyvcf2.VCF(str(truth))], float)
+    imputed = np.array([row[2] for row in found])
+    for people in (slice(0, None, 2), slice(1, None, 2)):
+        for sites in (np.array([row[0] <= PAR1_END for row in found]), slice(None)):
+            assert np.corrcoef(true[sites, people].ravel(), imputed[sites, people].ravel())[0, 1] > 0.93
+
+
+def test_every_coding_of_men_gives_the_same(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    found = []
+    for coding in (one_letter, two_letters):
+        target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", coding)
+        out = tmp_path / f"{coding.__name__}.vcf"
+        assert run("impute", "--vcf", target, "--panel", x_panel, "--out", out).code == 0
+        found.append([line for line in out.read_text().splitlines() if not line.startswith("##")])
+    assert found[0] == found[1]
+
+
+def test_men_equal_a_panel_of_that_part(
+    run,  # type: ignore[no-untyped-def]
+    example: Path,
+    x_panel: Path,
+    genetic_map: Path,
+    tmp_path: Path,
+) -> None:
+    vcf = on_x(example / "panel.vcf.gz", tmp_path / "panel.vcf", one_letter)
+    region = Region("X", PAR1_END + 1)
+    spinimpute.build_panel(vcf, tmp_path / "rest.spin", genetic_map, region).close()
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
+    rows = []
+    for panel in (tmp_path / "rest.spin", x_panel):
+        out = tmp_path / "o.vcf"
+        done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--region", region, "-f")
+        assert done.code == 0
+        rows.append([line for line in out.read_text().splitlines() if not line.startswith("##")])
+    assert rows[0] == rows[1]
+
+
+def test_sexes_that_are_stated(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", two_letters)
+    names = cyvcf2.VCF(str(target)).samples
+    sexes = tmp_path / "sexes"
+    sexes.write_text("sample sex\n" + "".join(f"{n} {'FM'[i % 2 == 0]}\n" for i, n in enumerate(names)))
+    assert read_sexes(sexes) == {name: i % 2 == 0 for i, name in enumerate(names)}
+    command = ("check", "--vcf", target, "--panel", x_panel, "--sex", sexes)
+    done = run(*command, "--samples-out", tmp_path / "s.tsv")
+    assert done.code == 0
+    assert "10 samples have one copy, 10 have two" in done.out
+    assert "stated" not in done.out
+    rows = [line.split("\t") for line in (tmp_path / "s.tsv").read_text().splitlines()[1:]]
+    assert [row[3] for row in rows] == ["1", "2"] * 10
+    assert all(float(row[4]) == 0 for row in rows[::2])
+    assert all(float(row[4]) > 0.3 for row in rows[1::2])
+    # two people exchanged
+    lines = (
+        sexes.read_text().replace(f"{names[0]} M", f"{names[0]} F").replace(f"{names[1]} F", f"{names[1]} M")
+    )
+    sexes.write_text(lines)
+    done = run(*command)
+    assert f"{names[0]} is stated to be female, but has 0% of a woman's" in done.out
+    assert f"{names[1]} is stated to be male, but has" in done.out
+
+
+@pytest.mark.parametrize("line", ["a b c d", "a", "x y\na both", "a M\na F"])
+def test_unusable_lists_of_sexes(run, line: str, x_panel: Path, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    sexes = tmp_path / "sexes"
+    sexes.write_text(line + "\n")
+    target = example / "target.vcf.gz"
+    done = run("impute", "--vcf", target, "--panel", x_panel, "--sex", sexes, "--out", tmp_path / "o.vcf")
+    assert done.code == 2
+    assert "list of sexes" in done.err
+
+
+def test_the_odd_heterozygote_of_a_man(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", two_letters)
+    lines = target.read_text().splitlines()
+    fields = lines[-1].split("\t")
+    fields[9] = "0/1"
+    lines[-1] = "\t".join(fields)
+    target.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "o.vcf"
+    done = run("impute", "--vcf", target, "--panel", x_panel, "--out", out)
+    assert done.code == 0
+    assert "1 heterozygous calls of haploid samples: set missing" in done.err
+    assert all(len(call) == 1 for call in records(out)[-1][1][::2])
+
+
+def test_a_part_without_typed_sites_is_left_out(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
+    lines = [
+        line
+        for line in target.read_text().splitlines()
+        if line.startswith("#") or int(line.split("\t")[1]) > PAR1_END
+    ]
+    target.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "o.vcf"
+    done = run("impute", "--vcf", target, "--panel", x_panel, "--out", out)
+    assert done.code == 0
+    assert "no site of the panel is typed in PAR1" in done.err
+    assert records(out)[0][0] > PAR1_END
+
+
+def test_a_panel_without_its_length_says_what_is_missing(run, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    vcf = on_x(example / "panel.vcf.gz", tmp_path / "p.vcf", one_letter, contig="##contig=<ID=X>")
+    done = run("panel", "build", "--vcf", vcf, "--out", tmp_path / "p.spin")
+    assert done.code == 2
+    assert "##contig=<ID=X,length=" in done.err
+
+
+def test_phasing_x(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", two_letters, unphased=True)
+    out = tmp_path / "o.bcf"
+    assert run("phase", "--vcf", target, "--panel", x_panel, "--out", out).code == 0
+    n = 0
+    for v in cyvcf2.VCF(str(out)):
+        n += 1
+        assert all(call[-1] for call in v.genotypes)
+        assert [len(call) - 1 for call in v.genotypes] == ([2] * 20 if v.POS <= PAR1_END else [1, 2] * 10)
+    assert n == 246
