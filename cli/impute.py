@@ -21,6 +21,7 @@ from cli.options import (
     sex_option,
     sexes_of,
     target_option,
+    tell,
     threads_option,
 )
 
@@ -131,11 +132,7 @@ def impute(
             force=force,
             progress=progress,
         )
-    for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {warning}", err=True)
-    if not quiet:
-        for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(line, err=True)
+    tell(summary, out, quiet)
 
 
 def _formats(text: str) -> tuple[str, ...]:

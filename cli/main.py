@@ -21,6 +21,7 @@ COMMANDS = {
     "panel": ("cli.panel", "panel", "Build, describe and verify reference panels."),
     "impute": ("cli.impute", "impute", "Impute genotypes from a reference panel."),
     "check": ("cli.check", "check", "Compare a target's sites and calls with a panel."),
+    "convert": ("cli.convert", "convert", "Write a target of any form as VCF or BCF."),
     "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
     "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),

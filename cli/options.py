@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.summary import ImputationSummary
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]
@@ -56,12 +59,53 @@ ambiguous_option = click.option(
     show_default=True,
     help="A/T and C/G sites: decide by frequency in a file with strand flips, keep as they are, or drop.",
 )
-target_option = click.option(
-    "--vcf",
-    required=True,
-    metavar="FILE",
-    help="Target: VCF, VCF.gz, BCF or the text file of a consumer array.",
-)
+
+
+def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> str | None:
+    """One of --vcf, --bfile and --pfile; the latter name the files of PLINK without their suffix."""
+    if ctx.resilient_parsing:
+        return vcf
+    from spinimpute.errors import InputError
+
+    given = {
+        "--vcf": vcf,
+        "--bfile": _with_suffix(ctx.meta.get("bfile"), ".bed"),
+        "--pfile": _with_suffix(ctx.meta.get("pfile"), ".pgen"),
+    }
+    named = {name: path for name, path in given.items() if path}
+    if len(named) != 1:
+        found = " and ".join(named) or "none of them"
+        raise InputError(
+            f"give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX; found {found}"
+        )
+    return next(iter(named.values()))
+
+
+def _with_suffix(prefix: str | None, suffix: str) -> str | None:
+    return prefix if prefix is None or prefix.endswith(suffix) else prefix + suffix
+
+
+def _kept(ctx: click.Context, option: click.Parameter, prefix: str | None) -> None:
+    ctx.meta[str(option.name)] = prefix
+
+
+def target_option(command: Command) -> Command:
+    """--vcf, --bfile and --pfile; the command is given `vcf`, whichever it was."""
+    plink: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "expose_value": False, "callback": _kept}
+    for option in (
+        click.option("--pfile", help="The same of PLINK 2: PREFIX.pgen, .pvar, .psam.", **plink),
+        click.option("--bfile", help="Target of PLINK 1 in place of --vcf: PREFIX.bed, .bim, .fam.", **plink),
+        click.option(
+            "--vcf",
+            metavar="FILE",
+            callback=_given_target,
+            help="Target: VCF, VCF.gz, BCF, a consumer array's text, or a FinalReport, known by content.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 sex_option = click.option(
     "--sex",
     metavar="FILE",
@@ -111,3 +155,12 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=1.0)
         yield lambda fraction: progress.update(task, completed=fraction)
+
+
+def tell(summary: ImputationSummary, out: str, quiet: bool) -> None:
+    """The warnings of a run, and its summary unless it is to be quiet."""
+    for warning in summary.warnings:
+        click.echo(f"spinimpute: warning: {warning}", err=True)
+    if not quiet:
+        for line in [*summary.lines(), f"output:   {out}"]:
+            click.echo(line, err=True)

@@ -17,6 +17,7 @@ from cli.options import (
     sex_option,
     sexes_of,
     target_option,
+    tell,
     threads_option,
 )
 
@@ -53,7 +54,7 @@ def phase(
 
     Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
     """
-    from spinimpute.imputation.phase_file import phase as run
+    from spinimpute.imputation.typed_file import phase as run
     from spinimpute.kernels import announce_compilation, start_without_scipy
 
     start_without_scipy()
@@ -75,8 +76,4 @@ def phase(
             force=force,
             progress=progress,
         )
-    for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {warning}", err=True)
-    if not quiet:
-        for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(line, err=True)
+    tell(summary, out, quiet)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from spinimpute.imputation.arrays import impute_haplotypes
     from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.imputation.inducing_panel import InducingPanel
-    from spinimpute.imputation.phase_file import phase
     from spinimpute.imputation.pipeline import OutputSettings, impute
     from spinimpute.imputation.predictors import load_predictor
     from spinimpute.imputation.train import train
+    from spinimpute.imputation.typed_file import convert, phase
 
 _MODULES = {
     "InducingPanel": "imputation.inducing_panel",
@@ -30,11 +30,12 @@ _MODULES = {
     "build_inducing_panel": "imputation.inducing_build",
     "build_panel": "genotypes.panel_file",
     "build_panels": "genotypes.panel_parts",
+    "convert": "imputation.typed_file",
     "evaluate": "evaluation.evaluate",
     "impute": "imputation.pipeline",
     "impute_haplotypes": "imputation.arrays",
     "load_predictor": "imputation.predictors",
-    "phase": "imputation.phase_file",
+    "phase": "imputation.typed_file",
     "read_sexes": "genotypes.ploidy",
     "train": "imputation.train",
 }
@@ -47,6 +48,7 @@ __all__ = [
     "build_inducing_panel",
     "build_panel",
     "build_panels",
+    "convert",
     "evaluate",
     "impute",
     "impute_haplotypes",

@@ -159,7 +159,10 @@ class BcfEncoder:
             genotypes = rows[:, start : start + n_samples * max_ploidy].view(np.int8)
             genotypes[:, ::max_ploidy] = _FIRST_ALLELE[fields.alleles[:, :, 0] + np.int8(2)]
             if max_ploidy == 2:
-                genotypes[:, 1::2] = _SECOND_ALLELE[fields.alleles[:, :, 1] + np.int8(2)]
+                second = fields.alleles[:, :, 1] + np.int8(2)
+                genotypes[:, 1::2] = _SECOND_ALLELE[second]
+                if fields.unphased is not None:
+                    genotypes[:, 1::2] -= (fields.unphased & (second > 0)).astype(np.int8)
         for key, numbers in fields.numbers.items():
             for value, codes in enumerate(numbers):
                 # Rows are not aligned to four bytes, so the floats are placed by strides instead of a view.

@@ -75,6 +75,8 @@ def part_of(panel: PanelSites) -> Part | None:
 
 def all_sites(panels: Sequence[PanelSites]) -> Sites:
     """The sites of all parts."""
+    if len(panels) == 1:
+        return panels[0].sites
     return Sites.concatenate([panel.sites for panel in panels])
 
 

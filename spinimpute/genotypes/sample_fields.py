@@ -31,6 +31,7 @@ class SampleFields:
     """The sample columns of some records."""
 
     alleles: np.ndarray  # int8 (r, n, p): 0, 1, ALLELE_MISSING, ALLELE_ABSENT
+    unphased: np.ndarray | None  # bool (r, n): calls whose order means nothing; None if there is none
     numbers: dict[
         str, list[np.ndarray]
     ]  # FORMAT key (not GT) -> codes of its 1st, 2nd, ... value, int (r, n) each
@@ -54,12 +55,15 @@ class SampleLayout:
         # Column of each haplotype in a table with max_ploidy columns for every sample.
         self._columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
 
-    def fields(self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None) -> SampleFields:
+    def fields(
+        self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None, unphased: np.ndarray | None = None
+    ) -> SampleFields:
         """Round, clip and combine.
 
         Parameters:
             hap_dosage: float32 (r, n_haplotypes), P(ALT); NaN is missing.
             haplotypes: int8 (r, n_haplotypes), 0, 1 or -1; None calls ALT from 0.5 on.
+            unphased: bool (r, n), kept as it is.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)
@@ -69,7 +73,7 @@ class SampleLayout:
         if self.formats != ("GT",):
             dosage = self._per_sample(np.clip(hap_dosage, 0, 1), 0)
             numbers = {key: self._numbers(key, dosage) for key in self.formats if key != "GT"}
-        return SampleFields(alleles, numbers)
+        return SampleFields(alleles, unphased, numbers)
 
     def _per_sample(self, values: np.ndarray, absent: int) -> np.ndarray:
         """(r, n_haplotypes) -> (r, n, p)."""

@@ -1,4 +1,7 @@
-"""Reading a target in whatever form it comes: VCF, VCF.gz, BCF, or the text file of a consumer array."""
+"""Reading a target in whatever form it comes: VCF, VCF.gz, BCF, PLINK, or the file of an array.
+
+Forms are told apart by content, never by name.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from spinimpute.genotypes.array_text import array_calls, is_array_text, read_arr
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.panel_parts import PanelSites, all_sites, part_of
+from spinimpute.genotypes.plink import is_plink, read_plink
 from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
 from spinimpute.genotypes.sites import plain_chromosome
 from spinimpute.genotypes.vcf_reader import HaplotypeReader, read_haplotypes
@@ -28,28 +32,24 @@ def read_target(
 ) -> list[Settled | None]:
     """The target's haplotypes on the chromosome of the panels, one part for each of them.
 
-    None stands for a part of chromosome X in which the target has no site. sexes: sample -> male, for X.
-    Raises InputError as `read_haplotypes` and `read_array_text`; for heterozygotes of an array's file, which
-    have no phase, unless `allow_unphased`.
+    path: a VCF, VCF.gz, BCF, .bed, .pgen, FinalReport or consumer array's text. None stands for a part of
+    chromosome X in which the target has no site. sexes: sample -> male, for X; they go before the file's.
+    Raises InputError as the reader of each form; for unphased heterozygotes unless `allow_unphased`.
     """
     path = Path(path)
     chrom = panels[0].chrom
-    text = path.is_file() and is_array_text(path)
-    several_ploidies = is_x(chrom) or plain_chromosome(chrom) in HAPLOID_CHROMOSOMES
-    if not text and not several_ploidies:
+    other_form = _in_another_form(path, panels)
+    if other_form is None and not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES:
         haplotypes = read_haplotypes(path, chrom=chrom, allow_unphased=allow_unphased)
         return [Settled(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
-    if text:
-        contig_line = panels[0].contig_line
-        build = build_of(contig_line, chrom)
-        calls = array_calls(read_array_text(path), path, all_sites(panels), contig_line, build)
-    else:
+    if other_form is None:
         # whether a heterozygote has a phase matters only where there are two copies: asked below
         reader = HaplotypeReader(path, chrom=chrom, allow_unphased=True, mixed_ploidy=True)
-        calls = reader.read_calls()
-    sexes = sexes or {}
+        other_form = reader.read_calls(), {}
+    calls, sexes_of_file = other_form
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
+    sexes = sexes_of_file | (sexes or {})
     settled = [_part(calls, panel, sexes) for panel in panels]
     if not allow_unphased:
         _refuse_unphased(path, settled)
@@ -59,6 +59,33 @@ def read_target(
             f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than the panel"
         )
     return settled
+
+
+def _in_another_form(path: Path, panels: Sequence[PanelSites]) -> tuple[Calls, dict[str, bool]] | None:
+    """Calls and known sexes of a file that is no VCF."""
+    if not path.is_file():
+        return None
+    contig_line = panels[0].contig_line
+    if is_plink(path):
+        made = read_plink(path, all_sites(panels), contig_line)
+        return made.calls, made.sexes
+    if _is_final_report(path):
+        from spinimpute.genotypes.final_report import read_final_report  # its pandas takes its time
+
+        return read_final_report(path, all_sites(panels), contig_line), {}
+    if is_array_text(path):
+        build = build_of(contig_line, panels[0].chrom)
+        return array_calls(read_array_text(path), path, all_sites(panels), contig_line, build), {}
+    return None
+
+
+def _is_final_report(path: Path) -> bool:
+    """Whether the first line is that of Illumina's FinalReport."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip(b"\xef\xbb\xbf").startswith(b"[Header]")
+    except OSError:
+        return False
 
 
 def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | None:

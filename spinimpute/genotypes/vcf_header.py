@@ -16,7 +16,7 @@ _INFO_LINES = (
 )
 
 FORMAT_LINES = {
-    "GT": '##FORMAT=<ID=GT,Number=1,Type=String,Description="Phased genotype">',
+    "GT": '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
     "DS": '##FORMAT=<ID=DS,Number=1,Type=Float,Description="Dosage: expected number of alternative alleles">',
     "HDS": '##FORMAT=<ID=HDS,Number=.,Type=Float,Description="Dosage of each haplotype: '
     'probability of its alternative allele">',

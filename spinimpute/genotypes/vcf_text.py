@@ -39,24 +39,28 @@ def _number_table(separator: bytes, next_separator: bytes) -> np.ndarray:
 
 
 def _genotype_table(max_ploidy: int) -> np.ndarray:
-    """The slot of every genotype; index: 4 (first + 1) + second + 2 if diploid, first + 1 if not."""
+    """The slot of every genotype; index: 4 (first + 1) + second + 2 if diploid, and 12 more if the order of
+    its alleles means nothing; first + 1 if haploid."""
     text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
     if max_ploidy == 1:
         return np.frombuffer(b"".join(b"\t" + text[allele] for allele in (-1, 0, 1)), dtype=np.uint16)
     slots = [
-        (b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else b"|" + text[second])).ljust(4, b"\0")
+        (b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else between + text[second])).ljust(4, b"\0")
+        for between in (b"|", b"/")
         for first in (-1, 0, 1)
         for second in (-2, -1, 0, 1)
     ]
     return np.frombuffer(b"".join(slots), dtype=np.uint32)
 
 
-def _genotype_index(alleles: np.ndarray) -> np.ndarray:
-    """Index into the genotype table; int8 (r, n, p) -> int8 (r, n)."""
+def _genotype_index(fields: SampleFields) -> np.ndarray:
+    """Index into the genotype table; int8 (r, n)."""
+    alleles = fields.alleles
     first = alleles[:, :, 0] + np.int8(1)
     if alleles.shape[2] == 1:
         return first
-    return 4 * first + (alleles[:, :, 1] + np.int8(2))
+    index = 4 * first + (alleles[:, :, 1] + np.int8(2))
+    return index if fields.unphased is None else index + np.int8(12) * fields.unphased
 
 
 class VcfTextEncoder:
@@ -123,7 +127,7 @@ class VcfTextEncoder:
             slots[...] = values
 
         if self._layout.formats[0] == "GT":
-            place(self._genotypes[_genotype_index(fields.alleles)], 0)
+            place(self._genotypes[_genotype_index(fields)], 0)
         for key, value, offset, table in self._slots:
             place(table[fields.numbers[key][value]], offset)
         text[:, -1] = ord("\n")

@@ -110,6 +110,7 @@ class GenotypeWriter:
         info: Mapping[str, np.ndarray | None],
         haplotypes: np.ndarray | None,
         typed: np.ndarray,
+        unphased: np.ndarray | None = None,
     ) -> None:
         """Append r records, which follow those written before.
 
@@ -120,6 +121,7 @@ class GenotypeWriter:
             info: numbers (r,) per INFO key, of which those that are not finite are left out, or None.
             haplotypes: int8 (r, n_haplotypes), hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
             typed: bool (r,).
+            unphased: bool (r, n_samples), calls to be written with "/"; None if all have their phase.
         Raises:
             InputError: the file cannot be written (any longer), such as on a full disk.
             ValueError: shapes disagree, the contig is unknown, or the records are not sorted.
@@ -139,6 +141,7 @@ class GenotypeWriter:
                 hap_dosage[part],
                 values.part(part),
                 None if haplotypes is None else haplotypes[part],
+                None if unphased is None else unphased[part],
             )
         self._last_position = int(sites.position[-1])
 
@@ -229,9 +232,10 @@ class GenotypeWriter:
         hap_dosage: np.ndarray,
         info: InfoValues,
         haplotypes: np.ndarray | None,
+        unphased: np.ndarray | None,
     ) -> None:
         pieces, lengths = self._encoder.encode(
-            sites, chrom, info, self._layout.fields(hap_dosage, haplotypes)
+            sites, chrom, info, self._layout.fields(hap_dosage, haplotypes, unphased)
         )
         stop = self._position + np.cumsum(lengths)
         self._places.add(

@@ -1,0 +1,66 @@
+"""`spinimpute convert`"""
+
+from __future__ import annotations
+
+import click
+
+from cli.command_text import command_text
+from cli.options import (
+    ambiguous_option,
+    force_option,
+    map_option,
+    out_option,
+    output_type_option,
+    panel_option,
+    quiet_option,
+    sex_option,
+    sexes_of,
+    target_option,
+    tell,
+)
+
+# the output must be the same with and without them
+WITHOUT_INFLUENCE = ("out", "force", "quiet")
+
+
+@click.command()
+@target_option
+@panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
+@map_option
+@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@output_type_option
+@ambiguous_option
+@sex_option
+@force_option
+@quiet_option
+@click.pass_context
+def convert(
+    ctx: click.Context,
+    vcf: str,
+    panel: str,
+    genetic_map: str | None,
+    out: str,
+    output_type: str | None,
+    ambiguous: str,
+    sex: str | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Write an array's or PLINK's file as VCF or BCF, with REF and ALT as the panel has them.
+
+    Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
+    """
+    from spinimpute.imputation.typed_file import convert as run
+
+    summary = run(
+        vcf,
+        out,
+        panel,
+        genetic_map=genetic_map,
+        output_type=output_type,
+        header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
+        ambiguous=ambiguous,
+        sexes=sexes_of(sex),
+        force=force,
+    )
+    tell(summary, out, quiet)

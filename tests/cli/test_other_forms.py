@@ -1,0 +1,305 @@
+"""Targets of PLINK and FinalReports: the same people give the same dosages; what is wrong is told."""
+
+import gzip
+import random
+import shutil
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.target_reader import read_target
+
+pgenlib = pytest.importorskip("pgenlib")
+
+
+@dataclass(frozen=True)
+class Site:
+    """calls: int (n_samples, 2), 0 REF, 1 ALT, -1 missing."""
+
+    chrom: str
+    position: int
+    name: str
+    ref: str
+    alt: str
+    calls: np.ndarray
+
+    def exchanged(self) -> "Site":
+        calls = np.where(self.calls < 0, -1, 1 - self.calls)
+        return replace(self, ref=self.alt, alt=self.ref, calls=calls)
+
+
+def write_bed(prefix: Path, samples: list[str], sites: list[Site]) -> None:
+    """PLINK 1: two bits a call, four samples a byte, ALT as the first allele of the .bim."""
+    packed = bytearray(b"\x6c\x1b\x01")
+    for site in sites:
+        count = site.calls.sum(axis=1)
+        code = np.select([(site.calls < 0).any(axis=1), count == 2, count == 1], [1, 0, 2], 3)
+        code = np.append(code, np.zeros(-len(code) % 4, int)).reshape(-1, 4)
+        packed += (code @ [1, 4, 16, 64]).astype(np.uint8).tobytes()
+    prefix.with_suffix(".bed").write_bytes(packed)
+    prefix.with_suffix(".bim").write_text(
+        "".join(f"{s.chrom}\t{s.name}\t0\t{s.position}\t{s.alt}\t{s.ref}\n" for s in sites)
+    )
+    prefix.with_suffix(".fam").write_text("".join(f"0 {name} 0 0 0 -9\n" for name in samples))
+
+
+def write_pgen(prefix: Path, samples: list[str], sites: list[Site], phased: bool = False) -> None:
+    writer = pgenlib.PgenWriter(
+        str(prefix.with_suffix(".pgen")).encode(),
+        len(samples),
+        len(sites),
+        False,
+        hardcall_phase_present=phased,
+    )
+    for site in sites:
+        alleles = np.where(site.calls < 0, -9, site.calls).astype(np.int32).ravel()
+        writer.append_alleles(np.ascontiguousarray(alleles), all_phased=phased)
+    writer.close()
+    rows = "".join(f"{s.chrom}\t{s.position}\t{s.name}\t{s.ref}\t{s.alt}\n" for s in sites)
+    prefix.with_suffix(".pvar").write_text("#CHROM\tPOS\tID\tREF\tALT\n" + rows)
+    prefix.with_suffix(".psam").write_text("#IID\tSEX\n" + "".join(f"{name}\tNA\n" for name in samples))
+
+
+@pytest.fixture(scope="module")
+def unphased(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's target without phase."""
+    lines = []
+    for line in gzip.decompress((example / "target.vcf.gz").read_bytes()).decode().splitlines():
+        if not line.startswith("#"):
+            fields = line.split("\t")
+            calls = ["/".join(sorted(call.split(":")[0].replace("|", "/").split("/"))) for call in fields[9:]]
+            line = "\t".join([*fields[:8], "GT", *calls])
+        lines.append(line)
+    path = tmp_path_factory.mktemp("unphased") / "target.vcf"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def sites_of(vcf: Path) -> tuple[list[str], list[Site]]:
+    opened = cyvcf2.VCF(str(vcf))
+    sites = [
+        Site(v.CHROM, v.POS, f"rs{v.POS}", v.REF, v.ALT[0], v.genotype.array()[:, :2].astype(int))
+        for v in opened
+    ]
+    return opened.samples, sites
+
+
+@pytest.fixture(scope="module")
+def people(unphased: Path) -> tuple[list[str], list[Site]]:
+    return sites_of(unphased)
+
+
+def final_report(path: Path, samples: list[str], sites: list[Site], separator: str = "\t") -> Path:
+    head = ["[Header]", "GSGT Version\t2.0.4", f"Num SNPs\t{len(sites)}", "[Data]"]
+    columns = ["SNP Name", "Sample ID", "Allele1 - Plus", "Allele2 - Plus", "GC Score", "Chr", "Position"]
+    lines = [*head, separator.join(columns)]
+    for x, sample in enumerate(samples):
+        for site in sites:
+            letters = [("-" if a < 0 else (site.ref, site.alt)[a]) for a in site.calls[x]]
+            fields = [site.name, sample, *letters, "0.9", site.chrom, str(site.position)]
+            lines.append(separator.join(fields))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def dosages(path: Path) -> np.ndarray:
+    return np.array([v.format("DS")[:, 0] for v in cyvcf2.VCF(str(path))])
+
+
+def test_every_form_gives_the_same_dosages(
+    run,  # type: ignore[no-untyped-def]
+    panel: Path,
+    unphased: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    samples, sites = people
+    write_bed(tmp_path / "b", samples, sites)
+    write_pgen(tmp_path / "p", samples, sites)
+    forms = {
+        "vcf": ("--vcf", unphased),
+        "bfile": ("--bfile", tmp_path / "b"),
+        "bed": ("--vcf", tmp_path / "b.bed"),
+        "pfile": ("--pfile", tmp_path / "p"),
+        "report": ("--vcf", final_report(tmp_path / "report.txt", samples, sites)),
+        "comma": ("--vcf", final_report(tmp_path / "report.csv", samples, sites, ",")),
+    }
+    found = {}
+    for name, arguments in forms.items():
+        out = tmp_path / f"{name}.vcf"
+        done = run("impute", *arguments, "--panel", panel, "--out", out)
+        assert done.code == 0, done.err
+        assert cyvcf2.VCF(str(out)).samples == samples
+        found[name] = dosages(out)
+        assert found[name].shape == (4453, 20)
+        np.testing.assert_array_equal(found[name], found["vcf"], err_msg=name)
+
+
+@pytest.mark.parametrize("suffix", [".vcf", ".bcf", ".vcf.gz"])
+def test_converting(
+    run,  # type: ignore[no-untyped-def]
+    suffix: str,
+    panel: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    samples, sites = people
+    exchanged = [s.exchanged() if i % 3 == 0 else s for i, s in enumerate(sites)]
+    write_bed(tmp_path / "b", samples, exchanged)
+    out = tmp_path / f"o{suffix}"
+    done = run("convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", out)
+    assert done.code == 0
+    assert f"{len(exchanged[::3])} sites: REF and ALT swapped: exchanged" in done.err
+    assert f"{out}" in done.err
+    records = list(cyvcf2.VCF(str(out)))
+    assert [(v.POS, v.REF, v.ALT[0]) for v in records] == [(s.position, s.ref, s.alt) for s in sites]
+    for record, site in zip(records, sites, strict=True):
+        calls = np.array([call[:2] for call in record.genotypes])
+        np.testing.assert_array_equal(np.sort(calls, axis=1), np.sort(site.calls, axis=1))
+        heterozygous = calls[:, 0] != calls[:, 1]
+        assert not np.array([call[2] for call in record.genotypes])[heterozygous].any()
+    assert "bytes" not in done.err
+
+
+def test_phase_survives_a_pgen(example: Path, panel: Path, tmp_path: Path) -> None:
+    samples, sites = sites_of(example / "target.vcf.gz")
+    write_pgen(tmp_path / "p", samples, sites, phased=True)
+    with spinimpute.Panel.open(panel) as opened:
+        (part,) = read_target(tmp_path / "p.pgen", [opened], allow_unphased=False)
+    assert part is not None
+    expected = np.array([site.calls.ravel() for site in sites])
+    np.testing.assert_array_equal(part.haplotypes.alleles, expected)
+
+
+def test_a_bim_with_one_allele(panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path) -> None:
+    """PLINK writes 0 for an allele that nobody has; the panel knows it, whichever of its two it is."""
+    samples, sites = people
+    monomorphic = []
+    for i, site in enumerate(sites[:20]):
+        calls = np.full_like(site.calls, i % 2)
+        known = (site.ref, site.alt)[i % 2]
+        monomorphic.append(Site(site.chrom, site.position, site.name, known, "0", np.zeros_like(calls)))
+    write_bed(tmp_path / "b", samples, monomorphic)
+    with spinimpute.Panel.open(panel) as opened:
+        (part,) = read_target(tmp_path / "b.bed", [opened])
+    assert part is not None
+    found = part.haplotypes
+    assert [(r, a) for r, a in zip(found.sites.ref, found.sites.alt, strict=True)] == [
+        (s.ref, s.alt) for s in sites[:20]
+    ]
+    for i, row in enumerate(found.alleles):
+        assert set(row.tolist()) == {i % 2}
+
+
+def test_names_and_sexes_of_a_fam(panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path) -> None:
+    _, sites = people
+    write_bed(tmp_path / "b", ["a"] * 20, sites)
+    fam = tmp_path / "b.fam"
+    with spinimpute.Panel.open(panel) as opened:
+        with pytest.raises(InputError, match="two samples are named 0_a"):
+            read_target(tmp_path / "b.bed", [opened])
+        fam.write_text("".join(f"f{i} a 0 0 1 -9\n" for i in range(20)))
+        (part,) = read_target(tmp_path / "b.bed", [opened])
+        assert part is not None
+        assert part.haplotypes.samples == [f"f{i}_a" for i in range(20)]
+
+
+@pytest.mark.parametrize("missing", [".bim", ".fam"])
+def test_a_missing_file_is_named(
+    run,  # type: ignore[no-untyped-def]
+    missing: str,
+    panel: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    write_bed(tmp_path / "b", *people)
+    (tmp_path / f"b{missing}").unlink()
+    done = run("impute", "--bfile", tmp_path / "b", "--panel", panel, "--out", tmp_path / "o.vcf")
+    assert done.code == 2
+    assert f"b{missing}" in done.err
+    assert not (tmp_path / "o.vcf").exists()
+
+
+def test_one_target_only(run, panel: Path, unphased: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for arguments in ((), ("--vcf", unphased, "--bfile", "b")):
+        done = run("impute", *arguments, "--panel", panel, "--out", tmp_path / "o.vcf")
+        assert done.code == 2
+        assert "give the target with one of --vcf FILE" in done.err
+
+
+def test_a_report_without_positions(
+    run,  # type: ignore[no-untyped-def]
+    panel: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    report = final_report(tmp_path / "r.txt", *people)
+    report.write_text(report.read_text().replace("Position", "Theta"))
+    done = run("impute", "--vcf", report, "--panel", panel, "--out", tmp_path / "o.vcf")
+    assert done.code == 2
+    assert "no column Position" in done.err
+
+
+def test_a_sample_twice_in_a_report(
+    panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path
+) -> None:
+    samples, sites = people
+    report = final_report(tmp_path / "r.txt", [samples[0], samples[0]], sites[:30])
+    with (
+        spinimpute.Panel.open(panel) as opened,
+        pytest.raises(InputError, match=f"in sample {samples[0]} is there twice"),
+    ):
+        read_target(report, [opened])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**31),
+    which=st.sampled_from([".bed", ".bim", ".fam", ".pgen", ".psam", ".pvar", ".txt"]),
+)
+def test_mutated_files_are_read_or_refused(
+    seed: int, which: str, panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path
+) -> None:
+    samples, sites = people[0], people[1][:40]
+    folder = tmp_path / str(seed)
+    folder.mkdir(exist_ok=True)
+    write_bed(folder / "b", samples, sites)
+    write_pgen(folder / "p", samples, sites)
+    final_report(folder / "r.txt", samples[:3], sites)
+    path = next(folder.glob(f"*{which}"))
+    draw = random.Random(seed)
+    content = bytearray(path.read_bytes())
+    for _ in range(draw.randint(1, 4)):
+        action, place = draw.randint(0, 2), draw.randrange(len(content))
+        if action == 0:
+            content[place] = draw.randrange(256)
+        elif action == 1:
+            del content[place : place + draw.randint(1, 50)]
+        else:
+            content[place:place] = bytes(
+                draw.choice(b"0123456789ACGT\t\n -,") for _ in range(draw.randint(1, 9))
+            )
+        if not content:
+            break
+    path.write_bytes(bytes(content))
+    start = {".bed": "b.bed", ".bim": "b.bed", ".fam": "b.bed", ".txt": "r.txt"}.get(which, "p.pgen")
+    with spinimpute.Panel.open(panel) as opened, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            (part,) = read_target(folder / start, [opened])
+        except InputError:
+            pass
+        else:
+            assert part is not None
+            assert part.haplotypes.alleles.min() >= -1
+            assert part.haplotypes.alleles.max() <= 1
+            assert (np.diff(part.haplotypes.sites.position) >= 0).all()
+    shutil.rmtree(folder)
