@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import click
 
@@ -61,6 +62,11 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
 @ambiguous_option
 @sex_option
+@click.option(
+    "--loo",
+    metavar="PREFIX",
+    help="Leave typed calls out: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, .windows.tsv.",
+)
 @threads_option
 @device_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
@@ -85,6 +91,7 @@ def impute(
     overlap_cm: float,
     ambiguous: str,
     sex: str | None,
+    loo: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -104,6 +111,7 @@ def impute(
         keep_unmatched,
         [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
+    tables = _loo_tables(loo, force)
     start_without_scipy()
     gc.freeze()
     gc.enable()
@@ -127,12 +135,29 @@ def impute(
             phasing=phasing,
             ambiguous=ambiguous,
             sexes=sexes_of(sex),
+            loo=loo is not None,
             threads=threads,
             device=device,
             force=force,
             progress=progress,
         )
+    if summary.left_out is not None:
+        from spinimpute.output_files import written_whole
+
+        for table, path in tables.items():
+            with written_whole(path) as partial:
+                summary.left_out.write(table, partial)
     tell(summary, out, quiet)
+
+
+def _loo_tables(prefix: str | None, force: bool) -> dict[str, Path]:
+    """Where the tables of --loo go, by name."""
+    if prefix is None:
+        return {}
+    from spinimpute.imputation.left_out_quality import TABLES
+    from spinimpute.output_files import check_output
+
+    return {table: check_output(f"{prefix}.{table}.tsv", force, []) for table in TABLES}
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.vcf_reader import read_haplotypes
-from spinimpute.imputation import phasing
+from spinimpute.imputation import phase_windows, phasing
 
 RESULTS = Path(__file__).parent / "results"
 MISSING = 0.01  # of the calls
@@ -107,6 +108,10 @@ def measure(name: str, arguments: argparse.Namespace) -> list[str]:
     return [name, f"{np.mean(errors):.5f}", ", ".join(f"{e:.5f}" for e in errors), f"{seconds:.1f}"]
 
 
+def _module_of(setting: str) -> ModuleType:
+    return phase_windows if setting in ("CORE", "FLANK") else phasing
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.phasing.left_out", description=__doc__)
     parser.add_argument("cases", nargs="*", default=list(REAL))
@@ -122,7 +127,7 @@ def main() -> None:
         name, _, value = setting.partition("=")
         if name not in SETTINGS:
             raise SystemExit(f"--set {setting}: {text}")
-        setattr(phasing, name, ast.literal_eval(value))
+        setattr(_module_of(name), name, ast.literal_eval(value))
     rows = [["panel", "switch errors", "by seed", "seconds"]]
     rows += [measure(name, arguments) for name in arguments.cases]
     table = markdown(rows)
@@ -131,7 +136,7 @@ def main() -> None:
         today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
         folder = RESULTS / f"{today}-{arguments.name}"
         folder.mkdir(parents=True, exist_ok=True)
-        used = {name: getattr(phasing, name) for name in SETTINGS}
+        used = {name: getattr(_module_of(name), name) for name in SETTINGS}
         configuration = {
             "date": today, "commit": commit(), "processor": processor(),
             "threads": arguments.threads, "seeds": arguments.seeds, "settings": used,

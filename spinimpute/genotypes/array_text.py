@@ -175,7 +175,7 @@ def _opened(path: Path) -> io.TextIOWrapper:
     with path.open("rb") as file:
         magic = file.read(4)
     if magic.startswith(b"\x1f\x8b"):
-        return io.TextIOWrapper(gzip.open(path), "utf-8-sig")
+        return io.TextIOWrapper(gzip.open(path), "utf-8-sig", errors="replace")
     if magic == b"PK\x03\x04":
         archive = zipfile.ZipFile(path)  # closed with its only member
         names = [info for info in archive.infolist() if not info.is_dir()]

@@ -19,6 +19,7 @@ from spinimpute.genotypes.panel_parts import PanelSites, all_sites, part_of
 from spinimpute.genotypes.plink import is_plink, read_plink
 from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
 from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.vcf_check import starts_as_variant_file
 from spinimpute.genotypes.vcf_reader import HaplotypeReader, read_haplotypes
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
 
@@ -63,7 +64,7 @@ def read_target(
 
 def _in_another_form(path: Path, panels: Sequence[PanelSites]) -> tuple[Calls, dict[str, bool]] | None:
     """Calls and known sexes of a file that is no VCF."""
-    if not path.is_file():
+    if not path.is_file() or starts_as_variant_file(path):
         return None
     contig_line = panels[0].contig_line
     if is_plink(path):

@@ -60,6 +60,19 @@ def check_variant_file(path: Path, role: str) -> None:
         raise error("the file is truncated: the block that ends a BGZF file is missing; copy the file again")
 
 
+def starts_as_variant_file(path: Path) -> bool:
+    """Whether the content, unpacked if need be, starts as a VCF or BCF does; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(len(_VCF_MAGIC))
+        if content.startswith(_GZIP_MAGIC):
+            with gzip.open(path) as decompressed:
+                content = decompressed.read(len(_VCF_MAGIC))
+    except (OSError, EOFError, zlib.error):
+        return False
+    return content.startswith((_VCF_MAGIC, _BCF_MAGIC))
+
+
 def fresh_index(path: Path) -> bool:
     """Whether there is a .csi or .tbi index not older than the file; an older one may be of other data."""
     for suffix in (".csi", ".tbi"):

@@ -164,7 +164,7 @@ def _exchange(x_XL, lane):  # type: ignore[no-untyped-def]
 @kernel(fast=True)
 def pass_forward(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL,
-    right_stay_DPL, right_come_DPL, n_targets, first_decided, stop_decided, starting, locked_H2,
+    right_stay_DPL, right_come_DPL, n_targets, first_decided, stop_decided, starting, locked_H2, everywhere,
     way_HS, sure_HS, chance_LS,
 ):  # fmt: skip
     """Decide at the open heterozygotes of the places [first_decided, stop_decided).
@@ -173,7 +173,8 @@ def pass_forward(  # type: ignore[no-untyped-def]
     phase. starting: nothing is known of the right side's phase. locked_H2: places of a target's first and
     last heterozygote whose phase is known; between them nothing behind is exchanged.
     Returns the log-likelihood of the alleles as decided, up to stop_decided. Fills way_HS and sure_HS at
-    the open heterozygotes, and chance_LS, P(allele 1) by what is around, where a call is missing.
+    the open heterozygotes, and chance_LS, P(allele 1) by what is around, where a call is missing, or
+    everywhere.
     """
     n_spans, n = pattern_IN.shape
     most = 1
@@ -215,7 +216,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
                     stay = stay_DL[d, l] * scale_L[l] * keep
                     stay_DL[d, l] = stay if stay > SMALLEST else zero
                     come_DL[d, l] = come_DL[d, l] * scale_L[l] * keep + came
-            wanted = False
+            wanted = everywhere
             way_H[:] = AS_IT_WAS
             for l in range(n_targets):
                 wanted |= (open_L[l] & bit) != np.uint64(0) or (known_L[l] & bit) == np.uint64(0)

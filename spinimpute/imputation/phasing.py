@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spinimpute.genotypes.panel_file import Panel
+from spinimpute.imputation import phase_windows
 from spinimpute.imputation.bit_rows import pack_rows
 from spinimpute.imputation.li_stephens import LANES, SPAN, jump_chances, span_patterns
 from spinimpute.imputation.phase_passes import (
@@ -30,9 +31,8 @@ from spinimpute.imputation.phase_passes import (
     pass_backward,
     pass_forward,
 )
+from spinimpute.imputation.phase_windows import PassWindow, windows_of
 
-CORE = 256  # typed sites that a window decides on
-FLANK = 128  # typed sites that it sees on either side
 MISMATCH = 3e-4
 RATES = (100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0)  # jumps per cM, see `jump_chances`
 STARTING_RATE = 1_000.0
@@ -41,19 +41,6 @@ DOUBTFUL = (0.99, 0.9, 0.6)  # below it a heterozygote is left out
 VOTES = 3  # passes
 RATED_TASKS = 12  # windows of groups that the rate is estimated from
 MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy
-
-
-@dataclass(frozen=True)
-class _Window:
-    """Places [first, stop) of the typed sites, of which [first_decided, stop_decided) are decided (within the
-    window). panel_NW: rows of the panel, in an order that their content decides."""
-
-    first: int
-    stop: int
-    first_decided: int
-    stop_decided: int
-    panel_NW: np.ndarray
-    cM_S: np.ndarray
 
 
 @dataclass
@@ -111,10 +98,7 @@ def phase(
     if not len(targets.column_X2):
         return alleles_TQ
     # every other pass cuts elsewhere, so that no place is always at an edge
-    grids = [
-        [_window(panel, typed_index, first) for first in range(-shift, len(typed_index), CORE)]
-        for shift in (0, CORE // 2)
-    ]
+    grids = [windows_of(panel, typed_index, shift) for shift in (0, phase_windows.CORE // 2)]
     n_passes = 1 + len(DOUBTFUL) + VOTES
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
@@ -180,26 +164,15 @@ def _targets_of(
     return _Targets(filled_TQ, known_TQ, open_TX, column_X2, locked_X2)
 
 
-def _window(panel: Panel, typed_index: np.ndarray, core: int) -> _Window:
-    n_typed = len(typed_index)
-    begin, end = max(0, core), min(n_typed, core + CORE)
-    first, stop = max(0, begin - FLANK), min(n_typed, end + FLANK)
-    rows = typed_index[first:stop]
-    packed_SB = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
-    panel_NW = pack_rows(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes))
-    panel_NW = np.ascontiguousarray(panel_NW[np.lexsort(panel_NW.T)])
-    return _Window(first, stop, begin - first, end - first, panel_NW, panel.cM[rows])
-
-
 def _run_pass(
-    pool: ThreadPoolExecutor, windows: list[_Window], targets: _Targets, settings: _Pass
+    pool: ThreadPoolExecutor, windows: list[PassWindow], targets: _Targets, settings: _Pass
 ) -> np.ndarray:
     """Decide everywhere, then apply the decisions to `targets`. Returns float32 (T, X): how sure they are."""
     shape = targets.open_TX.shape
     way_TX, sure_TX = np.zeros(shape, np.uint8), np.ones(shape, np.float32)
     likely_T2X = np.zeros((shape[0], 2, shape[1]), bool)
 
-    def run(task: tuple[_Window, np.ndarray]) -> None:
+    def run(task: tuple[PassWindow, np.ndarray]) -> None:
         window, chosen = task
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
@@ -216,7 +189,7 @@ def _run_pass(
     return sure_TX
 
 
-def _tasks(windows: list[_Window], n_samples: int) -> Iterator[tuple[_Window, np.ndarray]]:
+def _tasks(windows: list[PassWindow], n_samples: int) -> Iterator[tuple[PassWindow, np.ndarray]]:
     """Windows with the numbers of up to HALF samples."""
     for window in windows:
         for start in range(0, n_samples, HALF):
@@ -224,7 +197,7 @@ def _tasks(windows: list[_Window], n_samples: int) -> Iterator[tuple[_Window, np
 
 
 def _decide_window(
-    window: _Window, targets: _Targets, chosen: np.ndarray, settings: _Pass
+    window: PassWindow, targets: _Targets, chosen: np.ndarray, settings: _Pass
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """log-likelihood, way_HS, sure_HS and chance_LS of `pass_forward` for some samples."""
     places = slice(window.first, window.stop)
@@ -258,12 +231,12 @@ def _decide_window(
     log_likelihood = pass_forward(
         *patterns, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL,
         len(chosen), window.first_decided, window.stop_decided, settings.starting,
-        targets.locked_X2[lanes] - window.first, way_HS, sure_HS, chance_LS,
+        targets.locked_X2[lanes] - window.first, False, way_HS, sure_HS, chance_LS,
     )  # fmt: skip
     return log_likelihood, way_HS, sure_HS, chance_LS
 
 
-def _most_likely_rate(pool: ThreadPoolExecutor, windows: list[_Window], targets: _Targets) -> float:
+def _most_likely_rate(pool: ThreadPoolExecutor, windows: list[PassWindow], targets: _Targets) -> float:
     """Of RATES, by some windows of some samples with the phase that they have."""
     tasks = list(_tasks(windows, targets.open_TX.shape[1]))
     tasks = tasks[:: -(-len(tasks) // RATED_TASKS)]

@@ -24,6 +24,7 @@ from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel
+from spinimpute.imputation.leave_one_out import left_out_chances
 from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
@@ -36,9 +37,14 @@ WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are writt
 WINDOW_GOAL = 8_000_000  # aimed at for whole chunks: results are written while others are computed
 WINDOW_SITES = 20_000
 PHASING = ("auto", "never")
+ER2_LINE = (
+    '##INFO=<ID=ER2,Number=1,Type=Float,Description="Typed sites: squared correlation of the genotypes and '
+    'what the other typed sites of the same haplotypes predict (leave one out)">'
+)
 RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 
 if TYPE_CHECKING:
+    from spinimpute.imputation.left_out_quality import LeftOutQuality
     from spinimpute.imputation.predictors import Predictor
 
 
@@ -71,6 +77,7 @@ def impute(
     threads: int | None = None,
     device: str = "auto",
     sexes: dict[str, bool] | None = None,
+    loo: bool = False,
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImputationSummary:
@@ -93,6 +100,8 @@ def impute(
             refuses them, as an inducing panel does, which has no haplotypes.
         ambiguous: what is done with A/T and C/G sites, see `repair_and_match`.
         sexes: sample -> whether male, for chromosome X (`read_sexes`); by default the calls tell.
+        loo: predict each typed call from the others of its haplotype: INFO/ER2, and `left_out` of what is
+            returned. For panels of haplotypes.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -114,6 +123,11 @@ def impute(
     with ExitStack() as stack:
         with summary.stage("open panel"):
             panels = stack.enter_context(open_panels(panel, genetic_map))
+        if loo and not isinstance(panels[0], Panel):
+            raise InputError(
+                f"panel {panels[0].path}: no call can be left out with inducing points, which are for all "
+                "sites of an array; give a .spin file, a VCF or a BCF"
+            )
         ranges = _panel_ranges(panels, region)
         with summary.stage("load model"):
             loaded = predictor_for(panels[0], model, device, inducing_points, predictor)
@@ -135,6 +149,10 @@ def impute(
                 f"R2 is estimated from {summary.samples} samples: of fewer than {RELIABLE_SAMPLES} it says "
                 "little"
             )
+        if loo:
+            from spinimpute.imputation.left_out_quality import LeftOutQuality  # seldom wanted
+
+            summary.left_out = LeftOutQuality(list(chosen[0][0].target.samples))
         shares = Shares(progress, [last - first for _, (first, last) in chosen])
         first_part = chosen[0][0]
         writer = stack.enter_context(
@@ -147,6 +165,7 @@ def impute(
                 output.formats,
                 output_type,
                 threads,
+                extra_info_lines=[ER2_LINE] if loo else [],
             )
         )
         run = _Run(loaded, writer, summary, region, output.keep_unmatched, window_cM, overlap_cM, threads)
@@ -197,21 +216,26 @@ def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Pro
     """Phase what has no phase and impute the panel sites [first, last) of one part of the chromosome."""
     panel, target, match, summary = part.panel, part.target, part.match, run.summary
     run.writer.set_ploidy(target.ploidy)
+    left_out = summary.left_out
+    shares = Shares(progress, [target.unphased is not None, left_out is not None, 1])
     if target.unphased is not None:
         assert isinstance(panel, Panel), "only a panel's haplotypes can phase"
-        halves = Shares(progress, [1, 1])
-        target = _phased(panel, target, match, run.threads, summary, halves.of(0))
-        progress = halves.of(1)
+        target = _phased(panel, target, match, run.threads, summary, shares.of(0))
+    er2_T = None
+    if left_out is not None:
+        assert isinstance(panel, Panel), "refused for others"
+        with summary.stage("leave one out"):
+            er2_T = _left_out(panel, target, match, left_out, run.threads, shares.of(1))
     n_haplotypes = target.alleles.shape[1]
     windows = _windows(panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes)
     unmatched = _unmatched(target, match, run.region, summary) if run.keep_unmatched else None
-    records = WindowRecords(panel, target, match, unmatched, windows)
+    records = WindowRecords(panel, target, match, unmatched, windows, er2_T)
     if isinstance(panel, InducingPanel):
         array = panel.typed_index
         summary.array_sites = len(array)
         summary.outside_array = int(np.isin(match.panel_index, array, invert=True).sum())
     with engine_for(panel, run.predictor, match.panel_index, run.threads) as engine:
-        _stream(engine, records, run.writer, summary, progress)
+        _stream(engine, records, run.writer, summary, shares.of(2))
 
 
 def _windows(
@@ -276,6 +300,21 @@ def _phased(
     return replace(target, alleles=alleles, unphased=still_unphased)
 
 
+def _left_out(
+    panel: Panel,
+    target: Haplotypes,
+    match: SiteMatch,
+    quality: LeftOutQuality,
+    threads: int,
+    progress: Progress | None,
+) -> np.ndarray:
+    """ER2 of the matched sites, float64 (T,)."""
+    alleles_TQ, index = target.alleles[match.target_index], match.panel_index
+    chance_TQ = left_out_chances(panel, index, alleles_TQ, threads, progress)
+    sites, frequency_T = panel.sites.take(index), panel.frequency[index]
+    return quality.add(sites, frequency_T, alleles_TQ, chance_TQ, target.ploidy)
+
+
 def _unmatched(
     target: Haplotypes, match: SiteMatch, region: Region | None, summary: ImputationSummary
 ) -> np.ndarray:
@@ -316,7 +355,8 @@ def _made_of(panel: AnyPanel) -> str:
 class WindowRecords:
     """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
 
-    typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing.
+    typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
+    these sites, if it is to be written.
     """
 
     def __init__(
@@ -326,7 +366,9 @@ class WindowRecords:
         match: SiteMatch,
         unmatched: np.ndarray | None,
         windows: list[Window],
+        er2_T: np.ndarray | None = None,
     ) -> None:
+        self.er2_T = er2_T
         self.panel, self.target, self.match, self.windows = panel, target, match, windows
         self.typed_TQ = target.alleles[match.target_index]
         self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
@@ -341,6 +383,9 @@ class WindowRecords:
         hard_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
+        er2 = np.full(len(p_UQ), np.nan)
+        if self.er2_T is not None:
+            er2[typed_rows] = self.er2_T[low:high]
         sites = panel.sites.take(slice(window.start, window.stop))
         extra = self._unmatched_of(window)
         if len(extra):
@@ -348,10 +393,15 @@ class WindowRecords:
             p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
             hard_UQ = np.concatenate([hard_UQ, alleles])
             typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
+            er2 = np.concatenate([er2, np.full(len(extra), np.nan)])
             sites = Sites.concatenate([sites, self.target.sites.take(extra)])
             order = np.argsort(sites.position, kind="stable")
-            p_UQ, hard_UQ, typed, sites = p_UQ[order], hard_UQ[order], typed[order], sites.take(order)
-        writer.write_block(panel.chrom, sites, p_UQ, site_quality(p_UQ), hard_UQ, typed)
+            p_UQ, hard_UQ, typed, er2 = p_UQ[order], hard_UQ[order], typed[order], er2[order]
+            sites = sites.take(order)
+        info = site_quality(p_UQ)
+        if self.er2_T is not None:
+            info["ER2"] = er2
+        writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
         return len(extra)
 
     def _unmatched_of(self, window: Window) -> np.ndarray:

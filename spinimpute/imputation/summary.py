@@ -8,8 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from spinimpute.imputation.left_out_quality import LeftOutQuality
 
 
 def peak_memory_mb() -> float:
@@ -61,6 +65,7 @@ class ImputationSummary:
     peak_memory_mb: float = 0.0
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # for the output's header too
+    left_out: LeftOutQuality | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -109,6 +114,12 @@ class ImputationSummary:
             )
         if self.missing_calls:
             out.append(f"          {self.missing_calls} missing typed calls were imputed")
+        if self.left_out is not None:
+            n_low = sum(row["note"] == "low" for row in self.left_out.by_sample())
+            out.append(
+                f"left out: typed calls are predicted by the others with r2 = {self.left_out.all():.4f}; "
+                f"{n_low} samples are far below the rest"
+            )
         out.append(f"written:  {self.written_sites} sites")
         out += [f"note:     {note}" for note in self.notes]
         for window in self.windows:

@@ -56,6 +56,7 @@ class TestArguments:
             "phasing": "auto",
             "ambiguous": "frequency",
             "sexes": None,
+            "loo": False,
             "genetic_map": None,
             "region": None,
             "inducing_points": None,

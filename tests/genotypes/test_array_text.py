@@ -232,3 +232,10 @@ def test_real_snippets(name: str, shared_genotypes: Path) -> None:
             ("rs3", "1", 103, "GG"),
             ("rs4", "1", 104, "TT"),
         ]
+
+
+def test_compressed_bytes_are_no_text(tmp_path: Path) -> None:
+    """A short BCF header is followed by bytes that are no UTF-8."""
+    path = tmp_path / "t.bcf"
+    path.write_bytes(gzip.compress(b"BCF\2\2" + b"##fileformat=VCFv4.2\n" * 90 + bytes(range(128, 256)) * 40))
+    assert not is_array_text(path)

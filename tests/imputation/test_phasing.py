@@ -17,7 +17,8 @@ from spinimpute.imputation.phase_passes import (
     pass_backward,
     pass_forward,
 )
-from spinimpute.imputation.phasing import CORE, phase
+from spinimpute.imputation.phase_windows import CORE
+from spinimpute.imputation.phasing import phase
 
 MISMATCH = 0.01
 
@@ -163,7 +164,7 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
     chance_LS = np.zeros((LANES, n_places), np.float32)
     log_likelihood = pass_forward(
         *patterns, query_LW, known_LW, lanes(open_HS), jump_S, mismatch, right_INL, stay_DPL, come_DPL,
-        n_targets, first, stop, starting, locked_H2, way_HS, sure_HS, chance_LS,
+        n_targets, first, stop, starting, locked_H2, False, way_HS, sure_HS, chance_LS,
     )  # fmt: skip
     expected = 0.0
     for h in range(n_targets):
