@@ -14,7 +14,8 @@ from cli.options import force_option, quiet_option
 @click.option("--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT.")
 @click.option("--panel", required=True, metavar="FILE", help="The panel: .spin, VCF or BCF.")
 @click.option("--typed", required=True, metavar="FILE", help="What was imputed: its sites do not count.")
-@click.option("--out", "-o", metavar="FOLDER", help="Write accuracy.tsv, accuracy.png and calibration.tsv.")
+@click.option("--out", "-o", metavar="FOLDER", help="Write accuracy.tsv, .png, samples.tsv, calibration.tsv.")
+@click.option("--report", metavar="FILE", help="Write a page (HTML).")
 @click.option("--bins", metavar="A,B,...", help="Bounds of the minor allele frequency bins, from 0 to 0.5.")
 @force_option
 @quiet_option
@@ -24,6 +25,7 @@ def evaluate(
     panel: str,
     typed: str,
     out: str | None,
+    report: str | None,
     bins: str | None,
     force: bool,
     quiet: bool,
@@ -37,7 +39,7 @@ def evaluate(
     from spinimpute.evaluation.report import summary_table
 
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
-    result = run(truth, imputed, panel, typed, out=out, bins=bounds, force=force)
+    result = run(truth, imputed, panel, typed, out=out, bins=bounds, force=force, report=report)
     if not quiet:
         from rich.console import Console
 

@@ -27,7 +27,7 @@ from cli.options import (
 )
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
+WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet", "report")
 
 
 @click.command()
@@ -67,6 +67,9 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet")
     metavar="PREFIX",
     help="Leave typed calls out: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, .windows.tsv.",
 )
+@click.option(
+    "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
+)
 @threads_option
 @device_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
@@ -92,6 +95,7 @@ def impute(
     ambiguous: str,
     sex: str | None,
     loo: str | None,
+    report: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -136,6 +140,7 @@ def impute(
             ambiguous=ambiguous,
             sexes=sexes_of(sex),
             loo=loo is not None,
+            report=report,
             threads=threads,
             device=device,
             force=force,

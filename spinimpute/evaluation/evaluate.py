@@ -19,12 +19,16 @@ from spinimpute.evaluation.metrics import (
     SITE_STATISTICS,
     GenotypeCalibration,
     frequency_rows,
+    minor_concordance,
+    pooled_r2,
     site_statistics,
     turn_probabilities_to_minor,
     turn_to_minor,
 )
 from spinimpute.evaluation.report import check_out, write_report
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
+from spinimpute.output_files import check_output, written_whole
+from spinimpute.report.evaluation_report import evaluation_report
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
@@ -37,11 +41,13 @@ class Evaluation:
     by_frequency: one row per imputer ("allele-frequency", the baseline, and "imputed") and bin of minor
         allele frequency in the panel: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele
         concordance), missing_sites, genotypes.
+    by_sample: one row per sample: sample, pooled_r2, nrc and genotypes of the imputed file, all scored sites.
     calibration: reliability of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted,
         observed, calibration_error), or None where the imputed file has no GP.
     """
 
     by_frequency: pd.DataFrame
+    by_sample: pd.DataFrame
     calibration: pd.DataFrame | None
     scored_sites: int
     missing_sites: int  # scored sites that the imputed file left out: they count as the panel's frequency
@@ -63,6 +69,7 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     bins: Sequence[float] = DEFAULT_BINS,
     force: bool = False,
+    report: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
     """Score imputed dosages against true genotypes, by minor allele frequency in the panel.
 
@@ -78,7 +85,8 @@ def evaluate(
         typed: the target file that was imputed; its sites are not scored.
         out: folder for accuracy.tsv, accuracy.png and, where the imputed file has GP, calibration.tsv.
         bins: increasing edges of minor allele frequency, between 0 and 0.5.
-        force: replace reports that are already in `out`.
+        force: replace reports that are already there.
+        report: a page (HTML) to write.
 
     Returns:
         the tables and counts.
@@ -90,6 +98,7 @@ def evaluate(
     _check_bins(bins)
     if out is not None:
         check_out(Path(out), force)
+    page = None if report is None else check_output(Path(report), force, [truth, imputed, panel, typed])
     truth_file = GenotypeFile(truth, "truth")
     imputed_file = GenotypeFile(imputed, "imputed")
     samples = _common_samples(truth_file, imputed_file)
@@ -112,6 +121,7 @@ def evaluate(
     panel_samples = set(frequencies.samples)
     result = Evaluation(
         by_frequency=pd.DataFrame(rows),
+        by_sample=pd.DataFrame(_sample_rows(samples, scores.of_samples)),
         calibration=pd.DataFrame(calibration) if calibration else None,
         scored_sites=len(known.keys),
         missing_sites=int(scores.missing.sum()),
@@ -126,6 +136,10 @@ def evaluate(
     )
     if out is not None:
         write_report(result, Path(out), force)
+    if page is not None:
+        with written_whole(page) as partial:
+            text = evaluation_report(result, Path(imputed).name, Path(truth).name)
+            partial.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
     return result
 
 
@@ -137,6 +151,22 @@ class _Scores:
     missing_genotypes: int
     calibration: GenotypeCalibration
     fields_used: tuple[str, ...]
+    of_samples: list[np.ndarray]  # SITE_STATISTICS (n_samples,) each, with a sample's sites as its genotypes
+
+
+def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for i, name in enumerate(samples):
+        of_sample = np.array([block[i] for block in statistics], dtype=SITE_STATISTICS)
+        rows.append(
+            {
+                "sample": name,
+                "pooled_r2": pooled_r2(of_sample),
+                "nrc": minor_concordance(of_sample),
+                "genotypes": int(of_sample["genotypes"].sum()),
+            }
+        )
+    return rows
 
 
 def _score(truth: Truth, reader: ImputedReader) -> _Scores:
@@ -150,18 +180,25 @@ def _score(truth: Truth, reader: ImputedReader) -> _Scores:
     missing = np.ones(n_sites, dtype=bool)
     missing_genotypes = 0
     calibration = GenotypeCalibration()
+    of_samples: list[np.ndarray] = []
     for block in reader.blocks():
         lacking = np.isnan(block.dosage)
         missing_genotypes += int(lacking.sum())
         dosage = np.where(lacking, _frequency_dosage(truth, block.rows), block.dosage)
         true, dosage = _turned(truth, block.rows, dosage)
         imputed[block.rows] = site_statistics(true, dosage)
+        of_samples.append(site_statistics(true.T, dosage.T))
         missing[block.rows] = False
         if block.probability is not None:
             frequency = truth.frequency[block.rows]
             calibration.add(true, turn_probabilities_to_minor(block.probability, frequency, truth.ploidy))
+    never_found = np.flatnonzero(missing)
+    for start in range(0, len(never_found), BLOCK_SITES):
+        rows = never_found[start : start + BLOCK_SITES]
+        true, dosage = _turned(truth, rows, _frequency_dosage(truth, rows))
+        of_samples.append(site_statistics(true.T, dosage.T))
     used = tuple(sorted(reader.fields_used))
-    return _Scores(baseline, imputed, missing, missing_genotypes, calibration, used)
+    return _Scores(baseline, imputed, missing, missing_genotypes, calibration, used, of_samples)
 
 
 def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:

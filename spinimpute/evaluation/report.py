@@ -1,4 +1,4 @@
-"""The result of an evaluation as files (accuracy.tsv, accuracy.png, calibration.tsv) and on the terminal."""
+"""The result of an evaluation as tables, as a plot, and on the terminal."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"
 CALIBRATION_TABLE = "calibration.tsv"
+SAMPLE_TABLE = "samples.tsv"
 STYLES = {"allele-frequency": {"color": "0.55", "linestyle": "--", "marker": "s"}}
 
 
@@ -30,7 +31,7 @@ def check_out(out: Path, force: bool) -> None:
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a folder for the reports")
-    for name in (ACCURACY_TABLE, ACCURACY_PLOT, CALIBRATION_TABLE):
+    for name in (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE):
         if not force and (out / name).exists():
             raise InputError(f"{out / name} already exists; use --force to overwrite")
 
@@ -48,6 +49,7 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
         out.mkdir(parents=True, exist_ok=True)
         _write(out / ACCURACY_TABLE, lambda path: _write_table(evaluation.by_frequency, path))
         _write(out / ACCURACY_PLOT, lambda path: draw_accuracy(evaluation.by_frequency, path))
+        _write(out / SAMPLE_TABLE, lambda path: _write_table(evaluation.by_sample, path))
         if evaluation.calibration is None:
             (out / CALIBRATION_TABLE).unlink(missing_ok=True)
         else:

@@ -30,7 +30,7 @@ from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
 from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_output, written_whole
 
 DEFAULT_FORMATS = ("GT", "DS")
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
@@ -46,6 +46,7 @@ RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 if TYPE_CHECKING:
     from spinimpute.imputation.left_out_quality import LeftOutQuality
     from spinimpute.imputation.predictors import Predictor
+    from spinimpute.report.imputed_sites import ImputedSites
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def impute(
     device: str = "auto",
     sexes: dict[str, bool] | None = None,
     loo: bool = False,
+    report: str | Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImputationSummary:
@@ -102,6 +104,7 @@ def impute(
         sexes: sample -> whether male, for chromosome X (`read_sexes`); by default the calls tell.
         loo: predict each typed call from the others of its haplotype: INFO/ER2, and `left_out` of what is
             returned. For panels of haplotypes.
+        report: write a page (HTML) about the run there; implies `loo` where that can be.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -109,9 +112,9 @@ def impute(
     Raises:
         InputError: the input cannot be used; without `force`, if `out` exists or hardly any site matches.
     """
-    out = check_output(
-        out, force, [vcf, panel if isinstance(panel, str | Path) else panel.path, model, genetic_map]
-    )
+    panel_path = panel if isinstance(panel, str | Path) else panel.path
+    out = check_output(out, force, [vcf, panel_path, model, genetic_map])
+    page = None if report is None else check_output(report, force, [vcf, panel_path, model, genetic_map, out])
     output_type = choose_output_type(out, output.output_type)
     threads = default_threads() if threads is None else threads
     if threads < 1:
@@ -149,7 +152,11 @@ def impute(
                 f"R2 is estimated from {summary.samples} samples: of fewer than {RELIABLE_SAMPLES} it says "
                 "little"
             )
-        if loo:
+        if page is not None:
+            from spinimpute.report.imputed_sites import ImputedSites
+
+            summary.imputed = ImputedSites()
+        if loo or (page is not None and isinstance(panels[0], Panel)):
             from spinimpute.imputation.left_out_quality import LeftOutQuality  # seldom wanted
 
             summary.left_out = LeftOutQuality(list(chosen[0][0].target.samples))
@@ -165,7 +172,7 @@ def impute(
                 output.formats,
                 output_type,
                 threads,
-                extra_info_lines=[ER2_LINE] if loo else [],
+                extra_info_lines=[ER2_LINE] if summary.left_out is not None else [],
             )
         )
         run = _Run(loaded, writer, summary, region, output.keep_unmatched, window_cM, overlap_cM, threads)
@@ -174,6 +181,12 @@ def impute(
         with summary.stage("finish file and index"):
             writer.close()
     summary.peak_memory_mb = peak_memory_mb()
+    if page is not None:
+        from spinimpute.report.imputation_report import write_imputation_report
+
+        assert summary.imputed is not None, "made above"
+        with written_whole(page) as partial:
+            write_imputation_report(summary, summary.imputed, vcf, panel_path, partial)
     return summary
 
 
@@ -229,7 +242,7 @@ def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Pro
     n_haplotypes = target.alleles.shape[1]
     windows = _windows(panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes)
     unmatched = _unmatched(target, match, run.region, summary) if run.keep_unmatched else None
-    records = WindowRecords(panel, target, match, unmatched, windows, er2_T)
+    records = WindowRecords(panel, target, match, unmatched, windows, er2_T, summary.imputed)
     if isinstance(panel, InducingPanel):
         array = panel.typed_index
         summary.array_sites = len(array)
@@ -356,7 +369,7 @@ class WindowRecords:
     """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
 
     typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
-    these sites, if it is to be written.
+    these sites, if it is to be written. collected: is told of every panel site.
     """
 
     def __init__(
@@ -367,8 +380,9 @@ class WindowRecords:
         unmatched: np.ndarray | None,
         windows: list[Window],
         er2_T: np.ndarray | None = None,
+        collected: ImputedSites | None = None,
     ) -> None:
-        self.er2_T = er2_T
+        self.er2_T, self.collected = er2_T, collected
         self.panel, self.target, self.match, self.windows = panel, target, match, windows
         self.typed_TQ = target.alleles[match.target_index]
         self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
@@ -387,6 +401,7 @@ class WindowRecords:
         if self.er2_T is not None:
             er2[typed_rows] = self.er2_T[low:high]
         sites = panel.sites.take(slice(window.start, window.stop))
+        is_panel = np.ones(len(p_UQ), dtype=bool)
         extra = self._unmatched_of(window)
         if len(extra):
             alleles = self.target.alleles[extra]
@@ -397,8 +412,13 @@ class WindowRecords:
             sites = Sites.concatenate([sites, self.target.sites.take(extra)])
             order = np.argsort(sites.position, kind="stable")
             p_UQ, hard_UQ, typed, er2 = p_UQ[order], hard_UQ[order], typed[order], er2[order]
-            sites = sites.take(order)
+            sites, is_panel = sites.take(order), order < len(is_panel)
         info = site_quality(p_UQ)
+        if self.collected is not None:
+            r2 = info["R2"]
+            assert r2 is not None
+            mine = slice(window.start, window.stop)
+            self.collected.add(panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel])
         if self.er2_T is not None:
             info["ER2"] = er2
         writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)

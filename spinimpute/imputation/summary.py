@@ -14,6 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from spinimpute.imputation.left_out_quality import LeftOutQuality
+    from spinimpute.report.imputed_sites import ImputedSites
 
 
 def peak_memory_mb() -> float:
@@ -66,6 +67,7 @@ class ImputationSummary:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # for the output's header too
     left_out: LeftOutQuality | None = None
+    imputed: ImputedSites | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -57,6 +57,7 @@ class TestArguments:
             "ambiguous": "frequency",
             "sexes": None,
             "loo": False,
+            "report": None,
             "genetic_map": None,
             "region": None,
             "inducing_points": None,

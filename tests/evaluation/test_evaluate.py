@@ -235,11 +235,38 @@ def test_haploid_samples(write_vcf, tmp_path):
         assert measures(result).loc["all", "pooled_r2"] == pytest.approx(np.corrcoef(pairs.T)[0, 1] ** 2)
 
 
+def test_accuracy_of_each_sample(write_vcf, tmp_path):
+    truth = [
+        ("20", 100, "A", "C", "GT", ["0|1", "1", "1|1", "0"]),
+        ("20", 200, "A", "C", "GT", ["0|1", "0", ".|.", "1"]),
+        ("20", 300, "A", "C", "GT", ["0|0", "1", "0|1", "1"]),
+        ("20", 400, "A", "C", "GT", ["1|1", "0", "0|0", "1"]),  # the imputed file lacks it
+    ]
+    imputed = [
+        ("20", 100, "A", "C", "GT:DS", ["0|1:0.9", "1:0.8", "1|1:1.7", "0:0.2"]),
+        ("20", 200, "A", "C", "GT:DS", ["0|1:1.2", "0:0.1", "1|1:2", "1:0.9"]),
+        ("20", 300, "A", "C", "GT:DS", ["0|0:0.3", "1:1", "0|1:0.8", "1:0.5"]),
+    ]
+    result = evaluate(*small(write_vcf, tmp_path, truth, imputed, panel=("0|0", "0|1")))
+    guess = 0.25  # the panel's frequency
+    expected = [
+        np.corrcoef([1, 1, 0, 2], [0.9, 1.2, 0.3, 2 * guess])[0, 1] ** 2,
+        np.corrcoef([1, 0, 1, 0], [0.8, 0.1, 1, guess])[0, 1] ** 2,
+        np.corrcoef([2, 1, 0], [1.7, 0.8, 2 * guess])[0, 1] ** 2,
+        np.corrcoef([0, 1, 1, 1], [0.2, 0.9, 0.5, guess])[0, 1] ** 2,
+    ]
+    assert result.by_sample["pooled_r2"].tolist() == pytest.approx(expected)
+    assert result.by_sample["genotypes"].tolist() == [4, 4, 3, 4]
+
+
 def test_report_files(problem):
     out = problem.folder / "deep" / "report"
     files = problem.files(form="GT:DS:GP")
     result = evaluate(*files, out=out)
-    assert sorted(path.name for path in out.iterdir()) == ["accuracy.png", "accuracy.tsv", "calibration.tsv"]
+    names = ["accuracy.png", "accuracy.tsv", "calibration.tsv", "samples.tsv"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    by_sample = pd.read_csv(out / "samples.tsv", sep="\t")
+    pd.testing.assert_frame_equal(by_sample, result.by_sample, atol=1e-6, rtol=0)
     table = pd.read_csv(out / "accuracy.tsv", sep="\t")
     pd.testing.assert_frame_equal(table, result.by_frequency, atol=1e-6, rtol=0)
     assert (out / "accuracy.png").read_bytes().startswith(b"\x89PNG")
@@ -247,7 +274,8 @@ def test_report_files(problem):
     with pytest.raises(InputError, match=r"accuracy\.tsv already exists; use --force to overwrite"):
         evaluate(*files, out=out)
     evaluate(*problem.files(form="DS"), out=out, force=True)
-    assert sorted(path.name for path in out.iterdir()) == ["accuracy.png", "accuracy.tsv"]
+    names.remove("calibration.tsv")
+    assert sorted(path.name for path in out.iterdir()) == names
 
 
 def test_nothing_is_left_behind_when_a_report_cannot_be_written(problem, monkeypatch):
