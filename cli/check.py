@@ -6,6 +6,7 @@ import click
 
 from cli.options import (
     ambiguous_option,
+    chain_option,
     force_option,
     map_option,
     panel_option,
@@ -21,6 +22,7 @@ from cli.options import (
 @map_option
 @ambiguous_option
 @sex_option
+@chain_option
 @click.option("--out", "-o", metavar="FILE", help="Table with a row for each site that something is said of.")
 @click.option("--samples-out", metavar="FILE", help="Table with a row for each sample.")
 @force_option
@@ -30,6 +32,7 @@ def check(
     genetic_map: str | None,
     ambiguous: str,
     sex: str | None,
+    chain: str | None,
     out: str | None,
     samples_out: str | None,
     force: bool,
@@ -42,7 +45,7 @@ def check(
     inputs = [vcf, panel, genetic_map, sex]
     tables = [None if path is None else check_output(path, force, inputs) for path in (out, samples_out)]
     with open_panels(panel, genetic_map) as opened:
-        report = run(vcf, opened, ambiguous, sexes_of(sex))
+        report = run(vcf, opened, ambiguous, sexes_of(sex), chain)
     for line in report.lines():
         click.echo(line)
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):

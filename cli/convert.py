@@ -7,6 +7,7 @@ import click
 from cli.command_text import command_text
 from cli.options import (
     ambiguous_option,
+    chain_option,
     force_option,
     map_option,
     out_option,
@@ -31,6 +32,7 @@ WITHOUT_INFLUENCE = ("out", "force", "quiet")
 @output_type_option
 @ambiguous_option
 @sex_option
+@chain_option
 @force_option
 @quiet_option
 @click.pass_context
@@ -43,6 +45,7 @@ def convert(
     output_type: str | None,
     ambiguous: str,
     sex: str | None,
+    chain: str | None,
     force: bool,
     quiet: bool,
 ) -> None:
@@ -61,6 +64,7 @@ def convert(
         header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
         ambiguous=ambiguous,
         sexes=sexes_of(sex),
+        chain=chain,
         force=force,
     )
     tell(summary, out, quiet)

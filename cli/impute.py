@@ -10,6 +10,7 @@ import click
 from cli.command_text import command_text
 from cli.options import (
     ambiguous_option,
+    chain_option,
     device_option,
     force_option,
     map_option,
@@ -62,6 +63,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet", "report")
 @click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
 @ambiguous_option
 @sex_option
+@chain_option
 @click.option(
     "--loo",
     metavar="PREFIX",
@@ -94,6 +96,7 @@ def impute(
     overlap_cm: float,
     ambiguous: str,
     sex: str | None,
+    chain: str | None,
     loo: str | None,
     report: str | None,
     threads: int | None,
@@ -139,6 +142,7 @@ def impute(
             phasing=phasing,
             ambiguous=ambiguous,
             sexes=sexes_of(sex),
+            chain=chain,
             loo=loo is not None,
             report=report,
             threads=threads,

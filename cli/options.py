@@ -113,6 +113,11 @@ sex_option = click.option(
 )
 
 
+chain_option = click.option(
+    "--chain", metavar="FILE", help="Chain file from the target's genome build to the panel's (UCSC)."
+)
+
+
 def sexes_of(path: str | None) -> dict[str, bool] | None:
     """What --sex says: sample -> whether male."""
     from spinimpute.genotypes.ploidy import read_sexes

@@ -7,6 +7,7 @@ import click
 from cli.command_text import command_text
 from cli.options import (
     ambiguous_option,
+    chain_option,
     force_option,
     map_option,
     out_option,
@@ -33,6 +34,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 @output_type_option
 @ambiguous_option
 @sex_option
+@chain_option
 @threads_option
 @force_option
 @quiet_option
@@ -46,6 +48,7 @@ def phase(
     output_type: str | None,
     ambiguous: str,
     sex: str | None,
+    chain: str | None,
     threads: int | None,
     force: bool,
     quiet: bool,
@@ -72,6 +75,7 @@ def phase(
             header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
             ambiguous=ambiguous,
             sexes=sexes_of(sex),
+            chain=chain,
             threads=threads,
             force=force,
             progress=progress,

@@ -13,7 +13,7 @@ import re
 import warnings
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.liftover import NOT_IN_CHAIN, Lift, turned
 from spinimpute.genotypes.sites import Sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import ON_ANOTHER_CHROMOSOME
 
@@ -119,22 +120,29 @@ def read_array_text(path: Path) -> ArrayText:
     return ArrayText(re.sub(r"\s+", "_", path.name.split(".")[0]) or "sample", build, calls, unplaced)
 
 
-def array_calls(text: ArrayText, path: Path, panel: Sites, contig_line: str, panel_build: str) -> Calls:
+def array_calls(
+    text: ArrayText,
+    path: Path,
+    panel: Sites,
+    contig_line: str,
+    panel_build: str,
+    lift: Lift | None = None,
+) -> Calls:
     """The calls on the panel's chromosome, with REF and ALT as the panel has them.
 
     Where the letters are those of the other strand REF and ALT are, too: `repair_and_match` sees to that.
     Letters that the panel lacks make a site that matches none. Raises InputError if no call is on the
-    chromosome; warns if the file states another build than the panel.
+    chromosome; warns if the file states another build than the panel and there is no `lift` to the panel's.
     """
     chrom = plain_chromosome(panel.chrom)
-    here = sorted((call for call in text.calls if call.chrom == chrom), key=lambda call: call.position)
+    here = [call for call in text.calls if call.chrom == chrom]
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
         raise InputError(f"target {path}: no call on chromosome {chrom}; the file has {found}")
-    if text.build and panel_build and text.build != panel_build:
+    if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
             f"{path} says that its positions are of {text.build}, the panel is of {panel_build}: lift it "
-            "over",
+            "over (--chain)",
             stacklevel=2,
         )
     lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}
@@ -142,7 +150,9 @@ def array_calls(text: ArrayText, path: Path, panel: Sites, contig_line: str, pan
     rows: list[tuple[int, str, str, str]] = []
     calls: list[tuple[int, int]] = []
     places = snp_places(panel)
-    for call in here:
+    if lift is not None:
+        here = _lifted(here, lift, skipped)
+    for call in sorted(here, key=lambda call: call.position):
         if set(call.letters) & _INDEL:
             skipped[NO_ALLELES] = skipped.get(NO_ALLELES, 0) + 1
             continue
@@ -168,6 +178,20 @@ def array_calls(text: ArrayText, path: Path, panel: Sites, contig_line: str, pan
         skipped,
         unphased if unphased.any() else None,
     )
+
+
+def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list[ArrayCall]:
+    """The calls in the panel's build; those that have no place in it are counted."""
+    out = []
+    for call in calls:
+        place = lift.place(call.position)
+        if place is None:
+            skipped[NOT_IN_CHAIN] = skipped.get(NOT_IN_CHAIN, 0) + 1
+            continue
+        position, other_strand = place
+        letters = turned(call.letters) if other_strand else call.letters
+        out.append(replace(call, position=position, letters=letters))
+    return out
 
 
 def _opened(path: Path) -> io.TextIOWrapper:

@@ -11,6 +11,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.array_text import CHROMOSOME_NUMBERS, NO_ALLELES, NO_PLACE
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.liftover import NOT_IN_CHAIN, Lift, turned
 from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import ON_ANOTHER_CHROMOSOME
 
@@ -22,8 +23,10 @@ _ROWS_AT_ONCE = 1_000_000
 _MISSING = frozenset({"-", "0", ""})
 
 
-def read_final_report(path: Path, panel: Sites, contig_line: str) -> Calls:
+def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
     """The calls on the panel's chromosome, unphased, with REF and ALT as the panel has them.
+
+    lift: to the panel's build.
 
     Raises InputError if the report has no table, lacks columns of names, positions or alleles, is cut, or has
     no call on the chromosome.
@@ -52,15 +55,20 @@ def read_final_report(path: Path, panel: Sites, contig_line: str) -> Calls:
         raise InputError(f"target {path}: no call on chromosome {panel.chrom}")
     position = pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64)
     placed = (position >= 1) & (position <= LAST_POSITION) & (position % 1 == 0)
+    lost = np.zeros(len(rows), bool)
     letters = rows[["first", "second"]].to_numpy(dtype=str)
+    if lift is not None:
+        position, other_strand, lost = _lifted(position, placed, lift)
+        letters[other_strand] = np.vectorize(turned, otypes=[letters.dtype])(letters[other_strand])
     letters = np.where(np.isin(np.char.upper(letters), list(_MISSING)), "", np.char.upper(letters))
     plain = np.isin(letters, ["", "A", "C", "G", "T"]).all(axis=1)
     skipped = {
         ON_ANOTHER_CHROMOSOME: elsewhere,
         NO_PLACE: int(rows["name"][~placed].nunique()),
         NO_ALLELES: int(rows["name"][placed & ~plain].nunique()),
+        NOT_IN_CHAIN: int(rows["name"][lost].nunique()),
     }
-    usable = placed & plain
+    usable = placed & plain & ~lost
     if not usable.any():
         raise InputError(f"target {path}: no call on chromosome {panel.chrom} has a position and bases")
     rows, letters = rows[usable], letters[usable]
@@ -101,6 +109,18 @@ def _letters_of_sites(site_of_row: np.ndarray, n_sites: int, letters: np.ndarray
         for site in np.unique(site_of_row[(letters == base).any(axis=1)]):
             seen[site].add(base)
     return seen
+
+
+def _lifted(
+    position: np.ndarray, placed: np.ndarray, lift: Lift
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions in the panel's build; which rows are on the other strand there; which have no place."""
+    different, row = np.unique(np.where(placed, position, 0), return_inverse=True)
+    places = [lift.place(int(p)) if p else None for p in different]
+    lifted = np.array([place[0] if place else 0 for place in places], np.float64)[row]
+    other_strand = np.array([place is not None and place[1] for place in places])[row]
+    lost = placed & np.array([place is None for place in places])[row]
+    return lifted, other_strand, lost
 
 
 def _unphased(calls: np.ndarray) -> np.ndarray | None:

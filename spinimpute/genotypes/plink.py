@@ -19,6 +19,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.array_text import CHROMOSOME_NUMBERS, NO_PLACE
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift, turned
 from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import NO_ALT, ON_ANOTHER_CHROMOSOME, SYMBOLIC, NoRecord
 
@@ -55,12 +56,12 @@ def is_plink(path: Path) -> bool:
     return _starts_with(path, _PLINK_MAGIC)
 
 
-def read_plink(path: Path, panel: Sites, contig_line: str) -> PlinkTarget:
+def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> PlinkTarget:
     """The calls on the panel's chromosome.
 
     path: of the .bed or .pgen; the files beside it have its name. Heterozygotes of a .bed have no phase,
     those of a .pgen have what the file says. Where a .bim has one allele of a site only, the panel tells the
-    other.
+    other. lift: to the panel's build.
     Raises InputError if pgenlib is not installed, a file is missing or damaged, or the samples have no names.
     """
     pgenlib = _pgenlib()
@@ -79,7 +80,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str) -> PlinkTarget:
             f"{people.name} belong to it?"
         ) from error
     skipped: Counter[str] = Counter()
-    rows = sorted(_rows(table, panel, skipped), key=lambda row: row.position)
+    rows = sorted(_rows(table, panel, lift, skipped), key=lambda row: row.position)
     if not rows:
         found = list(dict.fromkeys(_text(table.get_variant_chrom(i)) for i in range(table.get_variant_ct())))
         raise NoRecord(
@@ -173,7 +174,7 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
     return names, sexes
 
 
-def _rows(table: Any, panel: Sites, skipped: Counter[str]) -> Iterator[_Row]:
+def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:
     plain = plain_chromosome(panel.chrom)
     places = snp_places(panel)
     for variant in range(table.get_variant_ct()):
@@ -185,9 +186,21 @@ def _rows(table: Any, panel: Sites, skipped: Counter[str]) -> Iterator[_Row]:
         if not 1 <= position <= LAST_POSITION:
             skipped[NO_PLACE] += 1
             continue
+        other_strand = False
+        if lift is not None:
+            place = lift.place(position)
+            if place is None:
+                skipped[NOT_IN_CHAIN] += 1
+                continue
+            position, other_strand = place
         name = _text(table.get_variant_id(variant))
         count = int(table.get_allele_ct(variant))
         ref, *alts = (_text(table.get_allele_code(variant, i)) for i in range(count))
+        if other_strand:
+            if max(map(len, (ref, *alts))) > 1:
+                skipped[INDEL_TURNED] += 1
+                continue
+            ref, *alts = map(turned, (ref, *alts))
         for allele, alt in enumerate(alts, start=1):
             one = (ref in _NO_ALLELE) != (alt in _NO_ALLELE)
             if one:

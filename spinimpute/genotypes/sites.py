@@ -201,7 +201,7 @@ def check_overlap(panel: Sites, target: Sites, match: SiteMatch) -> None:
         f"only {n_inside - len(lost)} of the {n_inside} target sites in the panel's region are panel sites: "
         f"{counts}; the first is {target.chrom}:{target.position[first]} {target.ref[first]}>"
         f"{target.alt[first]}, {match.reasons[first]}. The target is probably on another genome build than "
-        "the panel; lift it over, or go on with --force"
+        "the panel; lift it over (--chain), or go on with --force"
     )
 
 
@@ -225,7 +225,8 @@ def _nothing_matches(panel: Sites, target: Sites, unmatched: dict[str, int]) -> 
         return found + "The array covers another region than the panel: give the panel of that region"
     most = max(unmatched, key=lambda reason: unmatched[reason])
     advice = {
-        POSITION_NOT_IN_PANEL: "The target is probably on another genome build than the panel: lift it over",
+        POSITION_NOT_IN_PANEL: "The target is probably on another genome build than the panel: lift it over "
+        "(--chain)",
         SWAPPED: "REF and ALT are swapped in the target: set REF from the reference genome "
         "(bcftools +fixref, or plink2 --ref-from-fa force)",
         ALLELES_DIFFER: "The positions agree but not the alleles: the target is probably on another genome "

@@ -15,6 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.liftover import Lift
 from spinimpute.genotypes.panel_parts import PanelSites, all_sites, part_of
 from spinimpute.genotypes.plink import is_plink, read_plink
 from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
@@ -30,23 +31,32 @@ def read_target(
     *,
     allow_unphased: bool = True,
     sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
 ) -> list[Settled | None]:
     """The target's haplotypes on the chromosome of the panels, one part for each of them.
 
     path: a VCF, VCF.gz, BCF, .bed, .pgen, FinalReport or consumer array's text. None stands for a part of
     chromosome X in which the target has no site. sexes: sample -> male, for X; they go before the file's.
+    chain: a chain file from the target's genome build to the panel's.
     Raises InputError as the reader of each form; for unphased heterozygotes unless `allow_unphased`.
     """
     path = Path(path)
     chrom = panels[0].chrom
-    other_form = _in_another_form(path, panels)
-    if other_form is None and not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES:
+    lift = None if chain is None else Lift(chain, chrom)
+    other_form = _in_another_form(path, panels, lift)
+    if (
+        other_form is None
+        and lift is None
+        and not is_x(chrom)
+        and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
+    ):
         haplotypes = read_haplotypes(path, chrom=chrom, allow_unphased=allow_unphased)
         return [Settled(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
     if other_form is None:
         # whether a heterozygote has a phase matters only where there are two copies: asked below
         reader = HaplotypeReader(path, chrom=chrom, allow_unphased=True, mixed_ploidy=True)
-        other_form = reader.read_calls(), {}
+        calls = reader.read_calls()
+        other_form = calls if lift is None else lift.calls(calls), {}
     calls, sexes_of_file = other_form
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
@@ -62,21 +72,24 @@ def read_target(
     return settled
 
 
-def _in_another_form(path: Path, panels: Sequence[PanelSites]) -> tuple[Calls, dict[str, bool]] | None:
+def _in_another_form(
+    path: Path, panels: Sequence[PanelSites], lift: Lift | None
+) -> tuple[Calls, dict[str, bool]] | None:
     """Calls and known sexes of a file that is no VCF."""
     if not path.is_file() or starts_as_variant_file(path):
         return None
     contig_line = panels[0].contig_line
     if is_plink(path):
-        made = read_plink(path, all_sites(panels), contig_line)
+        made = read_plink(path, all_sites(panels), contig_line, lift)
         return made.calls, made.sexes
     if _is_final_report(path):
         from spinimpute.genotypes.final_report import read_final_report  # its pandas takes its time
 
-        return read_final_report(path, all_sites(panels), contig_line), {}
+        return read_final_report(path, all_sites(panels), contig_line, lift), {}
     if is_array_text(path):
         build = build_of(contig_line, panels[0].chrom)
-        return array_calls(read_array_text(path), path, all_sites(panels), contig_line, build), {}
+        text = read_array_text(path)
+        return array_calls(text, path, all_sites(panels), contig_line, build, lift), {}
     return None
 
 

@@ -117,10 +117,11 @@ def check(
     panels: Sequence[AnyPanel],
     ambiguous: str = "frequency",
     sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
 ) -> CheckReport:
     """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
     summary = ImputationSummary()
-    parts = prepare(panels, vcf, summary, sexes=sexes, ambiguous=ambiguous, force=True)
+    parts = prepare(panels, vcf, summary, sexes=sexes, chain=chain, ambiguous=ambiguous, force=True)
     notes = [
         note
         for part in parts

@@ -78,6 +78,7 @@ def impute(
     threads: int | None = None,
     device: str = "auto",
     sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
     loo: bool = False,
     report: str | Path | None = None,
     force: bool = False,
@@ -102,6 +103,7 @@ def impute(
             refuses them, as an inducing panel does, which has no haplotypes.
         ambiguous: what is done with A/T and C/G sites, see `repair_and_match`.
         sexes: sample -> whether male, for chromosome X (`read_sexes`); by default the calls tell.
+        chain: a chain file from the target's genome build to the panel's: positions are lifted over.
         loo: predict each typed call from the others of its haplotype: INFO/ER2, and `left_out` of what is
             returned. For panels of haplotypes.
         report: write a page (HTML) about the run there; implies `loo` where that can be.
@@ -141,6 +143,7 @@ def impute(
                 summary,
                 allow_unphased=phasing == "auto" and isinstance(panels[0], Panel),
                 sexes=sexes,
+                chain=chain,
                 ambiguous=ambiguous,
                 force=force,
             )

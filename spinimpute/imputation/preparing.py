@@ -90,6 +90,7 @@ def prepare(
     *,
     allow_unphased: bool = True,
     sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
     ambiguous: str = "frequency",
     force: bool = False,
 ) -> list[Prepared]:
@@ -98,7 +99,7 @@ def prepare(
     A part of chromosome X without any typed site is left out, with a warning.
     Raises InputError as `read_target`, `match_sites`, and without `force` as `check_overlap`.
     """
-    settled = read_target(vcf, panels, allow_unphased=allow_unphased, sexes=sexes)
+    settled = read_target(vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain)
     prepared: list[Prepared] = []
     failure: NoMatch | None = None
     for panel, part in zip(panels, settled, strict=True):

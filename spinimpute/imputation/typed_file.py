@@ -33,6 +33,7 @@ def phase(
     header_lines: Sequence[str] = (),
     ambiguous: str = "frequency",
     sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
     threads: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -67,7 +68,7 @@ def phase(
             )
         return phased_TQ, np.zeros_like(unphased_TX)
 
-    job = _Job(vcf, out, panel, genetic_map, output_type, header_lines, ambiguous, sexes, force)
+    job = _Job(vcf, out, panel, genetic_map, output_type, header_lines, ambiguous, sexes, chain, force)
     job.run(treat, threads, summary, progress)
     return summary
 
@@ -82,6 +83,7 @@ def convert(
     header_lines: Sequence[str] = (),
     ambiguous: str = "frequency",
     sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
     force: bool = False,
 ) -> ImputationSummary:
     """Write a target of whatever form to a VCF or BCF with its index: the panel's typed sites, with its REF
@@ -92,7 +94,7 @@ def convert(
         counts and timings.
     """
     summary = ImputationSummary()
-    job = _Job(vcf, out, panel, genetic_map, output_type, header_lines, ambiguous, sexes, force)
+    job = _Job(vcf, out, panel, genetic_map, output_type, header_lines, ambiguous, sexes, chain, force)
     job.run(lambda _, alleles, unphased, __: (alleles, unphased), default_threads(), summary, None)
     return summary
 
@@ -109,6 +111,7 @@ class _Job:
     header_lines: Sequence[str]
     ambiguous: str
     sexes: dict[str, bool] | None
+    chain: str | Path | None
     force: bool
 
     def run(
@@ -127,6 +130,7 @@ class _Job:
                     self.vcf,
                     summary,
                     sexes=self.sexes,
+                    chain=self.chain,
                     ambiguous=self.ambiguous,
                     force=self.force,
                 )

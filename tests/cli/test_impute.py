@@ -56,6 +56,7 @@ class TestArguments:
             "phasing": "auto",
             "ambiguous": "frequency",
             "sexes": None,
+            "chain": None,
             "loo": False,
             "report": None,
             "genetic_map": None,

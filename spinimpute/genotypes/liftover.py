@@ -1,0 +1,108 @@
+"""Positions of another genome build, by a chain file of the user's (UCSC's hg19ToHg38.over.chain.gz, say)."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.sites import Sites, plain_chromosome
+
+NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
+INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
+_COMPLEMENT = str.maketrans("ACGTNacgtn", "TGCANtgcan")
+
+
+class Lift:
+    """Brings positions of one chromosome to the panel's build.
+
+    Raises InputError if the file cannot be read, is no chain file, or does not know the chromosome.
+    """
+
+    def __init__(self, chain: str | Path, chrom: str) -> None:
+        from pyliftover import LiftOver
+
+        self.path = Path(chain)
+        try:
+            content = self.path.read_bytes()
+            if content.startswith(b"\x1f\x8b"):
+                content = gzip.decompress(content)
+        except (OSError, EOFError) as error:
+            raise InputError(f"chain file {chain}: cannot be read ({error})") from error
+        try:
+            self._lifter = LiftOver(io.BytesIO(content))
+        except Exception as error:  # the library has no exception of its own
+            raise InputError(f"chain file {chain}: it is no chain file, or is damaged ({error})") from error
+        self._wanted = plain_chromosome(chrom)
+        names = _names(content)
+        if not names:
+            raise InputError(f"chain file {chain}: there is no chain in it")
+        self._name = next((name for name in sorted(names) if plain_chromosome(name) == self._wanted), "")
+        if not self._name:
+            known = ", ".join(sorted(names)[:10])
+            raise InputError(f"chain file {chain}: it has no chain of chromosome {chrom}; it has {known}")
+
+    def place(self, position: int) -> tuple[int, bool] | None:
+        """The position, 1-based, and whether it is on the other strand; None if it has no place."""
+        found = self._lifter.convert_coordinate(self._name, position - 1)
+        if not found or plain_chromosome(found[0][0]) != self._wanted:
+            return None
+        return found[0][1] + 1, found[0][2] == "-"
+
+    def _whole(self, position: int, length: int, first: tuple[int, bool]) -> bool:
+        """Whether the bases from a position on stay together."""
+        last = self.place(position + length - 1)
+        return last is not None and last[1] == first[1] and abs(last[0] - first[0]) == length - 1
+
+    def calls(self, calls: Calls) -> Calls:
+        """All sites in the panel's build, sorted; those without a place are counted in `skipped`."""
+        sites = calls.sites
+        rows: list[tuple[int, int, bool]] = []
+        skipped = dict(calls.skipped)
+        for i, position in enumerate(sites.position.tolist()):
+            found = self.place(position)
+            reason = ""
+            if (
+                found is None
+                or ((length := len(sites.ref[i])) > 1
+                and not self._whole(position, length, found))
+            ):
+                reason = NOT_IN_CHAIN
+            elif found[1] and max(length, len(sites.alt[i])) > 1:
+                reason = INDEL_TURNED
+            if found is None or reason:
+                skipped[reason] = skipped.get(reason, 0) + 1
+                continue
+            rows.append((found[0], i, found[1]))
+        if not rows:
+            raise InputError(
+                f"chain file {self.path}: none of the target's sites is in it; is it the chain from the "
+                "target's build to the panel's?"
+            )
+        rows.sort()
+        chosen = np.array([i for _, i, _ in rows])
+        kept = calls.part(chosen)
+
+        def alleles(texts: list[str]) -> list[str]:
+            return [
+                t.translate(_COMPLEMENT) if turned else t for t, (*_, turned) in zip(texts, rows, strict=True)
+            ]
+
+        position = np.array([place for place, *_ in rows], np.int64)
+        lifted = Sites(sites.chrom, position, alleles(kept.sites.ref), alleles(kept.sites.alt), kept.sites.id)
+        return Calls(lifted, kept.calls, calls.samples, calls.contig_line, skipped, kept.unphased)
+
+
+def _names(content: bytes) -> set[str]:
+    """The chromosomes that chains start from."""
+    heads = (line.split() for line in content.splitlines() if line.startswith(b"chain"))
+    return {head[2].decode(errors="replace") for head in heads if len(head) > 2}
+
+
+def turned(letters: str) -> str:
+    """Bases as the other strand has them."""
+    return letters.translate(_COMPLEMENT)
