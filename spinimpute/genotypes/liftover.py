@@ -66,10 +66,8 @@ class Lift:
         for i, position in enumerate(sites.position.tolist()):
             found = self.place(position)
             reason = ""
-            if (
-                found is None
-                or ((length := len(sites.ref[i])) > 1
-                and not self._whole(position, length, found))
+            if found is None or (
+                (length := len(sites.ref[i])) > 1 and not self._whole(position, length, found)
             ):
                 reason = NOT_IN_CHAIN
             elif found[1] and max(length, len(sites.alt[i])) > 1:

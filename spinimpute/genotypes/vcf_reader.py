@@ -82,6 +82,11 @@ class HaplotypeReader:
         check_variant_file(self.path, role)
         try:
             self._vcf = cyvcf2.VCF(str(self.path), lazy=True)
+            self._in_file, self._header = list(self._vcf.samples), self._vcf.raw_header
+        except UnicodeDecodeError as error:
+            raise self._error(
+                "the header holds bytes that are no text (UTF-8); is the file damaged?"
+            ) from error
         except Exception as error:
             raise self._error(f"the header cannot be read ({error}); is the file damaged?") from error
         self._choose_samples(samples)
@@ -132,7 +137,7 @@ class HaplotypeReader:
         return InputError(f"{self.role} {self.path}: {what}")
 
     def _choose_samples(self, wanted: Sequence[str] | None) -> None:
-        in_file = list(self._vcf.samples)
+        in_file = self._in_file
         if not in_file:
             raise self._error("the file holds sites without samples; give a file with genotypes")
         self.samples = in_file if wanted is None else list(wanted)
@@ -173,6 +178,7 @@ class HaplotypeReader:
         while True:
             try:
                 record = next(source)
+                name, position = record.CHROM, record.POS
             except StopIteration:
                 break
             except Exception as error:
@@ -183,7 +189,6 @@ class HaplotypeReader:
                     "Get the file again, or check it with bcftools view"
                 ) from error
             n_read += 1
-            name, position = record.CHROM, record.POS
             if not name:
                 raise self._error(f"record {n_read}, after {where}, is an empty line; remove it")
             where = f"{name}:{position}"
@@ -194,7 +199,7 @@ class HaplotypeReader:
                 continue
             if not chrom:
                 chrom = name
-                self.contig_line = contig_line_of(self._vcf.raw_header, chrom)
+                self.contig_line = contig_line_of(self._header, chrom)
             elif name != chrom:
                 raise self._error(
                     f"more than one chromosome, {chrom} and {name} (record {n_read}); "
@@ -233,11 +238,17 @@ class HaplotypeReader:
         n_sites = 0
         try:
             for record in self._records():
-                alts = self._usable_alts(record.ALT)
-                if not alts:
-                    continue
-                self._store_genotypes(record, genotypes[len(rows.position)])
-                rows.add(record, alts)
+                try:
+                    alts = self._usable_alts(record.ALT)
+                    if not alts:
+                        continue
+                    self._store_genotypes(record, genotypes[len(rows.position)])
+                    rows.add(record, alts)
+                except UnicodeDecodeError as error:
+                    raise self._error(
+                        f"the record at {record.CHROM}:{record.POS} holds bytes that are no text "
+                        "(UTF-8); is the file damaged?"
+                    ) from error
                 if len(rows.position) == block_size:
                     n_sites += len(rows.row)
                     yield self._finish_block(rows, genotypes)

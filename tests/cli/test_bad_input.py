@@ -1,0 +1,254 @@
+"""What people get wrong: exit status 2, one clear message, no traceback, and no file left behind."""
+
+import gzip
+import os
+import random
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import cyvcf2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+Change = Callable[[list[str], list[list[str]]], None]
+
+
+class Text(str):
+    """Long, and not to be shown whole when a test fails."""
+
+    def __repr__(self) -> str:
+        return "Text(...)"
+
+
+@pytest.fixture(scope="module")
+def text(example: Path) -> Text:
+    return Text(gzip.decompress((example / "target.vcf.gz").read_bytes()).decode())
+
+
+def changed(text: str, change: Change) -> str:
+    """The target with its header lines and the fields of its records changed in place."""
+    lines = text.splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    change(head, rows)
+    return "\n".join([*head, *("\t".join(row) for row in rows)]) + "\n"
+
+
+def no_genotypes(head: list[str], rows: list[list[str]]) -> None:
+    for row in rows:
+        row[8:] = ["DS", *("0.5" for _ in row[9:])]
+
+
+def no_samples(head: list[str], rows: list[list[str]]) -> None:
+    head[-1] = "\t".join(head[-1].split("\t")[:8])
+    for row in rows:
+        del row[8:]
+
+
+def repeated_sample(head: list[str], rows: list[list[str]]) -> None:
+    names = head[-1].split("\t")
+    names[10] = names[9]
+    head[-1] = "\t".join(names)
+
+
+def set_call(row: int, call: str) -> Change:
+    def change(head: list[str], rows: list[list[str]]) -> None:
+        rows[row][9] = call
+
+    return change
+
+
+def unsorted(head: list[str], rows: list[list[str]]) -> None:
+    rows[3], rows[7] = rows[7], rows[3]
+
+
+def elsewhere(head: list[str], rows: list[list[str]]) -> None:
+    for row in rows:
+        row[1] = str(int(row[1]) + 50_000_000)
+
+
+def another_chromosome(head: list[str], rows: list[list[str]]) -> None:
+    head[:] = [line.replace("ID=20", "ID=7") for line in head]
+    for row in rows:
+        row[0] = "7"
+
+
+def empty_line(head: list[str], rows: list[list[str]]) -> None:
+    rows.insert(5, [""])
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "no GT": (no_genotypes, "no genotypes (GT) at 20:3537"),
+    "no samples": (no_samples, "sites without samples"),
+    "repeated sample": (repeated_sample, "target"),
+    "three alleles": (set_call(4, "0|1|0"), "a call of 3 alleles at 20:"),
+    "beyond ALT": (set_call(4, "0|3"), "names an ALT allele which the record does not have"),
+    "haploid among diploid": (set_call(4, "0"), "is haploid at 20:"),
+    "unsorted": (unsorted, "the positions go backwards at record"),
+    "another region": (elsewhere, "another region than the panel"),
+    "another chromosome": (another_chromosome, "no record in 20; the file holds chromosome 7"),
+    "empty line": (empty_line, "target"),
+}
+
+
+@pytest.fixture
+def refused(run, panel: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
+    """refused(target, said, *more): impute must fail on it, and leave nothing."""
+
+    def check(
+        target: Path, said: str, *more: object, out: Path | None = None, with_panel: object = None
+    ) -> str:
+        folder = tmp_path / "out"
+        folder.mkdir(exist_ok=True)
+        output = out or folder / "o.vcf.gz"
+        done = run("impute", "--vcf", target, "--panel", with_panel or panel, "--out", output, *more)
+        assert done.code == 2, done.err
+        assert said in done.err
+        ours = [line for line in done.err.splitlines() if line.startswith("spinimpute: error")]
+        assert len(ours) == 1
+        assert list(folder.iterdir()) == []
+        return done.err
+
+    return check
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_targets(refused, text: str, kind: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    change, said = CHANGES[kind]
+    target = tmp_path / "bad.vcf"
+    target.write_text(changed(text, change))
+    assert "bad.vcf" in refused(target, said) or kind == "another region"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"hello world\n", "no VCF or BCF file"),
+        (b"PK\x03\x04 broken", "no VCF or BCF file"),
+        (gzip.compress(b"something else"), "not of a VCF"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(200), "no VCF or BCF file"),
+        (b"##fileformat=VCFv4.2\n", "target"),
+        (b"rsid\tchromosome\tposition\tgenotype\n", "the file has no genotypes"),
+    ],
+    ids=["empty", "text", "zip", "gzip", "png", "head only", "array without calls"],
+)
+def test_other_files(refused, content: bytes, said: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = tmp_path / "bad.file"
+    target.write_bytes(content)
+    assert "bad.file" in refused(target, said)
+
+
+@pytest.mark.parametrize("cut", [30, 1_000, -1, -28, -200])
+def test_truncated(refused, example: Path, cut: int, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = tmp_path / "cut.vcf.gz"
+    target.write_bytes((example / "target.vcf.gz").read_bytes()[:cut])
+    assert "cut.vcf.gz" in refused(target, "")
+
+
+def test_where_it_may_not_write(refused, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = example / "target.vcf.gz"
+    refused(target, "there is no folder", out=tmp_path / "nowhere" / "o.bcf")
+    refused(target, "it is a folder", out=tmp_path)
+    refused(target, "must end with", out=tmp_path / "o.txt")
+    refused(target, "output type 'b' contradicts", "-O", "b")
+    locked = tmp_path / "file"
+    locked.write_text("")
+    refused(target, "there is no folder", out=locked / "o.bcf")
+
+
+def test_regions_maps_samples(run, refused, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = example / "target.vcf.gz"
+    refused(target, "the panel has no site in 20:900000000-900000001", "-r", "20:900000000-900000001")
+    refused(target, "is not on the panel's chromosome", "-r", "7")
+    wrong_map = tmp_path / "chr7.map"
+    wrong_map.write_text("7 . 0 1\n7 . 1 1000000\n")
+    refused(target, "chr7.map", "--map", wrong_map, with_panel=example / "panel.vcf.gz")
+    names = tmp_path / "names"
+    names.write_text("nobody\n")
+    out = tmp_path / "p.spin"
+    done = run("panel", "build", "--vcf", example / "panel.vcf.gz", "--samples-file", names, "--out", out)
+    assert done.code == 2
+    assert "1 of the samples asked for are not in the file: nobody" in done.err
+    assert not out.exists()
+
+
+def test_several_chromosomes(run, panel: Path, text: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Those that are not the panel's are counted, not mixed in."""
+
+    def add(head: list[str], rows: list[list[str]]) -> None:
+        head.insert(-1, "##contig=<ID=21>")
+        rows.extend([["21", *row[1:]] for row in rows[:9]])
+
+    target = tmp_path / "two.vcf"
+    target.write_text(changed(text, add))
+    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf")
+    assert done.code == 0
+    assert "9 records skipped: on another chromosome" in done.err
+
+
+@pytest.mark.parametrize("limit", [1_000, 40_000])
+def test_a_full_disk(panel: Path, example: Path, limit: int, tmp_path: Path) -> None:
+    """As a file that may not grow: the same failure of write()."""
+    out = tmp_path / "o.vcf.gz"
+    command = [sys.executable, "-c", "from cli.main import main; main()", "impute"]
+    arguments = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out, "-q"]
+    cache = os.environ.get("NUMBA_CACHE_DIR")
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **({"NUMBA_CACHE_DIR": cache} if cache else {})},
+        preexec_fn=small_files, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def mutated(content: bytes, seed: int) -> bytes:
+    draw = random.Random(seed)
+    out = bytearray(content)
+    for _ in range(draw.randint(1, 3)):
+        action, place = draw.randrange(4), draw.randrange(max(1, len(out)))
+        if action == 0 and out:
+            out[place] = draw.randrange(256)
+        elif action == 1:
+            del out[place : place + draw.randint(1, 400)]
+        elif action == 2:
+            out[place:place] = bytes(
+                draw.choice(b"0123456789ACGT\t\n|/.:,;=#") for _ in range(draw.randint(1, 6))
+            )
+        else:
+            out = out[: max(1, place)]
+    return bytes(out)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**31), form=st.sampled_from(["vcf", "vcf.gz"]))
+def test_mutated_targets(run, panel: Path, text: str, seed: int, form: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Any damage is refused or harmless: never a traceback, never half a result."""
+    lines = text.splitlines(keepends=True)
+    small = "".join(line for i, line in enumerate(lines) if line.startswith("#") or i % 4 == 0).encode()
+    target, out = tmp_path / f"m.{form}", tmp_path / "o.vcf.gz"
+    damaged = mutated(small, seed)
+    target.write_bytes(gzip.compress(damaged, 1) if form == "vcf.gz" else damaged)
+    done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "-f", "-q")
+    assert done.code in (0, 2), done.err
+    if done.code == 2:
+        assert "spinimpute: error" in done.err
+        assert not out.exists()
+    else:
+        assert sum(1 for _ in cyvcf2.VCF(str(out))) == 4453
+        out.unlink()
+        out.with_name("o.vcf.gz.tbi").unlink()
+    assert {path.name for path in tmp_path.iterdir()} == {target.name}
+    target.unlink()
