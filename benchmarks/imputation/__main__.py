@@ -13,6 +13,7 @@ from benchmarks.imputation.calibration import calibration
 from benchmarks.imputation.cases import REAL
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
 from benchmarks.imputation.figure import add_options as add_figure_options
+from benchmarks.imputation.leave_one_out import leave_one_out
 from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
@@ -55,6 +56,8 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--people", type=int, default=5, help="how many (default: 5)")
     command("unphased", unphased, "Targets without phase: accuracy, time and switch errors.", REAL, repeat=3)
     command("calibration", calibration, "Are probabilities and estimated r² right?", REAL)
+    text = "Typed calls left out beside the truth of imputed ones."
+    command("leave-one-out", leave_one_out, text, REAL, repeat=5)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
     add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))
     text = "Makes a simulated set; by default a region of little recombination."
