@@ -110,7 +110,7 @@ def impute(
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.imputation.pipeline import OutputSettings
     from spinimpute.imputation.pipeline import impute as run
-    from spinimpute.kernels import announce_compilation, start_without_scipy
+    from spinimpute.kernels import announce_compilation
 
     output = OutputSettings(
         wanted,
@@ -119,7 +119,6 @@ def impute(
         [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
     tables = _loo_tables(loo, force)
-    start_without_scipy()
     gc.freeze()
     gc.enable()
     if not quiet:

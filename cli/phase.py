@@ -58,9 +58,8 @@ def phase(
     Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
     """
     from spinimpute.imputation.typed_file import phase as run
-    from spinimpute.kernels import announce_compilation, start_without_scipy
+    from spinimpute.kernels import announce_compilation
 
-    start_without_scipy()
     if not quiet:
         announce_compilation(
             lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)

@@ -8,7 +8,6 @@ the package. Here the key of what is kept holds a hash of all sources.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache
-from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
 
 # sums may be contracted to fused multiply-adds and zeros have no sign; the order of sums stays
 FAST = frozenset({"contract", "nsz"})
@@ -33,19 +32,6 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
-def start_without_scipy() -> None:
-    """Set numba up as if scipy were absent, which it would load for matrix products; nothing here has any.
-
-    A sixth of a second less for a program that needs no scipy; not for a process that is somebody else's.
-    """
-    if "scipy.linalg" not in sys.modules:
-        sys.modules["scipy.linalg"] = None  # type: ignore[assignment]  # importing it fails
-        try:
-            cpu_target.target_context.refresh()
-        finally:
-            del sys.modules["scipy.linalg"]
-
-
 _announcements: list[Callable[[], None]] = []
 
 
@@ -56,8 +42,15 @@ def announce_compilation(announce: Callable[[], None]) -> None:
 
 class _PackageCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """None if it has to be compiled."""
-        found = super().load_overload(sig, target_context)
+        """None if it has to be compiled.
+
+        Numba would first set up all that compiling needs, and load scipy: a fifth of a second that a compiled
+        function has no use for. The compiler does it by itself when it is called.
+        """
+        found = None
+        rtsys.initialize(target_context)  # of arrays that are made inside
+        with self._guard_against_spurious_io_errors():
+            found = self._load_overload(sig, target_context)
         if found is None:
             while _announcements:
                 _announcements.pop()()

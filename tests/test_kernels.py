@@ -1,12 +1,17 @@
 """Compiled functions are kept on disk for one version of the package only."""
 
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from spinimpute import kernels
 from spinimpute.imputation.layers import add_products, dense_relu
+
+REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def cached(function: object) -> tuple[int, int]:
@@ -38,3 +43,25 @@ def test_a_changed_package_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     fourth(x, x[0], x, 4, np.zeros((4, 4), np.float32))
     assert cached(fourth) == (0, 1)
     assert announced == [1]
+
+
+def test_what_is_compiled_runs_without_the_compiler(tmp_path: Path) -> None:
+    """A new process loads kernels, makes arrays inside them, and then still can compile."""
+    script = """
+import sys
+import numpy as np
+from spinimpute.imputation.site_quality import site_quality
+from spinimpute.genotypes.vcf_text import _write_columns
+from spinimpute.imputation.copying import hash_rows
+p = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+found = site_quality(p)["AF"].tolist()
+print(len(found), "numba.np.linalg" in sys.modules)
+from numba import njit
+print(njit(lambda x: np.sort(x)[::-1].copy())(np.array([1.0, 3.0, 2.0])).tolist())
+"""
+    runs = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=REPOSITORY)
+        for _ in range(2)
+    ]
+    assert [run.returncode for run in runs] == [0, 0], runs[-1].stderr
+    assert runs[1].stdout.splitlines() == ["3 False", "[3.0, 2.0, 1.0]"]

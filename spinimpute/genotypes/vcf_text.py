@@ -1,8 +1,4 @@
-"""Records as the text of a VCF, all samples of a block at once by table look-up.
-
-Every value gets a slot of fixed width, so a block is a rectangle of bytes filled column by column; what a
-sample lacks and the zeros at the end of numbers stay NUL and are squeezed out at the end.
-"""
+"""Records as the text of a VCF, all samples of a block at once: every value is a short text in a table."""
 
 import numpy as np
 
@@ -20,41 +16,42 @@ from spinimpute.genotypes.sample_fields import (
 )
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.vcf_header import OutputHeader
+from spinimpute.kernels import kernel
 
-_SLOT = 8  # bytes of a number's slot: separator, at most "d.dddd", next separator
-_NUMBER_STEP = _SLOT - 1  # neighbouring slots share the separator
-
-
-def _number_table(separator: bytes, next_separator: bytes) -> np.ndarray:
-    """The slot of every number code, as one 64-bit integer each; uint64 (N_CODES,)."""
-    table = np.zeros((N_CODES, _SLOT), dtype=np.uint8)
-    table[:, 0] = ord(separator)
-    table[:, -1] = ord(next_separator)
-    for code in range(2 * ONE + 1):
-        number = f"{code / ONE:g}".encode()
-        table[code, 1 : 1 + len(number)] = list(number)
-    table[MISSING, 1] = ord(".")
-    table[ABSENT, 0] = 0
-    return table.reshape(-1).view(np.uint64)
+_LONGEST = 8  # bytes of a value with its separator: ":0.1234" has seven
 
 
-def _genotype_table(max_ploidy: int) -> np.ndarray:
-    """The slot of every genotype; index: 4 (first + 1) + second + 2 if diploid, and 12 more if the order of
-    its alleles means nothing; first + 1 if haploid."""
+def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """The texts side by side, uint8 (n, _LONGEST), and their lengths, uint8 (n,)."""
+    table = np.frombuffer(b"".join(text.ljust(_LONGEST, b"\0") for text in texts), dtype=np.uint8)
+    return table.reshape(-1, _LONGEST), np.array([len(text) for text in texts], dtype=np.uint8)
+
+
+def _number_texts(separator: bytes) -> list[bytes]:
+    """The text of every number code, behind a separator; nothing for what a sample does not have."""
+    texts = [separator + f"{code / ONE:g}".encode() for code in range(2 * ONE + 1)]
+    texts += [b""] * (N_CODES - len(texts))
+    texts[MISSING] = separator + b"."
+    texts[ABSENT] = b""
+    return texts
+
+
+def _genotype_texts(max_ploidy: int) -> list[bytes]:
+    """The text of every genotype behind a tab; index: 4 (first + 1) + second + 2 if diploid, and 12 more if
+    the order of its alleles means nothing; first + 1 if haploid."""
     text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
     if max_ploidy == 1:
-        return np.frombuffer(b"".join(b"\t" + text[allele] for allele in (-1, 0, 1)), dtype=np.uint16)
-    slots = [
-        (b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else between + text[second])).ljust(4, b"\0")
+        return [b"\t" + text[allele] for allele in (-1, 0, 1)]
+    return [
+        b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else between + text[second])
         for between in (b"|", b"/")
         for first in (-1, 0, 1)
         for second in (-2, -1, 0, 1)
     ]
-    return np.frombuffer(b"".join(slots), dtype=np.uint32)
 
 
 def _genotype_index(fields: SampleFields) -> np.ndarray:
-    """Index into the genotype table; int8 (r, n)."""
+    """Index into the genotype texts; int8 (r, n)."""
     alleles = fields.alleles
     first = alleles[:, :, 0] + np.int8(1)
     if alleles.shape[2] == 1:
@@ -63,27 +60,57 @@ def _genotype_index(fields: SampleFields) -> np.ndarray:
     return index if fields.unphased is None else index + np.int8(12) * fields.unphased
 
 
+@kernel()
+def _write_columns(  # type: ignore[no-untyped-def]
+    genotype_RN, genotype_CB, genotype_length_C, code_KRN, number_KCB, number_length_KC, out, stop_R
+):
+    """Write genotype and numbers of all samples, and a line feed behind each record.
+
+    genotype_RN: which text, of no samples if there are no genotypes; code_KRN: of each of K numbers of a
+    sample; out: _LONGEST bytes longer than what is written; stop_R: filled, where each record stops in `out`.
+    """
+    n_numbers, n_records, n_samples = code_KRN.shape
+    has_genotypes = genotype_RN.shape[1] > 0
+    n_samples = max(n_samples, genotype_RN.shape[1])
+    place = 0
+    for r in range(n_records):
+        for n in range(n_samples):
+            if has_genotypes:
+                index = genotype_RN[r, n]
+                for byte in range(_LONGEST):  # always all of them: one move of eight bytes
+                    out[place + byte] = genotype_CB[index, byte]
+                place += genotype_length_C[index]
+            for k in range(n_numbers):
+                code = code_KRN[k, r, n]
+                for byte in range(_LONGEST):
+                    out[place + byte] = number_KCB[k, code, byte]
+                place += number_length_KC[k, code]
+        out[place] = 10
+        place += 1
+        stop_R[r] = place
+
+
 class VcfTextEncoder:
     """Encodes blocks of records as VCF lines."""
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._layout = layout
         self._format_column = ":".join(layout.formats)
-        self._genotypes = _genotype_table(layout.max_ploidy)
-        self._slots: list[tuple[str, int, int, np.ndarray]] = []  # FORMAT key, which value, place, table
-        width = 0
-        for key in layout.formats:
-            if key == "GT":
-                width = self._genotypes.itemsize
-                continue
-            n_values = numbers_per_sample(key, layout.max_ploidy)
-            for value in range(n_values):
-                separator = b"," if value else b":" if width else b"\t"
-                is_last = key == layout.formats[-1] and value == n_values - 1
-                following = b"," if value < n_values - 1 else b"\t" if is_last else b":"
-                self._slots.append((key, value, width, _number_table(separator, following)))
-                width += _NUMBER_STEP
-        self._width = width
+        has_genotypes = layout.formats[0] == "GT"
+        self._numbers = [  # FORMAT key, which value
+            (key, value)
+            for key in layout.formats
+            if key != "GT"
+            for value in range(numbers_per_sample(key, layout.max_ploidy))
+        ]
+        self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if has_genotypes else [b""])
+        tables = [
+            _text_table(_number_texts(b"," if value else b"\t" if i == 0 and not has_genotypes else b":"))
+            for i, (_, value) in enumerate(self._numbers)
+        ]
+        self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, N_CODES, _LONGEST)
+        self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, N_CODES)
+        self._width = int(self._genotype[1].max()) + int(self._number_length_KC.max(axis=1, initial=0).sum())
         self.file_start = header.text.encode()
 
     @property
@@ -118,18 +145,18 @@ class VcfTextEncoder:
     def _sample_columns(self, fields: SampleFields) -> tuple[memoryview, np.ndarray]:
         """The text from the tab after FORMAT to the newline of all records, and where each record stops."""
         n_records, n_samples = fields.alleles.shape[:2]
-        row = n_samples * self._width + 1
-        text = np.zeros((n_records, row), dtype=np.uint8)
-
-        def place(values: np.ndarray, offset: int) -> None:
-            """Write one slot of every sample; slots are not aligned and overlap in their separators."""
-            slots = np.ndarray((n_records, n_samples), values.dtype, text.data, offset, (row, self._width))
-            slots[...] = values
-
-        if self._layout.formats[0] == "GT":
-            place(self._genotypes[_genotype_index(fields)], 0)
-        for key, value, offset, table in self._slots:
-            place(table[fields.numbers[key][value]], offset)
-        text[:, -1] = ord("\n")
-        squeezed = text.tobytes().translate(None, b"\0")
-        return memoryview(squeezed), np.cumsum(np.count_nonzero(text, axis=1))
+        genotype_RN = (
+            _genotype_index(fields)
+            if self._layout.formats[0] == "GT"
+            else np.empty((n_records, 0), dtype=np.int8)
+        )
+        codes = [fields.numbers[key][value] for key, value in self._numbers]
+        code_KRN = codes[0][None] if len(codes) == 1 else np.array(codes, np.int32)
+        if not codes:
+            code_KRN = np.empty((0, n_records, n_samples), dtype=np.int32)
+        out = np.empty(n_records * (n_samples * self._width + 1) + _LONGEST, dtype=np.uint8)
+        stop_R = np.empty(n_records, dtype=np.int64)
+        _write_columns(
+            genotype_RN, *self._genotype, code_KRN, self._number_KCB, self._number_length_KC, out, stop_R
+        )
+        return out.data[: stop_R[-1]], stop_R
