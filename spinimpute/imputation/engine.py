@@ -17,6 +17,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.windows import Window
+from spinimpute.imputation.copying_rate import rate_of_panel
 from spinimpute.imputation.haplotype_chunk import PanelChunk, chunks_of, prepare_chunk
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 
@@ -91,6 +92,8 @@ class HaplotypeEngine(Engine):
     ) -> None:
         super().__init__(typed_index, threads)
         self.panel, self.predictor = panel, predictor
+        # a worker's first task, which the others can wait for
+        self._jumps_per_cM = self.pool.submit(rate_of_panel, panel, typed_index)
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
         """As `Engine.impute_window`."""
@@ -112,7 +115,9 @@ class HaplotypeEngine(Engine):
 
         def impute(chunk: PanelChunk, window: Window, p_UQ: np.ndarray, queries: slice) -> None:
             first = int(chunk.site_start_G1[0]) - window.start
-            p = self.predictor.impute_chunk(self.panel, chunk, typed_TQ[:, queries])
+            p = self.predictor.impute_chunk(
+                self.panel, chunk, typed_TQ[:, queries], self._jumps_per_cM.result()
+            )
             p_UQ[first : first + len(p), queries] = p
 
         numbers = [chunks_of(window, self.typed_index) for window in windows]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from spinimpute.imputation.blocks import HaplotypeSource, end_distances, gap_geometry
 from spinimpute.imputation.callset_errors import mates
+from spinimpute.imputation.copying_rate import most_likely_rate
 from spinimpute.imputation.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.imputation.haplotype_attention import HaplotypeAttention, copy_alleles, spread
 from spinimpute.imputation.haplotype_chunk import CORE
@@ -95,7 +96,7 @@ class HaplotypeLearner:
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
         chance_CP, chance_first_BQ1 = copying_posteriors(
             span_patterns(panel.bits_XW, n_typed), queries.bits_XW, queries.known_XW, jump_chances(typed_cM,
-            n), candidate_BQW, first_B, n_gaps_B,
+            n, most_likely_rate(context_XN[split.typed_T], typed_cM)), candidate_BQW, first_B, n_gaps_B,
         )  # fmt: skip
         parts = []
         for candidate_QW, chance_first_Q1, first, n_gaps in zip(

@@ -86,8 +86,11 @@ class HaplotypePredictor:
             f"margin={candidates.margin} least={LEAST_SHARE}"
         )
 
-    def impute_chunk(self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray) -> np.ndarray:
-        """P(ALT), float32 (U, Q), at the chunk's sites. typed_TQ: int8, all typed sites, -1 where missing."""
+    def impute_chunk(
+        self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
+    ) -> np.ndarray:
+        """P(ALT), float32 (U, Q), at the chunk's sites. typed_TQ: int8, all typed sites, -1 where missing;
+        jumps_per_cM: `rate_of_panel`."""
         start, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         blocks = [
@@ -102,7 +105,8 @@ class HaplotypePredictor:
             chunk.panel, chunk.panel_backwards, queries, place_B, n_gaps_B, self.candidates
         )
         chance_CP, first_BQ1 = copying_posteriors(
-            chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, n_haplotypes),
+            chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, n_haplotypes,
+            jumps_per_cM),
             candidate_BQW, place_B, n_gaps_B,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
@@ -141,7 +145,7 @@ class DevicePairNetwork:
 
     def __init__(self, weights: Mapping[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
         from spinimpute.imputation.haplotype_attention import HaplotypeAttention
-        from spinimpute.imputation.model_weights import load_weights
+        from spinimpute.model_weights import load_weights
 
         self.model = HaplotypeAttention(settings)
         load_weights(self.model, weights)

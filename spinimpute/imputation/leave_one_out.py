@@ -15,12 +15,11 @@ import numpy as np
 
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.bit_rows import pack_rows
-from spinimpute.imputation.li_stephens import JUMPS_PER_CM, LANES, SPAN, jump_chances, span_patterns
+from spinimpute.imputation.copying_rate import rate_of_panel
+from spinimpute.imputation.li_stephens import LANES, MISMATCH, SPAN, jump_chances, span_patterns
 from spinimpute.imputation.phase_passes import HALF, pass_backward, pass_forward
 from spinimpute.imputation.phase_windows import PassWindow, windows_of
 from spinimpute.imputation.preparing import Progress
-
-MISMATCH = 1e-3
 
 
 def left_out_chances(
@@ -38,6 +37,7 @@ def left_out_chances(
     n_typed, n_queries = alleles_TQ.shape
     chance_TQ = np.empty((n_typed, n_queries), np.float32)
     windows = windows_of(panel, typed_index)
+    jumps_per_cM = rate_of_panel(panel, typed_index)
     tasks = [(window, first) for window in windows for first in range(0, n_queries, LANES)]
 
     def run(task: tuple[PassWindow, int]) -> None:
@@ -45,7 +45,7 @@ def left_out_chances(
         columns = np.arange(first, min(first + LANES, n_queries))
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
-        chance_LS = _chances(window, alleles_TQ[window.first : window.stop], columns)
+        chance_LS = _chances(window, alleles_TQ[window.first : window.stop], columns, jumps_per_cM)
         chance_TQ[rows, columns] = chance_LS[: len(columns), decided].T
 
     with ThreadPoolExecutor(threads, "leave one out") as pool:
@@ -55,7 +55,9 @@ def left_out_chances(
     return chance_TQ
 
 
-def _chances(window: PassWindow, alleles_SQ: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _chances(
+    window: PassWindow, alleles_SQ: np.ndarray, columns: np.ndarray, jumps_per_cM: float
+) -> np.ndarray:
     """float32 (L, S) of some haplotypes; the last one fills up the lanes."""
     lanes = np.concatenate([columns, np.repeat(columns[-1:], LANES - len(columns))])
     alleles_SL = alleles_SQ[:, lanes]
@@ -63,7 +65,7 @@ def _chances(window: PassWindow, alleles_SQ: np.ndarray, columns: np.ndarray) ->
     known_LW = pack_rows((alleles_SL >= 0).view(np.uint8))
     n, n_places = len(window.panel_NW), window.stop - window.first
     patterns = span_patterns(window.panel_NW, n_places)
-    jump_S = jump_chances(window.cM_S, n, JUMPS_PER_CM)
+    jump_S = jump_chances(window.cM_S, n, jumps_per_cM)
     right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
     stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
     mismatch = np.float32(MISMATCH)

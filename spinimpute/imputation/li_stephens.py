@@ -26,7 +26,7 @@ from spinimpute.kernels import kernel
 SPAN = 16  # divides 64: a span lies in one word
 LANES = 16  # float32 numbers of the widest registers
 JUMPS_PER_CM = 400.0  # the chance to leave a haplotype is about this by cM and haplotype: 4 x 10,000 people
-MISMATCH = 1e-3
+MISMATCH = 3e-3
 LEAST_SHARE = 0.05  # of the chance of a haplotype taken blindly: candidates with less all over a block go
 SMALLEST = np.float32(1e-30)  # smaller products are 0: denormal numbers are slow
 

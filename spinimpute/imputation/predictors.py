@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, shipped_model
+from spinimpute.imputation.checkpoint import FORMAT, shipped_model
 from spinimpute.imputation.haplotype_features import KIND as HAPLOTYPE
 from spinimpute.imputation.haplotype_features import HaplotypeSettings
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
+from spinimpute.tensor_files import fingerprint, load_tensors
 
 if TYPE_CHECKING:
     from spinimpute.imputation.panel_blocks import BlockPredictor
@@ -106,7 +107,7 @@ def _block_predictor(
     from spinimpute.imputation.allele_predictor import AllelePredictor, at_work
     from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
     from spinimpute.imputation.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
-    from spinimpute.imputation.model_weights import load_weights
+    from spinimpute.model_weights import load_weights
 
     if kind == KMER:
         kmers = KmerSPIN(KmerSettings(**settings))

@@ -15,7 +15,7 @@ import torch
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.imputation.checkpoint import FORMAT, fingerprint, load_tensors, save_tensors, shipped_model
+from spinimpute.imputation.checkpoint import FORMAT, shipped_model
 from spinimpute.imputation.episodes import EpisodeSettings
 from spinimpute.imputation.haplotype_attention import HaplotypeAttention
 from spinimpute.imputation.haplotype_features import HaplotypeSettings
@@ -24,12 +24,13 @@ from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
 from spinimpute.imputation.kmer_learner import KmerLearner
 from spinimpute.imputation.kmer_spin import KmerSettings, KmerSPIN
 from spinimpute.imputation.learners import AlleleLearner, Learner
-from spinimpute.imputation.model_weights import arrays_of, load_weights
 from spinimpute.imputation.predictors import choose_device
 from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.sources import PanelSource, SimulatedSource
 from spinimpute.imputation.training import Trainer, TrainingSettings, versions
+from spinimpute.model_weights import arrays_of, load_weights
 from spinimpute.output_files import check_output
+from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 DEFAULT_SEGMENTS = 300
 VALIDATION_SEGMENTS = 12

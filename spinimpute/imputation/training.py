@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +15,11 @@ from torch import Tensor
 
 from spinimpute.errors import InputError
 from spinimpute.imputation.blocks import HaplotypeSource
-from spinimpute.imputation.checkpoint import STATE_FORMAT, load_tensors, save_tensors
+from spinimpute.imputation.checkpoint import STATE_FORMAT
 from spinimpute.imputation.learners import Learner
-from spinimpute.imputation.model_weights import arrays_of, tensors_of
+from spinimpute.model_weights import arrays_of, flatten_state, tensors_of, unflatten_state
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.tensor_files import load_tensors, save_tensors
 
 LARGEST_SEED = 9_998  # each seed has its own simulated segments
 
@@ -186,7 +186,7 @@ class Trainer:
     def save_state(self, path: str | Path, run: dict[str, Any]) -> None:
         """Everything that `restore_state` needs to continue bit for bit. run: JSON, what is being trained."""
         tensors: dict[str, Tensor] = {}
-        plain = _flatten(
+        plain = flatten_state(
             {
                 "weights": self.learner.model.state_dict(),
                 "optimiser": self.optimiser.state_dict(),
@@ -214,7 +214,7 @@ class Trainer:
                 f"training state {path} belongs to another configuration, seed, start or panel: resume with "
                 "those, or start anew with --force"
             )
-        saved = _unflatten(metadata["plain"], tensors_of(tensors))
+        saved = unflatten_state(metadata["plain"], tensors_of(tensors))
         try:
             self.learner.model.load_state_dict(saved["weights"])
             self.optimiser.load_state_dict(saved["optimiser"])
@@ -232,27 +232,3 @@ def _apart_from_steps(run: dict[str, Any]) -> dict[str, Any]:
     configuration = run["configuration"]
     training = {name: value for name, value in configuration["training"].items() if name != "steps"}
     return run | {"configuration": configuration | {"training": training}}
-
-
-def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A JSON-able copy of nested dicts and lists; tensors are put aside under their path."""
-    if isinstance(value, Tensor):
-        tensors[name] = value
-        return {"__tensor__": name}
-    if isinstance(value, dict):
-        # optimisers number parameters with integers, which JSON would turn into strings
-        return {"__dict__": [[key, _flatten(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
-    if isinstance(value, list | tuple):
-        return [_flatten(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
-    json.dumps(value)
-    return value
-
-
-def _unflatten(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(value, dict) and "__tensor__" in value:
-        return tensors[value["__tensor__"]]
-    if isinstance(value, dict):
-        return {key: _unflatten(v, tensors) for key, v in value["__dict__"]}
-    if isinstance(value, list):
-        return [_unflatten(v, tensors) for v in value]
-    return value

@@ -27,12 +27,18 @@ from spinimpute.imputation.haplotype_chunk import (
 )
 from spinimpute.imputation.haplotype_features import HaplotypeSettings, gap_features, site_features
 from spinimpute.imputation.haplotype_predictor import CANDIDATES, DevicePairNetwork, HaplotypePredictor
-from spinimpute.imputation.li_stephens import MISMATCH, copying_posteriors, jump_chances, span_patterns
+from spinimpute.imputation.li_stephens import (
+    JUMPS_PER_CM,
+    MISMATCH,
+    copying_posteriors,
+    jump_chances,
+    span_patterns,
+)
 from spinimpute.imputation.matches import DEPTH, FEATURES, LOG_COUNT, information, match_block
-from spinimpute.imputation.model_weights import arrays_of
 from spinimpute.imputation.pair_network import PairWeights, weigh
 from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates, longest_matches
 from spinimpute.imputation.train import train
+from spinimpute.model_weights import arrays_of
 
 
 def mosaic(
@@ -355,7 +361,7 @@ def test_at_work_it_computes_what_training_computes(sites: np.ndarray, tmp_path:
     query_TQ[7, 1] = -1
     with panel_of(sites, tmp_path / "a.spin") as panel, torch.inference_mode():
         chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
-        p_UQ = predictor.impute_chunk(panel, chunk, query_TQ)
+        p_UQ = predictor.impute_chunk(panel, chunk, query_TQ, JUMPS_PER_CM)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
         first_B, n_gaps_B = chunk.block_gaps()
         candidates = find_candidates(

@@ -13,9 +13,10 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.imputation import phase_windows
-from spinimpute.imputation.leave_one_out import MISMATCH, left_out_chances
+from spinimpute.imputation.copying_rate import most_likely_rate
+from spinimpute.imputation.leave_one_out import left_out_chances
 from spinimpute.imputation.left_out_quality import LeftOutQuality
-from spinimpute.imputation.li_stephens import JUMPS_PER_CM, jump_chances
+from spinimpute.imputation.li_stephens import MISMATCH, jump_chances
 
 
 class FakePanel:
@@ -28,10 +29,10 @@ class FakePanel:
         return np.packbits(self.alleles_TN[start:stop], axis=1)
 
 
-def brute_force(panel_TN: np.ndarray, cM_T: np.ndarray, alleles_T: np.ndarray) -> np.ndarray:
+def brute_force(panel_TN: np.ndarray, cM_T: np.ndarray, alleles_T: np.ndarray, rate: float) -> np.ndarray:
     """P(ALT) at each site from all other calls, in double precision, forward and backward anew for each."""
     n_sites, n = panel_TN.shape
-    jump_T = jump_chances(cM_T, n, JUMPS_PER_CM).astype(float)
+    jump_T = jump_chances(cM_T, n, rate).astype(float)
     out = np.empty(n_sites)
     for left_out in range(n_sites):
         emission_TN = np.where(panel_TN == alleles_T[:, None], 1 - MISMATCH, MISMATCH)
@@ -61,7 +62,8 @@ def test_equals_brute_force(seed: int, n_sites: int, n: int, q: int) -> None:
     alleles_TQ = rng.integers(-1, 2, (n_sites, q)).astype(np.int8)
     panel = FakePanel(panel_TN, cM_T)
     found = left_out_chances(panel, np.arange(n_sites), alleles_TQ, 2)  # type: ignore[arg-type]
-    expected = np.stack([brute_force(panel_TN, cM_T, alleles_TQ[:, i]) for i in range(q)], axis=1)
+    rate = most_likely_rate(panel_TN, cM_T)
+    expected = np.stack([brute_force(panel_TN, cM_T, alleles_TQ[:, i], rate) for i in range(q)], axis=1)
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
@@ -73,7 +75,7 @@ def test_windows_hardly_matter(example_panel: spinimpute.Panel, monkeypatch: pyt
     monkeypatch.setattr(phase_windows, "CORE", 10_000)
     difference = np.abs(alone - left_out_chances(example_panel, index, alleles, 1))
     assert difference.mean() < 1e-4  # flanks of 128 sites hold nearly all that matters
-    assert difference.max() < 0.1
+    assert difference.max() < 0.2
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,10 +11,11 @@ from safetensors import safe_open
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.imputation.checkpoint import FORMAT, load_tensors, save_tensors
+from spinimpute.imputation.checkpoint import FORMAT
 from spinimpute.imputation.episodes import EpisodeSettings
 from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.train import read_configuration, train
+from spinimpute.tensor_files import load_tensors, save_tensors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGURATION = """

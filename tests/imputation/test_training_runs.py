@@ -7,9 +7,10 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.imputation.checkpoint import FORMAT, load_tensors
+from spinimpute.imputation.checkpoint import FORMAT
 from spinimpute.imputation.train import train
 from spinimpute.imputation.training import Trainer, Validation
+from spinimpute.tensor_files import load_tensors
 
 TABLES = {
     "model": 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4',

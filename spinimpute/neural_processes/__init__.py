@@ -1,0 +1,1 @@
+"""Neural processes: distributions over functions that are conditioned on any number of points."""

@@ -1,0 +1,141 @@
+"""How well a neural process predicts: log-likelihood beside the oracle's, calibration, time and memory.
+
+Axes: B tasks, N target points, Y output dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, MixtureSameFamily, Normal
+
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks, oracle, with_floor
+from spinimpute.neural_processes.models import NeuralProcess
+
+HELD_OUT_SEED = 987_654_321  # of tasks that no training with a smaller seed sees
+LEVELS = tuple(i / 10 for i in range(11))  # of central intervals
+
+
+@dataclass(frozen=True)
+class Score:
+    """Means over held-out tasks, per target. log_likelihood: of the model; oracle: of who knows the process;
+    floored: of the oracle with the model's floor on the standard deviation; se: standard error of the
+    model's mean over batches."""
+
+    log_likelihood: float
+    se: float
+    oracle: float
+    floored: float
+
+    @property
+    def gap(self) -> float:
+        return self.floored - self.log_likelihood
+
+
+@torch.no_grad()
+def score(
+    model: NeuralProcess,
+    tasks: ProcessSettings,
+    batches: int,
+    samples: int = 50,
+    device: torch.device | str = "cpu",
+    seed: int = HELD_OUT_SEED,
+) -> Score:
+    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same ones."""
+    model.eval()
+    rows = []
+    for number in range(batches):
+        task, process = draw_tasks(tasks, seed, number, device)
+        torch.manual_seed(number)
+        best = oracle(task, process)
+        rows.append(
+            [
+                float(model.log_likelihood(task, samples).mean()),
+                float(best.log_prob(task.y_BNY.double()).sum(-1).mean()),
+                float(with_floor(best, model.settings.floor).log_prob(task.y_BNY.double()).sum(-1).mean()),
+            ]
+        )
+    found = np.array(rows)
+    se = found[:, 0].std(ddof=1) / math.sqrt(batches) if batches > 1 else math.nan
+    return Score(float(found[:, 0].mean()), float(se), float(found[:, 1].mean()), float(found[:, 2].mean()))
+
+
+def cdf(distribution: Distribution, y: Tensor) -> Tensor:
+    """P(Y <= y), of a Normal or a mixture of Normals."""
+    if isinstance(distribution, MixtureSameFamily):
+        return distribution.component_distribution.cdf(y[..., None]).mean(-1)
+    assert isinstance(distribution, Normal)
+    return distribution.cdf(y)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """inside: of LEVELS, the share of targets that lie in the central interval of that probability."""
+
+    inside: tuple[float, ...]
+    targets: int
+
+    @property
+    def error(self) -> float:
+        """Equation 1 of the SPIN paper's appendix A.6: the mean squared distance from the 45 degree line."""
+        return float(np.mean([(p - level) ** 2 for p, level in zip(self.inside, LEVELS, strict=True)]))
+
+
+@torch.no_grad()
+def calibration(
+    model: NeuralProcess,
+    tasks: ProcessSettings,
+    context: int,
+    batches: int,
+    samples: int = 50,
+    device: torch.device | str = "cpu",
+    seed: int = HELD_OUT_SEED,
+) -> Calibration:
+    """With so many context points, over all targets of all batches."""
+    model.eval()
+    settings = replace(tasks, context=(context, context))
+    inside, total = np.zeros(len(LEVELS)), 0
+    for number in range(batches):
+        task, _ = draw_tasks(settings, seed, number, device)
+        torch.manual_seed(number)
+        predicted = model(task.x_BMX, task.y_BMY, task.x_BNX, samples)
+        distance = (cdf(predicted, task.y_BNY) - 0.5).abs() * 2
+        inside += [float((distance <= level).sum()) for level in LEVELS[:-1]] + [float(distance.numel())]
+        total += distance.numel()
+    return Calibration(tuple((inside / total).tolist()), total)
+
+
+def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
+    """Wall time of a loss and its gradient, the fastest of some."""
+    times = []
+    for _ in range(repeats + 1):
+        started = time.perf_counter()
+        model.loss(task).backward()
+        if task.x_BMX.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+        model.zero_grad(set_to_none=True)
+    return min(times[1:])
+
+
+def saved_bytes(model: NeuralProcess, task: Task) -> int:
+    """What a training step keeps between its two passes, parameters apart: each tensor's storage once."""
+    kept: dict[int, int] = {}
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model.loss(task)
+    total = sum(kept.values())
+    del loss
+    return total

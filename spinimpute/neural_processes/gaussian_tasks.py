@@ -1,0 +1,144 @@
+"""Tasks drawn from Gaussian processes, and the oracle that knows the process each task was drawn from.
+
+Axes: B tasks, M context points, N target points, P points of both, X input dimensions, Y output dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+
+KERNELS = ("rbf", "matern52", "periodic")
+JITTER = 1e-6  # added to the variance of each point, in units of the function's own
+
+
+class Task(NamedTuple):
+    """A batch of tasks with as many points each: context and target, float32."""
+
+    x_BMX: Tensor
+    y_BMY: Tensor
+    x_BNX: Tensor
+    y_BNY: Tensor
+
+
+@dataclass(frozen=True)
+class ProcessSettings:
+    """What is drawn. The defaults are those of the SPIN paper (section 4.2 and its released code): inputs
+    uniform on `inputs`, length scale and scale uniform on their ranges for every task, one number of context
+    and of target points for a batch, noise with standard deviation `noise`.
+
+    period: of the periodic kernel, uniform on the range. Ranges of integers include both ends.
+    """
+
+    kernel: str = "rbf"
+    context: tuple[int, int] = (64, 128)
+    target: tuple[int, int] = (4, 64)
+    tasks: int = 16
+    x_size: int = 1
+    y_size: int = 1
+    inputs: tuple[float, float] = (-2.0, 2.0)
+    length_scale: tuple[float, float] = (0.1, 0.6)
+    scale: tuple[float, float] = (0.1, 1.0)
+    period: tuple[float, float] = (0.5, 1.5)
+    noise: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.kernel not in KERNELS:
+            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, however: {self.kernel!r}")
+        for name, least in (("context", 0), ("target", 1)):
+            low, high = getattr(self, name)
+            if not least <= low <= high:
+                raise ValueError(f"{name} must be a range of numbers from {least} on, however: {low}, {high}")
+        if not self.noise > 0:
+            raise ValueError(f"noise must be positive, however: {self.noise}")
+
+
+@dataclass(frozen=True)
+class Process:
+    """The processes of a batch. length_B, scale_B, period_B: float64 (B,); noise: standard deviation."""
+
+    kernel: str
+    length_B: Tensor
+    scale_B: Tensor
+    period_B: Tensor
+    noise: float
+
+    def covariance(self, a_BPX: Tensor, b_BPX: Tensor) -> Tensor:
+        """Of the function without noise: (B, P, X) and (B, P', X) -> (B, P, P')."""
+        length, scale, period = (x[:, None, None] for x in (self.length_B, self.scale_B, self.period_B))
+        if self.kernel == "periodic":
+            # the product over dimensions of MacKay's kernel
+            difference_BPPX = a_BPX[:, :, None] - b_BPX[:, None]
+            angle = math.pi * difference_BPPX / period[..., None]
+            return scale**2 * torch.exp(-2 * (torch.sin(angle) / length[..., None]).square().sum(-1))
+        distance = torch.cdist(a_BPX, b_BPX, compute_mode="donot_use_mm_for_euclid_dist") / length
+        if self.kernel == "rbf":
+            return scale**2 * torch.exp(-0.5 * distance.square())
+        scaled = math.sqrt(5) * distance
+        return scale**2 * (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
+
+    def noisy_covariance(self, x_BPX: Tensor) -> Tensor:
+        """Of observations: (B, P, X) -> (B, P, P)."""
+        added_B = self.noise**2 + JITTER * self.scale_B.square()
+        eye = torch.eye(x_BPX.shape[1], dtype=x_BPX.dtype, device=x_BPX.device)
+        return self.covariance(x_BPX, x_BPX) + added_B[:, None, None] * eye
+
+
+def draw_tasks(
+    settings: ProcessSettings, seed: int, number: int, device: torch.device | str = "cpu"
+) -> tuple[Task, Process]:
+    """A batch of tasks and their processes: the same for the same seed and number, on the same device."""
+    device = torch.device(device)
+    # one stream for each batch: a run that is resumed draws what it would have drawn
+    generator = torch.Generator(device).manual_seed((seed * 1_000_003 + number) % 2**63)
+
+    def uniform(size: tuple[int, ...], low: float, high: float) -> Tensor:
+        drawn = torch.rand(size, generator=generator, device=device, dtype=torch.float64)
+        return low + (high - low) * drawn
+
+    def integer(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=generator, device=device))
+
+    n_context, n_target = integer(*settings.context), integer(*settings.target)
+    tasks, n_points = settings.tasks, n_context + n_target
+    process = Process(
+        settings.kernel,
+        uniform((tasks,), *settings.length_scale),
+        uniform((tasks,), *settings.scale),
+        uniform((tasks,), *settings.period),
+        settings.noise,
+    )
+    x_BPX = uniform((tasks, n_points, settings.x_size), *settings.inputs)
+    root_BPP = torch.linalg.cholesky(process.noisy_covariance(x_BPX))
+    white = torch.randn(
+        (tasks, n_points, settings.y_size), generator=generator, device=device, dtype=torch.float64
+    )
+    y_BPY = root_BPP @ white
+    x, y = x_BPX.float(), y_BPY.float()
+    return Task(x[:, :n_context], y[:, :n_context], x[:, n_context:], y[:, n_context:]), process
+
+
+def oracle(task: Task, process: Process) -> Normal:
+    """What who knows the process predicts at the targets, each on its own: Normal of shape (B, N, Y)."""
+    x_BMX, y_BMY, x_BNX = task.x_BMX.double(), task.y_BMY.double(), task.x_BNX.double()
+    prior_B = process.scale_B.square() * (1 + JITTER) + process.noise**2
+    if not x_BMX.shape[1]:
+        mean, variance = torch.zeros_like(task.y_BNY).double(), prior_B[:, None].expand(x_BNX.shape[:2])
+    else:
+        root_BMM = torch.linalg.cholesky(process.noisy_covariance(x_BMX))
+        cross_BMN = process.covariance(x_BMX, x_BNX)
+        half_BMN = torch.linalg.solve_triangular(root_BMM, cross_BMN, upper=False)
+        mean = half_BMN.mT @ torch.linalg.solve_triangular(root_BMM, y_BMY, upper=False)
+        variance = (prior_B[:, None] - half_BMN.square().sum(1)).clamp(min=process.noise**2)
+    return Normal(mean, variance.sqrt()[..., None].expand_as(mean))
+
+
+def with_floor(distribution: Normal, floor: float) -> Normal:
+    """The same with a standard deviation of at least `floor`: the best that a model with this floor can say
+    without other means."""
+    return Normal(distribution.mean, distribution.stddev.clamp(min=floor))

@@ -1,0 +1,325 @@
+"""Six neural processes with one interface: `model(x_context, y_context, x_target)` is a distribution.
+
+CANP  conditional attentive neural process (Kim et al. 2018, without the latent path)
+ANP   attentive neural process with a latent variable (Kim et al. 2018)
+BANP  bootstrapping attentive neural process (Lee et al. 2020)
+CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16)
+IPNP  the same with a latent variable (Table 17)
+LBANP latent bottlenecked attentive neural process (Feng et al. 2023)
+
+What a model keeps of a context is a `Summary`; targets that come later need the summary alone. For the
+inducing models its size does not depend on the context's.
+
+Axes: B tasks, M context points, N target points, L kept points, X input dimensions, Y output dimensions,
+E width, H inducing points, K samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, kl_divergence
+
+from spinimpute.neural_processes.blocks import (
+    Decoder,
+    InducedPoints,
+    Reader,
+    SelfAttendedPoints,
+    induced,
+    mlp,
+    pooled,
+)
+from spinimpute.neural_processes.gaussian_tasks import Task
+from spinimpute.nn.attention import MAB, MABOptions
+from spinimpute.nn.shapes import require_dimensions, require_size
+
+KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
+LATENT_FLOOR = 0.1  # of the latent variable's standard deviation
+VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """kind: one of KINDS. inducing_points: H, of CIPNP, IPNP and LBANP (the paper takes half the smallest
+    context). floor: of the predicted standard deviation; the code released with the paper has 0.1, which caps
+    the log-likelihood at 1.38. samples: K of the latent and bootstrapping models in training. blocks: of
+    LBANP."""
+
+    kind: str
+    x_size: int = 1
+    y_size: int = 1
+    width: int = 128
+    heads: int = 8
+    inducing_points: int = 32
+    floor: float = 0.1
+    samples: int = 4
+    blocks: int = 3
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, however: {self.kind!r}")
+        for name in ("x_size", "y_size", "width", "heads", "inducing_points", "samples", "blocks"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, however: {getattr(self, name)}")
+        if self.width % self.heads:
+            raise ValueError(f"heads must divide the width, however: {self.width=}, {self.heads=}")
+        if not 0 < self.floor < 1:
+            raise ValueError(f"floor must be between 0 and 1, however: {self.floor}")
+
+
+class Summary(NamedTuple):
+    """What is kept of a context. key_BLE, value_BLE: what targets read, or all of it for LBANP in values;
+    pooled_BE: of the whole context."""
+
+    key_BLE: Tensor
+    value_BLE: Tensor
+    pooled_BE: Tensor
+
+
+class NeuralProcess(nn.Module):
+    """The interface, and what the models share. Subclasses define `summarize`, `decode` and `loss`."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def forward(
+        self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
+    ) -> Distribution:
+        """The distribution of every target's y on its own.
+
+        Shape: x_context (B, M, X), y_context (B, M, Y), x_target (B, N, X) -> batch shape (B, N, Y): Normal,
+        or a mixture of `samples` Normals (default: as in training) where the model draws.
+        Raises ValueError if shapes do not fit.
+        """
+        self._check(x_context, y_context, x_target)
+        return self.decode(self.summarize(x_context, y_context), x_target, samples)
+
+    def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+        """What is kept of a context; M may be 0."""
+        raise NotImplementedError
+
+    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Distribution:
+        """Predict at targets from a summary alone."""
+        raise NotImplementedError
+
+    def loss(self, task: Task) -> Tensor:
+        """To be minimised in training; for the conditional models the mean negative log-likelihood."""
+        predicted = self(task.x_BMX, task.y_BMY, task.x_BNX)
+        return -predicted.log_prob(task.y_BNY).sum(-1).mean()
+
+    def log_likelihood(self, task: Task, samples: int = 50) -> Tensor:
+        """(B, N): of every target on its own, given the context; log-mean-exp over samples."""
+        return self(task.x_BMX, task.y_BMY, task.x_BNX, samples).log_prob(task.y_BNY).sum(-1)
+
+    def _check(self, x_context: Tensor, y_context: Tensor, x_target: Tensor) -> None:
+        for name, x, size, what in (
+            ("x_context", x_context, self.settings.x_size, "input dimensions"),
+            ("y_context", y_context, self.settings.y_size, "output dimensions"),
+            ("x_target", x_target, self.settings.x_size, "input dimensions"),
+        ):
+            require_dimensions(name, x, 3)
+            require_size(name, x, 2, size, what)
+            require_size(name, x, 0, x_context.shape[0], "tasks (as x_context has)")
+        require_size("y_context", y_context, 1, x_context.shape[1], "points (as x_context has)")
+
+
+def _mixture(parts_KBNY: Normal) -> Distribution:
+    """Of K equally likely Normals."""
+    mean, sd = (x.movedim(0, -1) for x in (parts_KBNY.mean, parts_KBNY.stddev))
+    return MixtureSameFamily(Categorical(logits=torch.zeros_like(mean)), Normal(mean, sd))
+
+
+class _AttentiveProcess(NeuralProcess):
+    """Two encoders and a reader; `inducing` tells self-attention between points from inducing points."""
+
+    def __init__(self, settings: ModelSettings, inducing: bool, pooled_width: int, extra: int = 0) -> None:
+        super().__init__(settings)
+        s, options = settings, MABOptions(heads=settings.heads)
+        self.inducing = inducing
+
+        def encoder() -> nn.Module:
+            size = s.x_size + s.y_size
+            if inducing:
+                return InducedPoints(size, s.width, VALUE_LAYERS, s.inducing_points, options)
+            return SelfAttendedPoints(size, s.width, VALUE_LAYERS, options)
+
+        self.value_encoder, self.pooled_encoder = encoder(), encoder()
+        self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
+        self.query = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
+        self.key = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
+        self.reader = Reader(s.width, s.heads)
+        self.decoder = Decoder(
+            s.x_size + 2 * s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, extra_width=extra
+        )
+
+    def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+        d_BMI = torch.cat([x_BMX, y_BMY], -1)
+        value_BLE = self.value_encoder(d_BMI)
+        key_BLE = value_BLE if self.key is None else self.key(x_BMX)
+        return Summary(key_BLE, value_BLE, self.after_pooling(pooled(self.pooled_encoder(d_BMI))))
+
+    def read(self, summary: Summary, x_BNX: Tensor) -> Tensor:
+        """r(x, context): (B, N, E)."""
+        return self.reader(self.query(x_BNX), summary.key_BLE, summary.value_BLE)
+
+
+class ConditionalProcess(_AttentiveProcess):
+    """CANP and CIPNP: the pooled context goes to the decoder as it is."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(settings, settings.kind == "CIPNP", settings.width)
+
+    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Normal:
+        return self.decoder(self.known(summary, x_BNX))
+
+    def known(self, summary: Summary, x_BNX: Tensor) -> Tensor:
+        """The decoder's input, (B, N, X + 2 E)."""
+        pooled_BNE = summary.pooled_BE[:, None].expand(-1, x_BNX.shape[1], -1)
+        return torch.cat([x_BNX, self.read(summary, x_BNX), pooled_BNE], -1)
+
+
+class LatentProcess(_AttentiveProcess):
+    """ANP and IPNP: the pooled context gives the distribution of a latent variable z."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(settings, settings.kind == "IPNP", 2 * settings.width)
+
+    def latent(self, summary: Summary) -> Normal:
+        """p(z | context), batch shape (B, E)."""
+        mean, raw = summary.pooled_BE.float().chunk(2, -1)
+        return Normal(mean, LATENT_FLOOR + (1 - LATENT_FLOOR) * torch.sigmoid(raw))
+
+    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Distribution:
+        z_KBE = self.latent(summary).rsample((samples or self.settings.samples,))
+        return _mixture(self._given(summary, x_BNX, z_KBE))
+
+    def _given(self, summary: Summary, x_BNX: Tensor, z_KBE: Tensor) -> Normal:
+        """p(y | z, x, context), batch shape (K, B, N, Y)."""
+        known_BNI = torch.cat([x_BNX, self.read(summary, x_BNX)], -1)
+        shape = (len(z_KBE), *known_BNI.shape[:2], -1)
+        z_KBNE = z_KBE[:, :, None].expand(*shape[:-1], z_KBE.shape[-1])
+        return self.decoder(torch.cat([known_BNI.expand(*shape[:-1], known_BNI.shape[-1]), z_KBNE], -1))
+
+    def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
+        """Two lower bounds of log p(y | x, context) / N, each (B,).
+
+        The evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z | context)), and the
+        importance-weighted one, which is tighter: the logarithm of the mean over samples of
+        p(y | z) p(z) / q(z).
+        """
+        summary = self.summarize(task.x_BMX, task.y_BMY)
+        prior = self.latent(summary)
+        everything = self.summarize(
+            torch.cat([task.x_BMX, task.x_BNX], 1), torch.cat([task.y_BMY, task.y_BNY], 1)
+        )
+        posterior = self.latent(everything)
+        z_KBE = posterior.rsample((samples or self.settings.samples,))
+        log_p_KB = self._given(summary, task.x_BNX, z_KBE).log_prob(task.y_BNY).sum((-2, -1))
+        n_targets = task.x_BNX.shape[1]
+        elbo = log_p_KB.mean(0) - kl_divergence(posterior, prior).sum(-1)
+        weight_KB = log_p_KB + (prior.log_prob(z_KBE) - posterior.log_prob(z_KBE)).sum(-1)
+        importance = torch.logsumexp(weight_KB, 0) - math.log(len(z_KBE))
+        return elbo / n_targets, importance / n_targets
+
+    def loss(self, task: Task) -> Tensor:
+        """The negative importance-weighted bound."""
+        return -self.bounds(task)[1].mean()
+
+
+class BootstrappedProcess(ConditionalProcess):
+    """BANP: contexts with resampled residuals beside the context itself."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        _AttentiveProcess.__init__(
+            self, settings, False, settings.width, extra=settings.x_size + 2 * settings.width
+        )
+
+    def forward(
+        self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
+    ) -> Distribution:
+        self._check(x_context, y_context, x_target)
+        return _mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
+
+    def _bootstrapped(self, x_BMX: Tensor, y_BMY: Tensor, x_BNX: Tensor, samples: int) -> Normal:
+        """Batch shape (K, B, N, Y)."""
+        known_BNI = self.known(self.summarize(x_BMX, y_BMY), x_BNX)
+        n_tasks, n_context = x_BMX.shape[:2]
+        x_KBMX = x_BMX.expand(samples, *x_BMX.shape).flatten(0, 1)
+        y_KBMY = y_BMY.expand(samples, *y_BMY.shape).flatten(0, 1)
+        if n_context:
+            with torch.no_grad():
+                chosen = torch.randint(n_context, (len(x_KBMX), n_context, 1), device=x_BMX.device)
+                kept_x, kept_y = (
+                    torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_KBMX, y_KBMY)
+                )
+                said = self.decoder(self.known(self.summarize(kept_x, kept_y), x_KBMX))
+                residual = (y_KBMY - said.mean) / said.stddev
+                again = torch.randint(n_context, (len(x_KBMX), n_context, 1), device=x_BMX.device)
+                residual = torch.gather(residual, 1, again.expand(-1, -1, residual.shape[-1]))
+                y_KBMY = said.mean + said.stddev * (residual - residual.mean(1, keepdim=True))
+        x_KBNX = x_BNX.expand(samples, *x_BNX.shape).flatten(0, 1)
+        extra = self.known(self.summarize(x_KBMX, y_KBMY), x_KBNX).unflatten(0, (samples, n_tasks))
+        return self.decoder(known_BNI.expand(samples, *known_BNI.shape), extra)
+
+    def loss(self, task: Task) -> Tensor:
+        """That of the plain prediction and that of the bootstrapped ones together."""
+        plain = super().decode(self.summarize(task.x_BMX, task.y_BMY), task.x_BNX)
+        drawn = self(task.x_BMX, task.y_BMY, task.x_BNX)
+        log_p = [predicted.log_prob(task.y_BNY).sum(-1).mean() for predicted in (plain, drawn)]
+        return -torch.stack(log_p).mean()
+
+
+class BottleneckProcess(NeuralProcess):
+    """LBANP: blocks in which latents read the context and each other; targets read every block's latents."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(settings)
+        s, options = settings, MABOptions(heads=settings.heads)
+        self.embed = mlp(s.x_size + s.y_size, s.width, s.width, VALUE_LAYERS)
+        self.query = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
+        self.latents = nn.Parameter(torch.empty(1, s.inducing_points, s.width))
+        nn.init.xavier_uniform_(self.latents)
+        self.read_context, self.read_latents, self.answer = (
+            nn.ModuleList(MAB(s.width, s.width, options) for _ in range(s.blocks)) for _ in range(3)
+        )
+        self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
+
+    def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+        """value_BLE: the latents of all blocks, one block behind the other."""
+        d_BME = self.embed(torch.cat([x_BMX, y_BMY], -1))
+        l_BHE = self.latents.expand(len(d_BME), -1, -1)
+        kept = []
+        for read, mix in zip(self.read_context, self.read_latents, strict=True):
+            l_BHE = induced(read, l_BHE, d_BME)
+            l_BHE = mix(l_BHE, l_BHE)
+            kept.append(l_BHE)
+        value_BLE = torch.cat(kept, 1)
+        return Summary(value_BLE, value_BLE, pooled(l_BHE))
+
+    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Normal:
+        q_BNE = self.query(x_BNX)
+        blocks = summary.value_BLE.split(self.settings.inducing_points, 1)
+        for answer, l_BHE in zip(self.answer, blocks, strict=True):
+            q_BNE = answer(q_BNE, l_BHE)
+        return self.decoder(q_BNE)
+
+
+_CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
+    "CANP": ConditionalProcess,
+    "CIPNP": ConditionalProcess,
+    "ANP": LatentProcess,
+    "IPNP": LatentProcess,
+    "BANP": BootstrappedProcess,
+    "LBANP": BottleneckProcess,
+}
+
+
+def make_model(settings: ModelSettings) -> NeuralProcess:
+    """A model with fresh weights, drawn from torch's generator."""
+    return _CLASSES[settings.kind](settings)

@@ -1,0 +1,178 @@
+"""Training on tasks: Adam, cosine to nothing, resumable, the same on every run with the same seed (CPU)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spinimpute.errors import InputError
+from spinimpute.model_weights import arrays_of, flatten_state, load_weights, tensors_of, unflatten_state
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
+from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
+from spinimpute.tensor_files import load_tensors, save_tensors
+
+MODEL_FORMAT = "spinimpute-neural-process-1"
+STATE_FORMAT = "spinimpute-neural-process-state-1"
+DrawTask = Callable[[int], Task]
+"""Gives the task of a step."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """steps: updates (the paper: 100,000); learning_rate: at the start, by cosine to 0; clip: gradient norm;
+    seed: of weights, tasks and samples; bfloat16: autocast."""
+
+    steps: int = 100_000
+    learning_rate: float = 5e-4
+    clip: float = 10.0
+    seed: int = 1
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not self.learning_rate > 0 or not self.clip > 0:
+            raise ValueError(
+                "steps, learning_rate and clip must be positive, however: "
+                f"{self.steps}, {self.learning_rate}, {self.clip}"
+            )
+
+
+class Trainer:
+    """One model and its optimiser. `draw` gives the task of each step, so that a resumed run sees the same.
+
+    described: what tasks are, kept in files.
+    """
+
+    def __init__(
+        self,
+        model_settings: ModelSettings,
+        settings: TrainingSettings,
+        draw: DrawTask,
+        described: dict[str, Any],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.settings, self.draw, self.device = settings, draw, torch.device(device)
+        torch.manual_seed(settings.seed)
+        self.model = make_model(model_settings).to(self.device)
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, settings.steps)
+        self.step = 0
+        self.run = {
+            "model": asdict(model_settings),
+            "training": asdict(settings),
+            "tasks": described,
+        }
+
+    def train_step(self) -> float:
+        """One update; returns its loss. Raises InputError if it is not finite."""
+        task = self.draw(self.step)
+        # samples of a step do not depend on whether the run was resumed before it
+        torch.manual_seed((self.settings.seed * 1_000_003 + self.step) % 2**63)
+        self.model.train()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bfloat16):
+            loss = self.model.loss(task)
+        if not torch.isfinite(loss):
+            raise InputError(
+                f"training diverged at step {self.step + 1}: the loss is {float(loss.detach())}; lower the "
+                "learning rate"
+            )
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimiser.step()
+        self.schedule.step()
+        self.step += 1
+        return float(loss.detach())
+
+    def train(
+        self,
+        until: int | None = None,
+        report: Callable[[int, float], None] | None = None,
+        checkpoint: Callable[[], None] | None = None,
+        every: int = 500,
+    ) -> float:
+        """Train to the end, or to step `until`; returns the seconds it took.
+
+        report: told the step and the mean loss since the last time, every so many steps; checkpoint: called
+        then.
+        """
+        started, losses = time.perf_counter(), []
+        stop = min(self.settings.steps, until or self.settings.steps)
+        while self.step < stop:
+            losses.append(self.train_step())
+            if self.step % every == 0 or self.step == stop:
+                if report is not None:
+                    report(self.step, sum(losses) / len(losses))
+                if checkpoint is not None:
+                    checkpoint()
+                losses = []
+        return time.perf_counter() - started
+
+    def save(self, path: str | Path) -> None:
+        """The model, with all that rebuilds it. Raises InputError if it cannot be written."""
+        metadata = self.run | {"step": self.step}
+        save_tensors(path, arrays_of(self.model.state_dict()), metadata, MODEL_FORMAT)
+
+    def save_state(self, path: str | Path) -> None:
+        """All that `resume` needs."""
+        tensors: dict[str, torch.Tensor] = {}
+        plain = flatten_state(
+            {
+                "weights": self.model.state_dict(),
+                "optimiser": self.optimiser.state_dict(),
+                "schedule": self.schedule.state_dict(),
+            },
+            "",
+            tensors,
+        )
+        metadata = {"run": self.run, "plain": plain, "step": self.step}
+        save_tensors(path, arrays_of(tensors), metadata, STATE_FORMAT)
+
+    def resume(self, path: str | Path) -> None:
+        """Continue from `save_state`, bit for bit on the CPU. Raises InputError if it is of another run."""
+        tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
+        if metadata["run"] != json.loads(json.dumps(self.run)):
+            raise InputError(
+                f"training state {path} belongs to other settings; resume with those it was made with: "
+                f"{json.dumps(metadata['run'])}"
+            )
+        saved = unflatten_state(metadata["plain"], tensors_of(tensors))
+        self.model.load_state_dict(saved["weights"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+        self.schedule.load_state_dict(saved["schedule"])
+        self.step = metadata["step"]
+
+
+def gaussian_trainer(
+    model: ModelSettings,
+    settings: TrainingSettings,
+    tasks: ProcessSettings,
+    device: torch.device | str = "cpu",
+) -> Trainer:
+    """A trainer on tasks of Gaussian processes, drawn on the device."""
+    return Trainer(
+        model,
+        settings,
+        lambda step: draw_tasks(tasks, settings.seed, step, device)[0],
+        {"gaussian": asdict(tasks)},
+        device,
+    )
+
+
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:
+    """A model that `Trainer.save` wrote, ready to predict, and its description.
+
+    Raises InputError if the file is missing, damaged, or of something else.
+    """
+    arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
+    try:
+        model = make_model(ModelSettings(**metadata["model"]))
+        load_weights(model, arrays)
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:
+        raise InputError(f"neural process {path}: it does not fit its own description ({error})") from error
+    return model.to(device).eval(), metadata

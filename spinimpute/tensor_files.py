@@ -1,0 +1,75 @@
+"""Tensors with JSON metadata as safetensors files, and nested states as such tensors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from spinimpute.errors import InputError
+
+
+def save_tensors(
+    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, Any], kind: str
+) -> None:
+    """Write tensors and JSON metadata under a temporary name and rename: a cut-off file never looks whole."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        encoded = save(
+            {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()},
+            {
+                "format": kind,
+                "metadata": json.dumps(metadata, sort_keys=True),
+                "fingerprint": fingerprint(tensors),
+            },
+        )
+        temporary.write_bytes(encoded)
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot write {path}: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `save_tensors` wrote.
+
+    Raises InputError if the file is missing, not a safetensors file, truncated, or of another kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{what} {path}: there is no such file")
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header = file.metadata() or {}
+            if header.get("format") != kind:
+                raise InputError(
+                    f"{path} is not a {what} of spinimpute (its format is {header.get('format')!r}, "
+                    f"expected {kind!r})"
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = json.loads(header["metadata"])
+        if header["fingerprint"] != fingerprint(tensors):
+            raise InputError(f"{what} {path}: damaged: its values do not match their checksum; copy it again")
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{what} {path}: not a readable safetensors file ({error}); copy it again"
+        ) from error
+    return tensors, metadata
+
+
+def fingerprint(tensors: Mapping[str, np.ndarray]) -> str:
+    """16 hex digits that identify weights, whatever the metadata."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].tobytes())
+    return digest.hexdigest()[:16]
