@@ -21,6 +21,7 @@ from spinimpute.imputation.blocks import (
     starting_points,
 )
 from spinimpute.imputation.callset_errors import mates, spoil_panel, switch_phases
+from spinimpute.imputation.li_stephens import MISMATCH
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
@@ -35,8 +36,9 @@ class EpisodeSettings:
     frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
     typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
     the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
-    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut. The
-    rest is what the panel's call set gets wrong, one value of each (`callset_errors`).
+    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
+    jumps_per_cM: of the chances of copying (0: the context's own, `most_likely_rate`, as at work); mismatch:
+    theirs too. The rest is what the panel's call set gets wrong, one value of each (`callset_errors`).
     """
 
     blocks: int = 4
@@ -50,6 +52,8 @@ class EpisodeSettings:
     foreign_share: float = 0.0
     whole_share: float = 0.3
     most_entries: int = 0
+    jumps_per_cM: float = 0.0
+    mismatch: float = MISMATCH
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)

@@ -94,9 +94,11 @@ class HaplotypeLearner:
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
+        rate = self.episodes.jumps_per_cM or most_likely_rate(context_XN[split.typed_T], typed_cM)
         chance_CP, chance_first_BQ1 = copying_posteriors(
-            span_patterns(panel.bits_XW, n_typed), queries.bits_XW, queries.known_XW, jump_chances(typed_cM,
-            n, most_likely_rate(context_XN[split.typed_T], typed_cM)), candidate_BQW, first_B, n_gaps_B,
+            span_patterns(panel.bits_XW, n_typed), queries.bits_XW, queries.known_XW,
+            jump_chances(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B,
+            mismatch=self.episodes.mismatch,
         )  # fmt: skip
         parts = []
         for candidate_QW, chance_first_Q1, first, n_gaps in zip(

@@ -172,7 +172,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
     query_LW, known_LW: alleles of the lanes and whether a call is there; open_LW: heterozygotes without
     phase. starting: nothing is known of the right side's phase. locked_H2: places of a target's first and
     last heterozygote whose phase is known; between them nothing behind is exchanged.
-    Returns the log-likelihood of the alleles as decided, up to stop_decided. Fills way_HS and sure_HS at
+    Fills way_HS and sure_HS at
     the open heterozygotes, and chance_LS, P(allele 1) by what is around, where a call is missing, or
     everywhere.
     """
@@ -191,7 +191,6 @@ def pass_forward(  # type: ignore[no-untyped-def]
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
     one, zero = np.float32(1), np.float32(0)
     right = one - mismatch
-    log_likelihood = 0.0
     way_H, linked_H = np.zeros(HALF, np.uint8), np.full(HALF, first_decided == 0)
     for i in range((stop_decided - 1) // SPAN + 1):
         first, n_patterns = first_I1[i], first_I1[i + 1] - first_I1[i]
@@ -249,7 +248,6 @@ def pass_forward(  # type: ignore[no-untyped-def]
             for l in range(LANES):
                 scale_L[l] = one / total_L[l]
             for l in range(n_targets):
-                log_likelihood += np.log(np.float64(total_L[l])) + np.log(np.float64(total_L[l + HALF]))
                 if way_H[l] & EXCHANGED_BEHIND:
                     # the right side keeps its lanes, what is left of it changes them
                     m = l + HALF
@@ -269,4 +267,3 @@ def pass_forward(  # type: ignore[no-untyped-def]
             d = pattern_IN[i, h]
             for l in range(LANES):
                 left_NL[h, l] = stay_DL[d, l] * left_NL[h, l] + come_DL[d, l]
-    return log_likelihood

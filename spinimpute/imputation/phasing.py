@@ -2,8 +2,8 @@
 
 Passes over all windows (`phase_passes`) repeat: the first one starts from nothing, the next ones leave
 doubtful heterozygotes out of what a decision sees on its right, ever fewer of them; the last ones vote. From
-pass to pass the model's rate of recombination changes between three values around the most likely one: a
-haplotype's relatives are of all ages, and a single rate fits none of them.
+pass to pass the model's rate of recombination changes between three values around the panel's: a haplotype's
+relatives are of all ages, and a single rate fits none of them.
 
 Nothing is drawn at random. Windows and groups of targets only read what the last pass left behind, so that
 neither their order nor the number of threads changes a result.
@@ -23,6 +23,7 @@ import numpy as np
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation import phase_windows
 from spinimpute.imputation.bit_rows import pack_rows
+from spinimpute.imputation.copying_rate import rate_of_panel
 from spinimpute.imputation.li_stephens import LANES, SPAN, jump_chances, span_patterns
 from spinimpute.imputation.phase_passes import (
     EXCHANGED,
@@ -34,12 +35,9 @@ from spinimpute.imputation.phase_passes import (
 from spinimpute.imputation.phase_windows import PassWindow, windows_of
 
 MISMATCH = 3e-4
-RATES = (100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0)  # jumps per cM, see `jump_chances`
-STARTING_RATE = 1_000.0
-FACTORS = (0.2, 1.0, 3.0)  # of the most likely rate, one pass after the other
+FACTORS = (12.0, 3.0, 0.5)  # of the panel's rate of copying, one pass after the other; the last fills in
 DOUBTFUL = (0.99, 0.9, 0.6)  # below it a heterozygote is left out
 VOTES = 3  # passes
-RATED_TASKS = 12  # windows of groups that the rate is estimated from
 MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy
 
 
@@ -63,7 +61,6 @@ class _Pass:
     rate: float
     doubtful_TX: np.ndarray  # bool: heterozygotes left out of what lies on the right
     starting: bool
-    deciding: bool = True
 
 
 def phase(
@@ -100,6 +97,7 @@ def phase(
     # every other pass cuts elsewhere, so that no place is always at an edge
     grids = [windows_of(panel, typed_index, shift) for shift in (0, phase_windows.CORE // 2)]
     n_passes = 1 + len(DOUBTFUL) + VOTES
+    rate = rate_of_panel(panel, typed_index)
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:
@@ -110,8 +108,7 @@ def phase(
                 progress((number + 1) / n_passes)
             return sure_TX
 
-        sure_TX = run(0, _Pass(STARTING_RATE, targets.open_TX, starting=True))
-        rate = _most_likely_rate(pool, grids[0], targets)
+        sure_TX = run(0, _Pass(rate, targets.open_TX, starting=True))
         for number in range(1, n_passes):
             factor = FACTORS[(number - 1) % len(FACTORS)]
             voting = number > len(DOUBTFUL)
@@ -176,7 +173,7 @@ def _run_pass(
         window, chosen = task
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
-        _, way_HS, sure_HS, chance_LS = _decide_window(window, targets, chosen, settings)
+        way_HS, sure_HS, chance_LS = _decide_window(window, targets, chosen, settings)
         n = len(chosen)
         way_TX[rows, chosen] = way_HS[:n, decided].T
         sure_TX[rows, chosen] = sure_HS[:n, decided].T
@@ -198,8 +195,8 @@ def _tasks(windows: list[PassWindow], n_samples: int) -> Iterator[tuple[PassWind
 
 def _decide_window(
     window: PassWindow, targets: _Targets, chosen: np.ndarray, settings: _Pass
-) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """log-likelihood, way_HS, sure_HS and chance_LS of `pass_forward` for some samples."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """way_HS, sure_HS and chance_LS of `pass_forward` for some samples."""
     places = slice(window.first, window.stop)
     lanes = np.concatenate([chosen, np.repeat(chosen[-1:], HALF - len(chosen))])  # the last fills up
     column_L = np.concatenate([targets.column_X2[lanes, 0], targets.column_X2[lanes, 1]])
@@ -207,11 +204,7 @@ def _decide_window(
     query_LW = pack_rows(targets.alleles_TQ[places, column_L])
     known_LW = pack_rows(targets.known_TQ[places, column_L].view(np.uint8))
     doubtful_LW = pack_rows(settings.doubtful_TX[places, both].view(np.uint8))
-    open_LW = (
-        pack_rows(targets.open_TX[places, both].view(np.uint8))
-        if settings.deciding
-        else np.zeros_like(query_LW)
-    )
+    open_LW = pack_rows(targets.open_TX[places, both].view(np.uint8))
     rows_NW = window.panel_NW
     if not settings.starting:
         others = np.setdiff1d(np.arange(targets.alleles_TQ.shape[1]), column_L)
@@ -228,25 +221,12 @@ def _decide_window(
     )
     way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
     chance_LS = np.zeros((LANES, n_places), np.float32)
-    log_likelihood = pass_forward(
+    pass_forward(
         *patterns, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL,
         len(chosen), window.first_decided, window.stop_decided, settings.starting,
         targets.locked_X2[lanes] - window.first, False, way_HS, sure_HS, chance_LS,
     )  # fmt: skip
-    return log_likelihood, way_HS, sure_HS, chance_LS
-
-
-def _most_likely_rate(pool: ThreadPoolExecutor, windows: list[PassWindow], targets: _Targets) -> float:
-    """Of RATES, by some windows of some samples with the phase that they have."""
-    tasks = list(_tasks(windows, targets.open_TX.shape[1]))
-    tasks = tasks[:: -(-len(tasks) // RATED_TASKS)]
-    none_TX = np.zeros_like(targets.open_TX)
-
-    def likelihood(rate: float) -> float:
-        settings = _Pass(rate, none_TX, starting=False, deciding=False)
-        return sum(_decide_window(*task[:1], targets, task[1], settings)[0] for task in tasks)
-
-    return max(zip(pool.map(likelihood, RATES), RATES, strict=True))[1]
+    return way_HS, sure_HS, chance_LS
 
 
 def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:

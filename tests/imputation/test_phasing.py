@@ -128,7 +128,7 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
             left_2N[lane] *= emission(pair_2S[lane, place], place, known_S[place])
         if way & EXCHANGED_BEHIND:
             left_2N = left_2N[::-1].copy()
-    return way_S, sure_S, clear_S, np.log(left_2N.sum(axis=1)).sum()
+    return way_S, sure_S, clear_S
 
 
 @settings(max_examples=40, deadline=None)
@@ -162,13 +162,12 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
     )
     way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
     chance_LS = np.zeros((LANES, n_places), np.float32)
-    log_likelihood = pass_forward(
+    pass_forward(
         *patterns, query_LW, known_LW, lanes(open_HS), jump_S, mismatch, right_INL, stay_DPL, come_DPL,
         n_targets, first, stop, starting, locked_H2, False, way_HS, sure_HS, chance_LS,
     )  # fmt: skip
-    expected = 0.0
     for h in range(n_targets):
-        way_S, sure_S, clear_S, likelihood = reference(
+        way_S, sure_S, clear_S = reference(
             panel_SN, pair_H2S[h], open_HS[h], known_HS[h], doubtful_HS[h], jump_S, first, stop, starting,
             locked_H2[h],
         )  # fmt: skip
@@ -178,10 +177,8 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
         compared = np.flatnonzero(decided[:until])
         np.testing.assert_array_equal(way_HS[h, compared], way_S[compared])
         np.testing.assert_allclose(sure_HS[h, compared], sure_S[compared], rtol=2e-3)
-        expected += likelihood
         if until < n_places:
             return
-    np.testing.assert_allclose(log_likelihood, expected, rtol=1e-3, atol=1e-2)
 
 
 # the whole
