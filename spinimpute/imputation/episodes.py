@@ -21,7 +21,6 @@ from spinimpute.imputation.blocks import (
     starting_points,
 )
 from spinimpute.imputation.callset_errors import mates, spoil_panel, switch_phases
-from spinimpute.imputation.li_stephens import MISMATCH
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
@@ -52,8 +51,8 @@ class EpisodeSettings:
     foreign_share: float = 0.0
     whole_share: float = 0.3
     most_entries: int = 0
-    jumps_per_cM: float = 0.0
-    mismatch: float = MISMATCH
+    jumps_per_cM: float = 400.0
+    mismatch: float = 1e-3
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)

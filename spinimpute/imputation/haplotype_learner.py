@@ -25,7 +25,8 @@ from spinimpute.imputation.matches import BlockMatches, information, match_block
 from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
 from spinimpute.kernels import kernel
 
-CANDIDATES = CandidateSettings()
+CANDIDATES = CandidateSettings()  # more of them than at work
+LEAST_SHARE = 0.05  # see `copying_posteriors`
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class HaplotypeLearner:
         rate = self.episodes.jumps_per_cM or most_likely_rate(context_XN[split.typed_T], typed_cM)
         chance_CP, chance_first_BQ1 = copying_posteriors(
             span_patterns(panel.bits_XW, n_typed), queries.bits_XW, queries.known_XW,
-            jump_chances(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B,
+            jump_chances(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
             mismatch=self.episodes.mismatch,
         )  # fmt: skip
         parts = []

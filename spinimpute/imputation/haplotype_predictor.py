@@ -16,16 +16,17 @@ from spinimpute.imputation.copying import copy_block
 from spinimpute.imputation.decoder_network import DecoderWeights, decode
 from spinimpute.imputation.haplotype_chunk import PanelChunk
 from spinimpute.imputation.haplotype_features import KIND, HaplotypeSettings, gap_features, site_features
-from spinimpute.imputation.li_stephens import LEAST_SHARE, copying_posteriors, jump_chances
+from spinimpute.imputation.li_stephens import copying_posteriors, jump_chances
 from spinimpute.imputation.matches import information, match_block
 from spinimpute.imputation.pair_network import PairWeights, weigh
 from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated).
-CLASSES = 24
+CLASSES = 22
 DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
 MOST_CLASSES = 2  # at most so many times as many: where typed sites are sparse, more haplotypes fit
-CANDIDATES = CandidateSettings(nearest=6, most=256, margin=4)
+CANDIDATES = CandidateSettings(nearest=6, most=160, margin=4)
+LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
 class _Block:
@@ -107,7 +108,7 @@ class HaplotypePredictor:
         chance_CP, first_BQ1 = copying_posteriors(
             chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, n_haplotypes,
             jumps_per_cM),
-            candidate_BQW, place_B, n_gaps_B,
+            candidate_BQW, place_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
         for b, block in enumerate(blocks):

@@ -27,7 +27,6 @@ SPAN = 16  # divides 64: a span lies in one word
 LANES = 16  # float32 numbers of the widest registers
 JUMPS_PER_CM = 400.0  # the chance to leave a haplotype is about this by cM and haplotype: 4 x 10,000 people
 MISMATCH = 3e-3
-LEAST_SHARE = 0.05  # of the chance of a haplotype taken blindly: candidates with less all over a block go
 SMALLEST = np.float32(1e-30)  # smaller products are 0: denormal numbers are slow
 
 
@@ -426,13 +425,14 @@ def copying_posteriors(
     candidate_BQW: np.ndarray,
     first_B: np.ndarray,
     n_gaps_B: np.ndarray,
-    least_share: float = LEAST_SHARE,
+    least_share: float,
     mismatch: float = MISMATCH,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Posteriors of candidates at the places around the gaps of blocks.
 
     query_QW, known_QW: `pack_rows`; jump_S: `jump_chances`; candidate_BQW (those left out are taken from it),
-    first_B, n_gaps_B: `find_candidates`. Returns float32 (C, P): candidates of all blocks and queries, in the
+    first_B, n_gaps_B: `find_candidates`; least_share: of the chance of a haplotype taken blindly, candidates
+    with less all over a block go. Returns float32 (C, P): candidates of all blocks and queries, in the
     order of their numbers, at the places first - 1 ... first + n_gaps - 1; and int64 (B, Q + 1): where each
     query's candidates begin in it.
     """

@@ -37,7 +37,7 @@ class Scale:
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round numbers from low to high."""
-    if not high > low:
+    if high - low <= max(1e-300, 1e-9 * abs(low)):  # numbers are not finer than that
         return [low]
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))

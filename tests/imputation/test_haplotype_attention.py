@@ -26,7 +26,12 @@ from spinimpute.imputation.haplotype_chunk import (
     with_flanks,
 )
 from spinimpute.imputation.haplotype_features import HaplotypeSettings, gap_features, site_features
-from spinimpute.imputation.haplotype_predictor import CANDIDATES, DevicePairNetwork, HaplotypePredictor
+from spinimpute.imputation.haplotype_predictor import (
+    CANDIDATES,
+    LEAST_SHARE,
+    DevicePairNetwork,
+    HaplotypePredictor,
+)
 from spinimpute.imputation.li_stephens import (
     JUMPS_PER_CM,
     MISMATCH,
@@ -374,7 +379,7 @@ def test_at_work_it_computes_what_training_computes(sites: np.ndarray, tmp_path:
         )
         chance_CP, first_BQ1 = copying_posteriors(
             chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, panel.n_haplotypes),
-            candidates, chunk.right_place(first_B), n_gaps_B,
+            candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
         for b in (0, 1, len(first_B) - 1):
