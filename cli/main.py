@@ -24,6 +24,7 @@ COMMANDS = {
     "convert": ("cli.convert", "convert", "Write a target of any form as VCF or BCF."),
     "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
+    "np": ("cli.np", "np", "Neural processes on Gaussian-process tasks."),
     "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),
 }
 

@@ -27,13 +27,13 @@ import numpy as np
 import torch
 
 from spinimpute.neural_processes.evaluation import calibration, saved_bytes, score, seconds_per_step
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, settings_of
 from spinimpute.neural_processes.models import KINDS, ModelSettings, make_model
 from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
 
 RESULTS = Path(__file__).parent / "results"
 MOST_INDUCING = 64
-COST_CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
+COST_CONTEXTS = (64, 128, 256, 512, 1_024)
 COSTS = (("Seconds of a training step", 3), ("Kept for the backward pass, MB", 0))  # with decimals
 LARGE_CONTEXT = 100_000
 # SPIN paper, Table 18: at 4, 8 and 16 context points
@@ -228,12 +228,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
         errors = []
         for path in paths:
             model, metadata = load_model(path, arguments.device)
-            tasks = ProcessSettings(
-                **{
-                    k: tuple(v) if isinstance(v, list) else v
-                    for k, v in metadata["tasks"]["gaussian"].items()
-                }
-            )
+            tasks = settings_of(metadata["tasks"]["gaussian"])
             found = [
                 calibration(model, tasks, n, arguments.batches, device=arguments.device) for n in (4, 8, 16)
             ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,6 +56,12 @@ class ProcessSettings:
                 raise ValueError(f"{name} must be a range of numbers from {least} on, however: {low}, {high}")
         if not self.noise > 0:
             raise ValueError(f"noise must be positive, however: {self.noise}")
+
+
+def settings_of(described: dict[str, Any]) -> ProcessSettings:
+    """What `dataclasses.asdict` gave, after a way through JSON."""
+    plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
+    return ProcessSettings(**plain)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""`spinimpute np train | evaluate | plot`: neural processes on tasks of Gaussian processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import device_option, force_option, out_option, progress_bar, quiet_option
+
+KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
+
+
+@click.group()
+def np() -> None:
+    """Train and judge neural processes on tasks drawn from Gaussian processes."""
+
+
+def _device(name: str) -> str:
+    import torch
+
+    from spinimpute.errors import InputError
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: PyTorch finds no GPU; use --device cpu")
+    return name
+
+
+@np.command()
+@click.option("--model", "kind", type=click.Choice(KINDS), default="CIPNP", show_default=True)
+@click.option(
+    "--kernel", type=click.Choice(["rbf", "matern52", "periodic"]), default="rbf", show_default=True
+)
+@click.option(
+    "--context", nargs=2, type=int, default=(64, 128), show_default=True, help="Points, from and to."
+)
+@click.option("--steps", type=click.IntRange(min=1), default=100_000, show_default=True)
+@click.option("--learning-rate", type=float, default=5e-4, show_default=True)
+@click.option("--inducing-points", type=click.IntRange(min=1), help="Default: half the smallest context.")
+@click.option("--floor", type=float, default=0.1, show_default=True, help="Of the standard deviation.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--resume", is_flag=True, help="Go on from OUT.state.")
+@click.option("--bf16", is_flag=True, help="Autocast to bfloat16.")
+@out_option("Model to write (safetensors).")
+@device_option
+@force_option
+@quiet_option
+def train(
+    kind: str,
+    kernel: str,
+    context: tuple[int, int],
+    steps: int,
+    learning_rate: float,
+    inducing_points: int | None,
+    floor: float,
+    seed: int,
+    resume: bool,
+    bf16: bool,
+    out: str,
+    device: str,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Train a model on tasks that are drawn as it goes, with the settings of the SPIN paper by default."""
+    from spinimpute.errors import InputError
+    from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
+    from spinimpute.neural_processes.models import ModelSettings
+    from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer
+    from spinimpute.output_files import check_output
+
+    path = check_output(out, force or resume, [])
+    state = path.with_name(f"{path.name}.state")
+    try:
+        tasks = ProcessSettings(kernel=kernel, context=context)
+        points = inducing_points or max(1, context[0] // 2)
+        model = ModelSettings(kind, inducing_points=points, floor=floor)
+        settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    trainer = gaussian_trainer(model, settings, tasks, _device(device))
+    if resume:
+        trainer.resume(state)
+    with progress_bar("training", quiet) as progress:
+
+        def report(step: int, loss: float) -> None:
+            progress(step / steps)
+            if not quiet:
+                click.echo(f"step {step}: loss {loss:.4f}", err=True)
+
+        trainer.train(report=report, checkpoint=lambda: trainer.save_state(state), every=max(1, steps // 20))
+    trainer.save(path)
+    state.unlink(missing_ok=True)
+    if not quiet:
+        click.echo(f"model:    {path}, {kind}, {trainer.step} steps, seed {seed}", err=True)
+
+
+def _loaded(path: str, device: str) -> tuple[Any, Any]:
+    """Model and the settings of the tasks that it was trained on."""
+    from spinimpute.errors import InputError
+    from spinimpute.neural_processes.gaussian_tasks import settings_of
+    from spinimpute.neural_processes.training import load_model
+
+    model, metadata = load_model(path, device)
+    described = metadata["tasks"].get("gaussian")
+    if described is None:
+        raise InputError(f"{path}: it was not trained on tasks of Gaussian processes")
+    return model, settings_of(described)
+
+
+@np.command()
+@click.argument("models", nargs=-1, required=True)
+@click.option("--batches", type=click.IntRange(min=2), default=100, show_default=True)
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=50, show_default=True, help="Of latent models."
+)
+@device_option
+def evaluate(models: tuple[str, ...], batches: int, samples: int, device: str) -> None:
+    """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points."""
+    from spinimpute.neural_processes.evaluation import calibration, score
+
+    where = _device(device)
+    click.echo("model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16")
+    for path in models:
+        model, tasks = _loaded(path, where)
+        found = score(model, tasks, batches, samples, where)
+        errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
+        numbers = [found.log_likelihood, found.se, found.oracle, found.gap, *errors]
+        click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
+
+
+@np.command()
+@click.argument("models", nargs=-1, required=True)
+@out_option("Picture to write (PNG).")
+@click.option("--what", type=click.Choice(["predictions", "calibration"]), default="predictions")
+@click.option(
+    "--batches", type=click.IntRange(min=1), default=100, show_default=True, help="For calibration."
+)
+@force_option
+def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool) -> None:
+    """Draw predictions beside the oracle's, or calibration curves."""
+    from spinimpute.neural_processes.evaluation import calibration
+    from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
+    from spinimpute.output_files import check_output, written_whole
+
+    path = check_output(out, force, models)
+    loaded = {Path(name).stem: _loaded(name, "cpu") for name in models}
+    with written_whole(path) as partial:
+        if what == "predictions":
+            tasks = next(iter(loaded.values()))[1]
+            plot_predictions({name: model for name, (model, _) in loaded.items()}, tasks, partial)
+        else:
+            curves = {
+                name: [calibration(model, tasks, n, batches) for n in (4, 8, 16)]
+                for name, (model, tasks) in loaded.items()
+            }
+            plot_calibration(curves, partial)
+    click.echo(f"{path}", err=True)

@@ -1,0 +1,154 @@
+"""A neural process for a user's own tables: many small data sets of the same kind, each an (x, y) pair.
+
+Axes: B tasks, M context points, N target points, X input dimensions, Y output dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spinimpute.errors import InputError
+from spinimpute.neural_processes.gaussian_tasks import Task
+from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
+from spinimpute.neural_processes.training import Trainer, TrainingSettings
+
+LEAST_POINTS = 3
+Table = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Mean and standard deviation of every column, over all tables. mean, sd: float32."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+    @classmethod
+    def of(cls, columns: Sequence[np.ndarray]) -> Scaler:
+        rows = np.concatenate(columns)
+        sd = rows.std(axis=0)
+        return cls(rows.mean(axis=0).astype(np.float32), np.where(sd > 0, sd, 1).astype(np.float32))
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.mean) / self.sd
+
+
+class FittedProcess:
+    """What `fit` gives: predicts, in the units of the tables, from any number of points of a new one."""
+
+    def __init__(self, model: NeuralProcess, x: Scaler, y: Scaler) -> None:
+        self.model, self.x, self.y = model.eval(), x, y
+
+    @torch.no_grad()
+    def predict(
+        self, x_context: np.ndarray, y_context: np.ndarray, x_target: np.ndarray, samples: int = 50
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of y at new places of one table.
+
+        Shape: x_context (M, X) or (M,), y_context (M, Y) or (M,), x_target (N, X) or (N,) -> both (N, Y), or
+        (N,) if y_context has one dimension. M may be 0.
+        """
+        flat = np.ndim(y_context) == 1
+        arrays = (
+            self.x.scaled(_columns(x_context)),
+            self.y.scaled(_columns(y_context)),
+            self.x.scaled(_columns(x_target)),
+        )
+        found = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
+        mean = found.mean[0].numpy() * self.y.sd + self.y.mean
+        sd = found.stddev[0].numpy() * self.y.sd
+        return (mean[:, 0], sd[:, 0]) if flat else (mean, sd)
+
+
+def fit(
+    tables: Sequence[Table],
+    kind: str = "CIPNP",
+    *,
+    steps: int = 2_000,
+    learning_rate: float = 1e-3,
+    context: tuple[int, int] | None = None,
+    tasks: int = 16,
+    seed: int = 1,
+    floor: float = 1e-2,
+    device: torch.device | str = "cpu",
+    report: Callable[[int, float], None] | None = None,
+    **model: Any,
+) -> FittedProcess:
+    """Train a neural process on tables of the same kind.
+
+    Parameters:
+        tables: (x, y) each: x (P, X) or (P,), y (P, Y) or (P,); P may differ, and be 3 at least.
+        kind: one of `models.KINDS`.
+        context: how many points of a table a task shows, at least and at most; by default from 1 to all but
+            two of the smallest table.
+        steps, learning_rate: updates, and how large; by cosine to 0. tasks: tables of a step. seed: of
+            weights and draws. floor: of the predicted standard deviation, in units of y's own. report: told
+            the step and the mean loss, now and then.
+        model: further fields of `ModelSettings`.
+    Raises:
+        InputError: tables are too few, too small, of different widths, or not all numbers.
+    """
+    checked = [_checked(number, table) for number, table in enumerate(tables)]
+    if not checked:
+        raise InputError("there are no tables to fit")
+    widths = {(x.shape[1], y.shape[1]) for x, y in checked}
+    if len(widths) > 1:
+        raise InputError(f"all tables must have the same numbers of columns, found (x, y) = {sorted(widths)}")
+    x_scaler, y_scaler = (Scaler.of([table[i] for table in checked]) for i in (0, 1))
+    scaled = [(x_scaler.scaled(x), y_scaler.scaled(y)) for x, y in checked]
+    smallest = min(len(x) for x, _ in scaled)
+    low, high = context or (1, smallest - 2)
+    if not 0 <= low <= high < smallest:
+        raise InputError(
+            f"a context of {low} to {high} points leaves no target: the smallest table has {smallest} points"
+        )
+
+    def draw(step: int) -> Task:
+        rng = np.random.default_rng([seed, step])
+        n_context = int(rng.integers(low, high + 1))
+        n_target = int(rng.integers(1, smallest - n_context + 1))
+        chosen = rng.integers(len(scaled), size=tasks)
+        parts: list[list[np.ndarray]] = [[], [], [], []]
+        for number in chosen:
+            x, y = scaled[number]
+            order = rng.permutation(len(x))
+            shown, asked = order[:n_context], order[n_context : n_context + n_target]
+            for part, values in zip(parts, (x[shown], y[shown], x[asked], y[asked]), strict=True):
+                part.append(values)
+        return Task(*(_tensor(part, device) for part in parts))
+
+    (x_size, y_size) = widths.pop()
+    settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)
+    described = {"tables": len(scaled), "context": [low, high], "tasks": tasks}
+    trainer = Trainer(settings, TrainingSettings(steps, learning_rate, seed=seed), draw, described, device)
+    trainer.train(report=report)
+    return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
+
+
+def _tensor(rows: list[np.ndarray], device: torch.device | str) -> Tensor:
+    return torch.from_numpy(np.stack(rows).astype(np.float32)).to(device)
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, dtype=np.float64)
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _checked(number: int, table: Table) -> Table:
+    try:
+        x, y = (_columns(part) for part in table)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"table {number}: it is no pair of numeric arrays ({error})") from error
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
+        raise InputError(f"table {number}: x has the shape {x.shape} and y {y.shape}; rows must be points")
+    if len(x) < LEAST_POINTS:
+        raise InputError(f"table {number}: {len(x)} points; at least {LEAST_POINTS} are needed")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise InputError(f"table {number}: it holds NaN or infinite numbers; take these points out")
+    return x, y

@@ -1,0 +1,64 @@
+"""Pictures: predictions beside the oracle's, calibration, and costs against the context (PNG)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from spinimpute.neural_processes.evaluation import LEVELS, Calibration
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks, oracle
+from spinimpute.neural_processes.models import NeuralProcess
+
+PLACES = 200  # at which a prediction is drawn
+CONTEXTS = (4, 8, 16)
+
+
+@torch.no_grad()
+def plot_predictions(
+    models: Mapping[str, NeuralProcess], tasks: ProcessSettings, path: str | Path, number: int = 0
+) -> None:
+    """Mean and two standard deviations with 4, 8 and 16 context points of one task, a row each; the last
+    column is the oracle's (Figure 6 of the SPIN paper)."""
+    from matplotlib.figure import Figure
+
+    names = [*models, "oracle"]
+    figure = Figure(figsize=(3 * len(names), 2.2 * len(CONTEXTS)), layout="constrained")
+    axes = figure.subplots(len(CONTEXTS), len(names), sharex=True, sharey=True, squeeze=False)
+    low, high = tasks.inputs
+    settings = ProcessSettings(**{**vars(tasks), "context": (max(CONTEXTS),) * 2, "target": (1, 1)})
+    task, process = draw_tasks(settings, 0, number)
+    at = torch.linspace(low, high, PLACES)[None, :, None].expand(len(task.x_BMX), -1, -1)
+    for row, context in zip(axes, CONTEXTS, strict=True):
+        x, y = task.x_BMX[:, :context], task.y_BMY[:, :context]
+        for ax, name in zip(row, names, strict=True):
+            torch.manual_seed(number)
+            shown = (
+                oracle(Task(x, y, at, torch.zeros_like(at)), process)
+                if name == "oracle"
+                else models[name].eval()(x, y, at, 50)
+            )
+            mean, sd = shown.mean[0, :, 0].float(), shown.stddev[0, :, 0].float()
+            places = at[0, :, 0]
+            ax.fill_between(places, mean - 2 * sd, mean + 2 * sd, alpha=0.25, linewidth=0)
+            ax.plot(places, mean, linewidth=1.2)
+            ax.plot(x[0, :, 0], y[0, :, 0], "k.", markersize=4)
+            if context == CONTEXTS[0]:
+                ax.set_title(name)
+        row[0].set_ylabel(f"{context} points")
+    figure.savefig(path, dpi=130, format="png")
+
+
+def plot_calibration(curves: Mapping[str, Sequence[Calibration]], path: str | Path) -> None:
+    """Share of targets inside central intervals, with 4, 8 and 16 context points (Figure 7)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4 * len(CONTEXTS), 3.6), layout="constrained")
+    for i, (ax, context) in enumerate(zip(figure.subplots(1, len(CONTEXTS)), CONTEXTS, strict=True)):
+        ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+        for name, found in curves.items():
+            ax.plot(LEVELS, found[i].inside, marker="o", markersize=3, label=name)
+        ax.set(title=f"{context} context points", xlabel="interval", ylabel="targets inside")
+    ax.legend(fontsize=8)
+    figure.savefig(path, dpi=130, format="png")

@@ -1,0 +1,112 @@
+"""A user's own tables, and the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.neural_processes.fit import fit
+
+
+def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sines of different amplitude and phase, in units of their own."""
+    tables = []
+    for _ in range(n):
+        x = rng.uniform(100, 104, rng.integers(25, 40))
+        wave = rng.uniform(0.5, 2) * np.sin(x + rng.uniform(0, 2 * np.pi))
+        y = 1_000 + 50 * wave + rng.normal(0, 1, len(x))
+        tables.append((x, y))
+    return tables
+
+
+@pytest.mark.parametrize("kind", ["CIPNP", "IPNP"])
+def test_sine_waves(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    fitted = fit(waves(rng, 300), kind, steps=500, learning_rate=4e-3, width=32, heads=2, seed=2)
+    errors, spread, inside = [], [], []
+    for x, y in waves(rng, 40):
+        mean, sd = fitted.predict(x[:20], y[:20], x[20:])
+        assert mean.shape == sd.shape == y[20:].shape
+        errors.append((mean - y[20:]) ** 2)
+        spread.append((y[20:] - 1_000) ** 2)
+        inside.append(np.abs(mean - y[20:]) < 2 * sd)
+    assert np.concatenate(errors).mean() < 0.4 * np.concatenate(spread).mean()
+    assert 0.7 < np.concatenate(inside).mean() <= 1
+    nothing, unsure = fitted.predict(np.empty(0), np.empty(0), np.array([105.0]))
+    assert nothing.shape == unsure.shape == (1,)
+    again, twice = (
+        fit(waves(np.random.default_rng(1), 300), kind, steps=3, width=32, heads=2, seed=2) for _ in range(2)
+    )
+    for a, b in zip(again.model.parameters(), twice.model.parameters(), strict=True):
+        assert (a == b).all()
+
+
+def test_several_columns() -> None:
+    rng = np.random.default_rng(0)
+    tables = [(rng.normal(size=(9, 3)), rng.normal(size=(9, 2))) for _ in range(5)]
+    fitted = fit(tables, "ANP", steps=2, width=16, heads=2)
+    mean, sd = fitted.predict(*tables[0], rng.normal(size=(4, 3)))
+    assert mean.shape == sd.shape == (4, 2)
+    assert (sd > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ([], "no tables"),
+        ([(np.ones(2), np.ones(2))], "table 0: 2 points"),
+        ([(np.ones(5), np.ones(4))], "table 0: x has the shape"),
+        ([(np.ones(5), np.array([1, 2, 3, 4, np.nan]))], "table 0: it holds NaN"),
+        ([(np.ones(5), np.ones(5)), (np.ones((5, 2)), np.ones(5))], "same numbers of columns"),
+        ([(["a"] * 5, np.ones(5))], "table 0: it is no pair of numeric arrays"),
+    ],
+)
+def test_unusable_tables(tables: list, said: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(InputError, match=said):
+        fit(tables, steps=1)
+
+
+def test_a_context_without_targets() -> None:
+    with pytest.raises(InputError, match="leaves no target"):
+        fit([(np.ones(5), np.ones(5))], context=(3, 5), steps=1)
+
+
+def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    import signal
+    import sys
+
+    from cli.main import main
+
+    terminate = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        signal.signal(signal.SIGTERM, terminate)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return int(exited.value.code or 0), out, err
+
+    model = tmp_path / "m.safetensors"
+    common = ("np", "train", "--context", 4, 8, "--steps", 6, "--device", "cpu", "--out", model)
+    code, _, err = run(*common)
+    assert code == 0
+    assert "CIPNP, 6 steps, seed 1" in err
+    assert {p.name for p in tmp_path.iterdir()} == {"m.safetensors"}
+    code, _, err = run(*common)
+    assert (code, "already exists" in err) == (2, True)
+    code, out, _ = run("np", "evaluate", model, "--batches", 2, "--device", "cpu")
+    assert code == 0
+    head, row = out.splitlines()
+    assert len(head.split("\t")) == len(row.split("\t")) == 8
+    for what in ("predictions", "calibration"):
+        picture = tmp_path / f"{what}.png"
+        assert run("np", "plot", model, "--what", what, "--batches", 2, "--out", picture)[0] == 0
+        assert picture.read_bytes().startswith(b"\x89PNG")
+    code, _, err = run("np", "train", "--context", 8, 4, "--out", tmp_path / "x")
+    assert (code, "context must be a range" in err) == (2, True)
+    code, _, err = run("np", "evaluate", tmp_path / "predictions.png")
+    assert code == 2
+    assert "predictions.png" in err
