@@ -8,7 +8,7 @@ from cli.command_text import command_text
 from cli.options import (
     ambiguous_option,
     chain_option,
-    force_option,
+    force_match_option,
     map_option,
     out_option,
     output_type_option,
@@ -33,7 +33,7 @@ WITHOUT_INFLUENCE = ("out", "force", "quiet")
 @ambiguous_option
 @sex_option
 @chain_option
-@force_option
+@force_match_option
 @quiet_option
 @click.pass_context
 def convert(

@@ -12,7 +12,7 @@ from cli.options import (
     ambiguous_option,
     chain_option,
     device_option,
-    force_option,
+    force_match_option,
     map_option,
     out_option,
     output_type_option,
@@ -75,7 +75,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet", "report")
 @threads_option
 @device_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
-@force_option
+@force_match_option
 @quiet_option
 @click.pass_context
 def impute(

@@ -132,6 +132,9 @@ map_option = click.option(
     help="Genetic map: PLINK .map, SHAPEIT .gmap[.gz] or HapMap columns. Without one: 1 cM/Mb.",
 )
 force_option = click.option("--force", "-f", is_flag=True, help="Overwrite existing output.")
+force_match_option = click.option(
+    "--force", "-f", is_flag=True, help="Overwrite existing output; go on where hardly any site matches."
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No summary and no progress bar.")
 threads_option = click.option(
     "--threads",

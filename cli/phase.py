@@ -8,7 +8,7 @@ from cli.command_text import command_text
 from cli.options import (
     ambiguous_option,
     chain_option,
-    force_option,
+    force_match_option,
     map_option,
     out_option,
     output_type_option,
@@ -36,7 +36,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 @sex_option
 @chain_option
 @threads_option
-@force_option
+@force_match_option
 @quiet_option
 @click.pass_context
 def phase(

@@ -73,6 +73,23 @@ def starts_as_variant_file(path: Path) -> bool:
     return content.startswith((_VCF_MAGIC, _BCF_MAGIC))
 
 
+def repeated_sample(path: Path) -> str | None:
+    """The name of a sample that the header of a VCF has twice, if there is one and the header can be read."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP_MAGIC
+        with gzip.open(path) if packed else path.open("rb") as text:
+            for line in text:
+                if line.startswith(b"#CHROM"):
+                    names = line.decode(errors="replace").rstrip("\r\n").split("\t")[9:]
+                    return next((name for name in names if names.count(name) > 1), None)
+                if not line.startswith(b"#"):
+                    return None
+    except (OSError, EOFError, zlib.error):
+        return None
+    return None
+
+
 def fresh_index(path: Path) -> bool:
     """Whether there is a .csi or .tbi index not older than the file; an older one may be of other data."""
     for suffix in (".csi", ".tbi"):

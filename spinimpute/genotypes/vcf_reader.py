@@ -14,7 +14,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
-from spinimpute.genotypes.vcf_check import check_variant_file, fresh_index
+from spinimpute.genotypes.vcf_check import check_variant_file, fresh_index, repeated_sample
 
 BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to stay in the cache
 
@@ -88,6 +88,8 @@ class HaplotypeReader:
                 "the header holds bytes that are no text (UTF-8); is the file damaged?"
             ) from error
         except Exception as error:
+            if twice := repeated_sample(self.path):
+                raise self._error(f"two samples are named {twice}; rename one of them") from error
             raise self._error(f"the header cannot be read ({error}); is the file damaged?") from error
         self._choose_samples(samples)
         # 0: no call seen yet that tells the ploidy

@@ -85,14 +85,14 @@ def empty_line(head: list[str], rows: list[list[str]]) -> None:
 CHANGES: dict[str, tuple[Change, str]] = {
     "no GT": (no_genotypes, "no genotypes (GT) at 20:3537"),
     "no samples": (no_samples, "sites without samples"),
-    "repeated sample": (repeated_sample, "target"),
+    "repeated sample": (repeated_sample, "two samples are named target_AFR_01; rename one"),
     "three alleles": (set_call(4, "0|1|0"), "a call of 3 alleles at 20:"),
     "beyond ALT": (set_call(4, "0|3"), "names an ALT allele which the record does not have"),
     "haploid among diploid": (set_call(4, "0"), "is haploid at 20:"),
     "unsorted": (unsorted, "the positions go backwards at record"),
     "another region": (elsewhere, "another region than the panel"),
     "another chromosome": (another_chromosome, "no record in 20; the file holds chromosome 7"),
-    "empty line": (empty_line, "target"),
+    "empty line": (empty_line, "is an empty line; remove it"),
 }
 
 
