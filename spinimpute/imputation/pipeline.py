@@ -87,8 +87,7 @@ def impute(
     """Impute the haplotypes of `vcf` at all sites of `panel` and write them to `out` with its index.
 
     Parameters:
-        vcf: VCF, VCF.gz or BCF of diploid or haploid samples, or the text file of a consumer array; may hold
-            other chromosomes too.
+        vcf: the target, in any form of `read_target`; may hold other chromosomes too.
         out: `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
         panel: a `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF which is
             compiled first (with `genetic_map`).
@@ -117,6 +116,8 @@ def impute(
     panel_path = panel if isinstance(panel, str | Path) else panel.path
     out = check_output(out, force, [vcf, panel_path, model, genetic_map])
     page = None if report is None else check_output(report, force, [vcf, panel_path, model, genetic_map, out])
+    if page is not None and page.resolve() == out.resolve():
+        raise InputError(f"the report and the imputed genotypes cannot both be {out}; give two names")
     output_type = choose_output_type(out, output.output_type)
     threads = default_threads() if threads is None else threads
     if threads < 1:

@@ -121,6 +121,13 @@ def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
             pages["impute"].parent / "p.spin",
             report=pages["impute"],
         )
+    with pytest.raises(InputError, match="give two names"):
+        spinimpute.impute(
+            EXAMPLE / "target.vcf.gz",
+            tmp_path / "o.bcf",
+            pages["impute"].parent / "p.spin",
+            report=tmp_path / "o.bcf",
+        )
     assert pages["impute"].read_bytes() == before
     assert not (tmp_path / "o.bcf").exists()
 
