@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from cli.options import (
@@ -40,10 +42,10 @@ def check(
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex."""
     from spinimpute.imputation.check import check as run
     from spinimpute.imputation.preparing import open_panels
-    from spinimpute.output_files import check_output, written_whole
+    from spinimpute.output_files import check_outputs, written_whole
 
-    inputs = [vcf, panel, genetic_map, sex]
-    tables = [None if path is None else check_output(path, force, inputs) for path in (out, samples_out)]
+    check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
+    tables = [None if path is None else Path(path) for path in (out, samples_out)]
     with open_panels(panel, genetic_map) as opened:
         report = run(vcf, opened, ambiguous, sexes_of(sex), chain)
     for line in report.lines():

@@ -54,7 +54,9 @@ def convert(
     Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
     """
     from spinimpute.imputation.typed_file import convert as run
+    from spinimpute.output_files import check_outputs
 
+    check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
     summary = run(
         vcf,
         out,

@@ -111,6 +111,7 @@ def impute(
     from spinimpute.imputation.pipeline import OutputSettings
     from spinimpute.imputation.pipeline import impute as run
     from spinimpute.kernels import announce_compilation
+    from spinimpute.output_files import check_outputs
 
     output = OutputSettings(
         wanted,
@@ -118,7 +119,9 @@ def impute(
         keep_unmatched,
         [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
     )
-    tables = _loo_tables(loo, force)
+    tables = _loo_tables(loo)
+    inputs = (vcf, panel, genetic_map, model, sex, chain)
+    check_outputs([out, report, *tables.values()], force, inputs)
     gc.freeze()
     gc.enable()
     if not quiet:
@@ -158,14 +161,16 @@ def impute(
     tell(summary, out, quiet)
 
 
-def _loo_tables(prefix: str | None, force: bool) -> dict[str, Path]:
+def _loo_tables(prefix: str | None) -> dict[str, Path]:
     """Where the tables of --loo go, by name."""
     if prefix is None:
         return {}
+    from spinimpute.errors import InputError
     from spinimpute.imputation.left_out_quality import TABLES
-    from spinimpute.output_files import check_output
 
-    return {table: check_output(f"{prefix}.{table}.tsv", force, []) for table in TABLES}
+    if not prefix or prefix.endswith("/"):
+        raise InputError(f"--loo {prefix!r}: give what the names of the tables begin with, such as 'quality'")
+    return {table: Path(f"{prefix}.{table}.tsv") for table in TABLES}
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def _device(name: str) -> str:
 @click.option("--learning-rate", type=float, default=5e-4, show_default=True)
 @click.option("--inducing-points", type=click.IntRange(min=1), help="Default: half the smallest context.")
 @click.option("--floor", type=float, default=0.1, show_default=True, help="Of the standard deviation.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 @click.option("--resume", is_flag=True, help="Go on from OUT.state.")
 @click.option("--bf16", is_flag=True, help="Autocast to bfloat16.")
 @out_option("Model to write (safetensors).")
@@ -73,6 +73,8 @@ def train(
 
     path = check_output(out, force or resume, [])
     state = path.with_name(f"{path.name}.state")
+    if not resume:
+        check_output(state, force, [], instead=", or --resume to go on from it")
     try:
         tasks = ProcessSettings(kernel=kernel, context=context)
         points = inducing_points or max(1, context[0] // 2)
@@ -80,17 +82,29 @@ def train(
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
         raise InputError(str(error)) from error
-    trainer = gaussian_trainer(model, settings, tasks, _device(device))
-    if resume:
-        trainer.resume(state)
-    with progress_bar("training", quiet) as progress:
+    where = _device(device)
+    try:
+        trainer = gaussian_trainer(model, settings, tasks, where)
+        if resume:
+            trainer.resume(state)
+        with progress_bar("training", quiet) as progress:
 
-        def report(step: int, loss: float) -> None:
-            progress(step / steps)
-            if not quiet:
-                click.echo(f"step {step}: loss {loss:.4f}", err=True)
+            def report(step: int, loss: float) -> None:
+                progress(step / steps)
+                if not quiet:
+                    click.echo(f"step {step}: loss {loss:.4f}", err=True)
 
-        trainer.train(report=report, checkpoint=lambda: trainer.save_state(state), every=max(1, steps // 20))
+            trainer.train(
+                report=report, checkpoint=lambda: trainer.save_state(state), every=max(1, steps // 20)
+            )
+    except InputError:
+        if not resume:
+            state.unlink(missing_ok=True)
+        raise
+    except (ValueError, RuntimeError, MemoryError) as error:
+        # of what is asked for: numbers that overflow, or more memory than there is
+        state.unlink(missing_ok=True)
+        raise InputError(f"training cannot go on: {str(error).splitlines()[0]}") from error
     trainer.save(path)
     state.unlink(missing_ok=True)
     if not quiet:
@@ -141,12 +155,17 @@ def evaluate(models: tuple[str, ...], batches: int, samples: int, device: str) -
 @force_option
 def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool) -> None:
     """Draw predictions beside the oracle's, or calibration curves."""
+    from spinimpute.errors import InputError
     from spinimpute.neural_processes.evaluation import calibration
     from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
     from spinimpute.output_files import check_output, written_whole
 
+    if not out.endswith(".png"):
+        raise InputError(f"{out}: the picture is a PNG; give a name that ends with .png")
     path = check_output(out, force, models)
-    loaded = {Path(name).stem: _loaded(name, "cpu") for name in models}
+    stems = [Path(name).stem for name in models]
+    names = stems if len(set(stems)) == len(stems) else models
+    loaded = {name: _loaded(path_of, "cpu") for name, path_of in zip(names, models, strict=True)}
     with written_whole(path) as partial:
         if what == "predictions":
             tasks = next(iter(loaded.values()))[1]

@@ -59,7 +59,9 @@ def phase(
     """
     from spinimpute.imputation.typed_file import phase as run
     from spinimpute.kernels import announce_compilation
+    from spinimpute.output_files import check_outputs
 
+    check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
     if not quiet:
         announce_compilation(
             lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)

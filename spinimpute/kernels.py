@@ -7,6 +7,7 @@ the package. Here the key of what is kept holds a hash of all sources.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from functools import cache
@@ -70,7 +71,9 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
         dispatcher = njit(
             nogil=True, fastmath=set(FAST) if fast else False, inline="always" if inline else "never"
         )(function)
-        dispatcher._cache = _PackageCache(function)
+        # where nothing can be kept, in a container without a home, say, it is compiled anew by each process
+        with contextlib.suppress(RuntimeError):
+            dispatcher._cache = _PackageCache(function)
         return dispatcher
 
     return compile_lazily

@@ -10,12 +10,19 @@ from pathlib import Path
 
 from spinimpute.errors import InputError
 
+LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
+_BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
+
 
 def check_writable(path: Path) -> None:
     """Raise InputError if no regular file can be created at `path`."""
     # os.path, unlike Path, takes a path that cannot even be looked at for absent; opening it then says why.
     if os.path.isdir(path):
         raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise InputError(
+            f"cannot write {path}: the name is longer than {LONGEST_NAME} bytes; choose a shorter one"
+        )
     if os.path.exists(path) and not os.path.isfile(path):
         raise InputError(f"cannot write {path}: it is not a regular file; give another name")
     if not os.path.isdir(path.parent):
@@ -60,3 +67,27 @@ def written_whole(path: Path) -> Iterator[Path]:
         ) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Iterable[object]) -> None:
+    """`check_output` for all that is not None, and that no two of them, or their indexes, are the same.
+
+    inputs: as there; of PLINK's files the ones beside count, too.
+    """
+    read: list[object] = []
+    for source in inputs:
+        read.append(source)
+        if isinstance(source, str | Path):
+            suffixes = _BESIDE.get(Path(source).suffix, ())
+            read += [Path(source).with_suffix(suffix) for suffix in suffixes]
+    taken: dict[Path, str | Path] = {}
+    for given in paths:
+        if given is None:
+            continue
+        path = check_output(given, force, read)
+        names = [path, *(path.with_name(path.name + index) for index in (".tbi", ".csi"))]
+        for name in names:
+            if name.resolve() in taken:
+                raise InputError(f"{given} and {taken[name.resolve()]} are to be written to the same file")
+        for name in names:
+            taken[name.resolve()] = given

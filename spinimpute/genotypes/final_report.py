@@ -34,6 +34,9 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     first_row, columns, separator = _table(path)
     strand = next((s for s in _STRANDS if {f"Allele1 - {s}", f"Allele2 - {s}"} <= set(columns)), None)
     sample = next((name for name in ("Sample ID", "Sample Name") if name in columns), None)
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"target {path}, line {first_row}: two columns are named {twice}")
     lacking = [name for name in ("SNP Name", "Chr", "Position") if name not in columns]
     lacking += [] if sample else ["Sample ID"]
     lacking += [] if strand else ["Allele1 - Plus", "Allele2 - Plus"]
@@ -148,8 +151,13 @@ def _rows(
     path: Path, first_row: int, separator: str, used: dict[str, str], chrom: str
 ) -> tuple[pd.DataFrame, int]:
     """The rows of a chromosome, and how many SNPs of others there are."""
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        if file.read(1) != b"\n":
+            raise InputError(f"target {path}: the last line has no end; the file is cut, get it again")
     kept: list[pd.DataFrame] = []
     others: set[str] = set()
+    n_before = 0
     try:
         with pd.read_csv(
             path,
@@ -157,6 +165,7 @@ def _rows(
             skiprows=first_row - 1,
             usecols=lambda name: name.strip() in used,
             dtype=str,
+            index_col=False,
             keep_default_na=False,
             chunksize=_ROWS_AT_ONCE,
             encoding="utf-8",
@@ -164,13 +173,20 @@ def _rows(
         ) as reader:
             for chunk in reader:
                 chunk = chunk.rename(columns=lambda name: used[name.strip()])
-                names = {name: plain_chromosome(name) for name in chunk["chrom"].unique()}
-                here = chunk["chrom"].map(
-                    {n: CHROMOSOME_NUMBERS.get(p, p) == chrom for n, p in names.items()}
-                )
-                here = here.astype(bool)
+                placed = chunk[["name", "sample", "chrom", "position"]]
+                short = np.flatnonzero((placed.isna() | (placed == "")).any(axis=1))
+                if len(short):
+                    line = first_row + 1 + n_before + int(short[0])
+                    raise InputError(
+                        f"target {path}, line {line}: no name, sample, chromosome or position; is the file "
+                        "cut?"
+                    )
+                plain = {name: plain_chromosome(name) for name in chunk["chrom"].unique()}
+                wanted = [n for n, p in plain.items() if chrom in (p, CHROMOSOME_NUMBERS.get(p))]
+                here = chunk["chrom"].isin(wanted)
                 kept.append(chunk[here])
                 others.update(chunk["name"][~here])
+                n_before += len(chunk)
     except (ValueError, OSError) as error:  # the parser's errors are ValueErrors, and name the line
         raise InputError(f"target {path}: the table cannot be read ({str(error).strip()})") from error
     return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(), len(others)

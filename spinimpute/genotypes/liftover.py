@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ class Lift:
             content = self.path.read_bytes()
             if content.startswith(b"\x1f\x8b"):
                 content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"chain file {chain}: cannot be read ({error})") from error
         try:
             self._lifter = LiftOver(io.BytesIO(content))

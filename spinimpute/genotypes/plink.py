@@ -68,6 +68,8 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     bed = _starts_with(path, _BED_MAGIC)
     variants, people = (_beside(path, bed, kind) for kind in ("variants", "samples"))
     samples, sexes = _samples(people)
+    if variants.suffix == ".bim":
+        _check_bim(variants)
     try:
         table = pgenlib.PvarReader(str(variants).encode())
     except (RuntimeError, MemoryError) as error:
@@ -147,6 +149,8 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
         if line.startswith("#"):
             if fields[0] in ("#FID", "#IID"):
                 columns = {name.lstrip("#"): place for place, name in enumerate(fields)}
+                if "IID" not in columns:
+                    raise InputError(f"target {path}, line {number}: no column IID among {' '.join(fields)}")
             continue
         if not fields:
             continue
@@ -172,6 +176,17 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
         n: male[sex.upper()] for n, (_, _, sex) in zip(names, people, strict=True) if sex.upper() in male
     }
     return names, sexes
+
+
+def _check_bim(path: Path) -> None:
+    """Raise InputError with the line for what pgenlib would take for something else, or name wrongly."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            fields = line.split()
+            if len(fields) != 6:
+                raise InputError(f"target {path}, line {number}: {len(fields)} columns, a .bim has 6")
+            if not fields[3].lstrip("-").isdecimal():
+                raise InputError(f"target {path}, line {number}: the position {fields[3]!r} is no number")
 
 
 def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:

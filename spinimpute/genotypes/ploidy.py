@@ -27,6 +27,7 @@ HAPLOID_DIPLOID = "calls with one allele of diploid samples"
 
 _MALE = {"1", "m", "male"}
 _FEMALE = {"2", "f", "female"}
+_HEADS = {"sex", "gender"}
 _UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
 
 
@@ -52,10 +53,12 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
     """
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"list of sexes {path}: cannot be read: {error}") from error
     sexes: dict[str, bool] = {}
+    names = [fields[1] for fields in map(str.split, lines) if len(fields) in (3, 5, 6)]
+    by_family = len(set(names)) < len(names)  # as the reader of PLINK's files names samples
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields or line.startswith("#"):
@@ -68,10 +71,12 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
         sample, sex = (fields[0], fields[1]) if len(fields) < 5 else (fields[1], fields[4])
         if len(fields) == 3:  # family, sample, sex
             sample, sex = fields[1], fields[2]
+        if by_family and len(fields) > 2:
+            sample = f"{fields[0]}_{sample}"
         known = sex.lower()
         if known not in _MALE | _FEMALE | _UNKNOWN:
-            if number == 1:
-                continue  # a head
+            if number == 1 and known in _HEADS:
+                continue
             raise InputError(f"list of sexes {path}, line {number}: {sex!r} is no sex; give M, F, 1 or 2")
         if known in _UNKNOWN:
             continue
@@ -97,7 +102,9 @@ def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
     """float64 (X,): observed of the expected heterozygotes of each sample's calls with two alleles."""
     both_SX = (calls.calls[:, :, 0] >= 0) & (calls.calls[:, :, 1] >= 0)
     both_SX &= np.isfinite(expected_S)[:, None]
-    expected_X = np.nan_to_num(expected_S) @ both_SX
+    expected_X = np.zeros(both_SX.shape[1])
+    for expected, both_X in zip(np.nan_to_num(expected_S), both_SX, strict=True):  # a product would copy all
+        expected_X += expected * both_X
     observed_X = ((calls.calls[:, :, 0] != calls.calls[:, :, 1]) & both_SX).sum(axis=0)
     enough = expected_X >= LEAST_EXPECTED
     return np.where(enough, observed_X / np.where(enough, expected_X, 1), np.nan)

@@ -43,7 +43,9 @@ def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
         return JUMPS_PER_CM
     # neither which are taken out nor which are left out of very many may depend on the order in the file
     weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
-    hash_N = np.where(alleles_TN, weight_T[:, None], np.uint64(0)).sum(axis=0, dtype=np.uint64)
+    hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
+    for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
+        hash_N += weight * alleles_N
     if len(hash_N) > MOST_HAPLOTYPES:
         kept = np.argsort(hash_N, kind="stable")[:MOST_HAPLOTYPES]
         alleles_TN, hash_N = np.ascontiguousarray(alleles_TN[:, kept]), hash_N[kept]

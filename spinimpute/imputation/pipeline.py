@@ -16,6 +16,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Region, SiteMatch, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
@@ -176,10 +177,12 @@ def impute(
                 output.formats,
                 output_type,
                 threads,
-                extra_info_lines=[ER2_LINE] if summary.left_out is not None else [],
+                extra_info_lines=[ER2_LINE] if loo else [],
             )
         )
-        run = _Run(loaded, writer, summary, region, output.keep_unmatched, window_cM, overlap_cM, threads)
+        run = _Run(
+            loaded, writer, summary, region, output.keep_unmatched, window_cM, overlap_cM, threads, loo
+        )
         for number, (part, span) in enumerate(chosen):
             _impute_part(run, part, *span, shares.of(number))
         with summary.stage("finish file and index"):
@@ -227,6 +230,7 @@ class _Run:
     window_cM: float | None
     overlap_cM: float
     threads: int
+    write_er2: bool
 
 
 def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Progress | None) -> None:
@@ -246,7 +250,8 @@ def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Pro
     n_haplotypes = target.alleles.shape[1]
     windows = _windows(panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes)
     unmatched = _unmatched(target, match, run.region, summary) if run.keep_unmatched else None
-    records = WindowRecords(panel, target, match, unmatched, windows, er2_T, summary.imputed)
+    written = er2_T if run.write_er2 else None
+    records = WindowRecords(panel, target, match, unmatched, windows, written, summary.imputed)
     if isinstance(panel, InducingPanel):
         array = panel.typed_index
         summary.array_sites = len(array)
@@ -340,6 +345,13 @@ def _unmatched(
     if region is not None:
         position = target.sites.position[index]
         index = index[(position >= region.start) & (position <= region.end)]
+    unnamed = np.array([UNKNOWN_ALLELE in (target.sites.ref[i], target.sites.alt[i]) for i in index], bool)
+    if unnamed.any():
+        summary.warnings.append(
+            f"{unnamed.sum()} unmatched typed sites are left out: their file does not say which alleles they "
+            "have"
+        )
+        index = index[~unnamed]
     if target.unphased is not None:
         unphased = target.unphased[index].any(axis=1)
         if unphased.any():

@@ -24,7 +24,7 @@ Table = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of every column, over all tables. mean, sd: float32."""
+    """Mean and standard deviation of every column, over all tables; float64, as offsets may be large."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -32,8 +32,8 @@ class Scaler:
     @classmethod
     def of(cls, columns: Sequence[np.ndarray]) -> Scaler:
         rows = np.concatenate(columns)
-        sd = rows.std(axis=0)
-        return cls(rows.mean(axis=0).astype(np.float32), np.where(sd > 0, sd, 1).astype(np.float32))
+        constant = rows.max(axis=0) == rows.min(axis=0)  # its standard deviation may be a rounding error
+        return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
         return (values - self.mean) / self.sd
@@ -61,8 +61,8 @@ class FittedProcess:
             self.x.scaled(_columns(x_target)),
         )
         found = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
-        mean = found.mean[0].numpy() * self.y.sd + self.y.mean
-        sd = found.stddev[0].numpy() * self.y.sd
+        mean = found.mean[0].double().numpy() * self.y.sd + self.y.mean
+        sd = found.stddev[0].double().numpy() * self.y.sd
         return (mean[:, 0], sd[:, 0]) if flat else (mean, sd)
 
 
@@ -94,6 +94,8 @@ def fit(
     Raises:
         InputError: tables are too few, too small, of different widths, or not all numbers.
     """
+    if seed < 0:
+        raise InputError(f"the seed must not be negative, found {seed}")
     checked = [_checked(number, table) for number, table in enumerate(tables)]
     if not checked:
         raise InputError("there are no tables to fit")

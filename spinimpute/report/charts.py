@@ -91,7 +91,7 @@ def lines_by_position(
 
 def histogram(values: Sequence[float], x_label: str, y_label: str, description: str, bins: int = 24) -> str:
     """How often values are found."""
-    known = np.array([v for v in values if math.isfinite(v)])
+    known = np.round([v for v in values if math.isfinite(v)], 9)  # no bins for errors of rounding
     count, edge = np.histogram(known, bins=bins)
     x = Scale(float(edge[0]), float(edge[-1]), LEFT, WIDTH - RIGHT)
     top = max(1, int(count.max()))

@@ -252,3 +252,50 @@ def test_mutated_targets(run, panel: Path, text: str, seed: int, form: str, tmp_
         out.with_name("o.vcf.gz.tbi").unlink()
     assert {path.name for path in tmp_path.iterdir()} == {target.name}
     target.unlink()
+
+
+@pytest.mark.parametrize("command", ["impute", "convert", "phase", "check"])
+@pytest.mark.parametrize("option", ["--sex", "--chain"])
+def test_no_input_is_overwritten(
+    run,  # type: ignore[no-untyped-def]
+    command: str,
+    option: str,
+    panel: Path,
+    example: Path,
+    tmp_path: Path,
+) -> None:
+    mine = tmp_path / "mine.vcf"
+    mine.write_text("a M\n")
+    done = run(
+        command, "--vcf", example / "target.vcf.gz", "--panel", panel, option, mine, "--out", mine, "--force"
+    )
+    assert done.code == 2
+    assert "it is also read from" in done.err
+    assert mine.read_text() == "a M\n"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--report", "o.vcf.gz"),
+        ("--report", "o.vcf.gz.tbi"),
+        ("--loo", "q", "--report", "q.sites.tsv"),
+        ("--loo", ""),
+        ("--loo", "folder/"),
+        ("--report", "r" * 250),
+    ],
+)
+def test_outputs_that_cannot_be(refused, example: Path, more: tuple[str, ...], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    given = [word if word.startswith("--") or not word else tmp_path / "out" / word for word in more]
+    given = ["folder/" if more == ("--loo", "folder/") and i else word for i, word in enumerate(given)]
+    refused(example / "target.vcf.gz", "", *given)
+
+
+def test_two_tables_of_one_name(run, panel: Path, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    table = tmp_path / "t.tsv"
+    done = run(
+        "check", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", table, "--samples-out", table
+    )
+    assert done.code == 2
+    assert "to the same file" in done.err
+    assert not table.exists()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import spinimpute
+from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_parts import open_panels
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
@@ -234,3 +235,16 @@ def test_phasing_x(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  
         assert all(call[-1] for call in v.genotypes)
         assert [len(call) - 1 for call in v.genotypes] == ([2] * 20 if v.POS <= PAR1_END else [1, 2] * 10)
     assert n == 246
+
+
+def test_forms_of_lists_of_sexes(tmp_path: Path) -> None:
+    path = tmp_path / "sexes"
+    path.write_bytes("\ufeffa\tM\r\nb\tfemale\r\nc\tNA\r\n".encode())
+    assert read_sexes(path) == {"a": True, "b": False}
+    path.write_text("f1 1 0 0 1 -9\nf2 1 0 0 2 -9\n")
+    assert read_sexes(path) == {"f1_1": True, "f2_1": False}
+    path.write_text("f1 a 0 0 1 -9\nf2 b 0 0 2 -9\n")
+    assert read_sexes(path) == {"a": True, "b": False}
+    path.write_text("a femal\nb M\n")
+    with pytest.raises(InputError, match="line 1: 'femal' is no sex"):
+        read_sexes(path)

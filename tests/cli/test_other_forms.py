@@ -228,6 +228,36 @@ def test_a_missing_file_is_named(
     assert not (tmp_path / "o.vcf").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("b.fam", "#FID SEX\nx 1\n", "line 1: no column IID"),
+        ("b.bim", "20 a 0 5\n", "line 1: 4 columns"),
+        ("b.bim", "20 a 0 5.5 A C\n", "line 1: the position '5.5' is no number"),
+    ],
+)
+def test_damaged_files_of_plink(
+    run,  # type: ignore[no-untyped-def]
+    name: str,
+    text: str,
+    said: str,
+    panel: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    write_bed(tmp_path / "b", *people)
+    (tmp_path / name).write_text(text)
+    out = tmp_path / "o.vcf"
+    done = run("convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", out)
+    assert done.code == 2
+    assert said in done.err
+    done = run(
+        "convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", tmp_path / name, "-O", "v", "-f"
+    )
+    assert done.code == 2
+    assert "it is also read from" in done.err
+
+
 def test_one_target_only(run, panel: Path, unphased: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for arguments in ((), ("--vcf", unphased, "--bfile", "b")):
         done = run("impute", *arguments, "--panel", panel, "--out", tmp_path / "o.vcf")
@@ -246,6 +276,36 @@ def test_a_report_without_positions(
     done = run("impute", "--vcf", report, "--panel", panel, "--out", tmp_path / "o.vcf")
     assert done.code == 2
     assert "no column Position" in done.err
+
+
+@pytest.mark.parametrize("cut", [1, 4, 12])
+def test_a_cut_report(panel: Path, people: tuple[list[str], list[Site]], cut: int, tmp_path: Path) -> None:
+    report = final_report(tmp_path / "r.txt", people[0][:2], people[1][:30])
+    text = report.read_text()
+    with spinimpute.Panel.open(panel) as opened:
+        report.write_text(text[:-cut])
+        with pytest.raises(InputError, match="the last line has no end"):
+            read_target(report, [opened])
+        report.write_text(text.rstrip("\n").rsplit("\t", 2)[0] + "\n")
+        with pytest.raises(InputError, match=r"line 65: no name, sample, chromosome or position"):
+            read_target(report, [opened])
+
+
+def test_invented_alleles_are_not_written(
+    run,  # type: ignore[no-untyped-def]
+    panel: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    """Of a site that the panel lacks, letters of one kind do not tell REF and ALT."""
+    samples, sites = people
+    lone = Site("20", sites[5].position + 1, "lone", "A", "C", np.zeros_like(sites[5].calls))
+    report = final_report(tmp_path / "r.txt", samples, [*sites[:6], lone, *sites[6:]])
+    out = tmp_path / "o.vcf"
+    done = run("impute", "--vcf", report, "--panel", panel, "--out", out, "--keep-unmatched")
+    assert done.code == 0
+    assert "1 unmatched typed sites are left out: their file does not say which alleles" in done.err
+    assert all(v.ALT != ["N"] for v in cyvcf2.VCF(str(out)))
 
 
 def test_a_sample_twice_in_a_report(

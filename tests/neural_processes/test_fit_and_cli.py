@@ -67,6 +67,19 @@ def test_unusable_tables(tables: list, said: str) -> None:  # type: ignore[type-
         fit(tables, steps=1)
 
 
+def test_columns_of_any_scale() -> None:
+    """A constant column says nothing, and an offset costs no digits."""
+    rng = np.random.default_rng(0)
+    tables = [
+        (np.stack([rng.normal(size=9), np.full(9, 0.1)], axis=1), 1e9 + rng.normal(size=9)) for _ in range(5)
+    ]
+    fitted = fit(tables, "CANP", steps=2, width=16, heads=2)
+    mean, sd = fitted.predict(*tables[0], tables[1][0])
+    assert (np.abs(mean - 1e9) < 5).all()
+    assert len(np.unique(mean)) > 1
+    assert (sd < 10).all()
+
+
 def test_a_context_without_targets() -> None:
     with pytest.raises(InputError, match="leaves no target"):
         fit([(np.ones(5), np.ones(5))], context=(3, 5), steps=1)
@@ -107,6 +120,18 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
         assert picture.read_bytes().startswith(b"\x89PNG")
     code, _, err = run("np", "train", "--context", 8, 4, "--out", tmp_path / "x")
     assert (code, "context must be a range" in err) == (2, True)
+    other = tmp_path / "x"
+    for silly in (("--learning-rate", "inf"), ("--inducing-points", 10**10), ("--seed", 10**22)):
+        code, _, err = run("np", "train", "--context", 4, 8, "--steps", 2, *silly, "-q", "--out", other)
+        assert code == 2
+        assert not other.exists()
+        assert not (tmp_path / "x.state").exists()
+    (tmp_path / "x.state").write_text("mine")
+    code, _, err = run("np", "train", "--context", 4, 8, "--steps", 2, "-q", "--out", other)
+    assert (code, "--resume" in err) == (2, True)
+    assert (tmp_path / "x.state").read_text() == "mine"
+    code, _, err = run("np", "plot", model, "--out", tmp_path / "p.pdf")
+    assert (code, ".png" in err) == (2, True)
     code, _, err = run("np", "evaluate", tmp_path / "predictions.png")
     assert code == 2
     assert "predictions.png" in err

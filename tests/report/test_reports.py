@@ -220,6 +220,10 @@ def test_ticks_are_round_and_inside(low: float, span: float) -> None:
     assert all(low - 1e-6 * span <= t <= low + span * (1 + 1e-6) for t in found)
 
 
+def test_a_histogram_of_errors_of_rounding() -> None:
+    read(histogram([1.0, 1.0000000000000002, 1.0], "x", "y", "d"))
+
+
 def test_numbers() -> None:
     assert [number(v) for v in (None, float("nan"), 0.12345, 12345, "x")] == [
         "–",
