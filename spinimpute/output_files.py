@@ -21,7 +21,7 @@ def check_writable(path: Path) -> None:
         raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise InputError(
-            f"cannot write {path}: the name is longer than {LONGEST_NAME} bytes; choose a shorter one"
+            f"cannot write {path}: the name is too long; it may have {LONGEST_NAME} bytes at most"
         )
     if os.path.exists(path) and not os.path.isfile(path):
         raise InputError(f"cannot write {path}: it is not a regular file; give another name")
