@@ -25,7 +25,7 @@ from spinimpute.evaluation.metrics import (
     turn_probabilities_to_minor,
     turn_to_minor,
 )
-from spinimpute.evaluation.report import check_out, write_report
+from spinimpute.evaluation.report import REPORT_FILES, check_out, write_report
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.report.evaluation_report import evaluation_report
@@ -98,6 +98,12 @@ def evaluate(
     _check_bins(bins)
     if out is not None:
         check_out(Path(out), force)
+        for name in REPORT_FILES:
+            path = Path(out) / name
+            if path.exists():
+                check_output(path, force, [truth, imputed, panel, typed])
+            if report is not None and path.resolve() == Path(report).resolve():
+                raise InputError(f"the report cannot be {report}: {name} goes there; give another name")
     page = None if report is None else check_output(Path(report), force, [truth, imputed, panel, typed])
     truth_file = GenotypeFile(truth, "truth")
     imputed_file = GenotypeFile(imputed, "imputed")

@@ -20,6 +20,7 @@ ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"
 CALIBRATION_TABLE = "calibration.tsv"
 SAMPLE_TABLE = "samples.tsv"
+REPORT_FILES = (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE)
 STYLES = {"allele-frequency": {"color": "0.55", "linestyle": "--", "marker": "s"}}
 
 
@@ -31,7 +32,7 @@ def check_out(out: Path, force: bool) -> None:
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a folder for the reports")
-    for name in (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE):
+    for name in REPORT_FILES:
         if not force and (out / name).exists():
             raise InputError(f"{out / name} already exists; use --force to overwrite")
 

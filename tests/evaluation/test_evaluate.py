@@ -404,3 +404,22 @@ def test_people_of_the_panel_among_the_samples_are_reported(problem):
     panel.write_text(panel.read_text().replace("\tp3\t", "\ts3\t"))
     result = evaluate(truth, imputed, panel, typed)
     assert result.samples_in_panel == ["s3"]
+
+
+def test_reports_do_not_overwrite_inputs_or_each_other(problem):
+    truth, imputed, panel, typed = problem.files()
+    out = problem.folder / "report"
+    out.mkdir()
+    mine = out / "samples.tsv"
+    mine.write_bytes(Path(imputed).read_bytes())
+    with pytest.raises(InputError, match="it is also read from"):
+        evaluate(truth, mine, panel, typed, out=out, force=True)
+    with pytest.raises(InputError, match=r"accuracy\.tsv goes there"):
+        evaluate(
+            truth,
+            imputed,
+            panel,
+            typed,
+            out=problem.folder / "new",
+            report=problem.folder / "new" / "accuracy.tsv",
+        )
