@@ -28,8 +28,9 @@ _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
 
 @dataclass(frozen=True)
-class Repair:
-    """One target site that was changed or left out, with its alleles in the file and in the panel."""
+class SiteNote:
+    """Something about a target site, such as how it was repaired: its alleles in the file and, if it is
+    known, in the panel."""
 
     position: int
     id: str
@@ -47,7 +48,7 @@ class Repaired:
 
     target: Haplotypes
     match: SiteMatch
-    repairs: list[Repair]
+    repairs: list[SiteNote]
     target_index: np.ndarray
 
     def counts(self) -> dict[str, int]:
@@ -102,14 +103,14 @@ def repair_and_match(
     ref, alt, alleles = list(target.sites.ref), list(target.sites.alt), target.alleles
     kept = np.ones(len(ref), bool)
     exchanged: list[int] = []
-    repairs: list[Repair] = []
+    repairs: list[SiteNote] = []
     for f in found:
         what, swap = _treatment(f, ambiguous, same, flipped, panel_frequency, alleles)
         if what is None:
             continue
         panel_ref, panel_alt = panel.ref[f.panel_index], panel.alt[f.panel_index]
         position, name = int(target.sites.position[f.index]), target.sites.id[f.index]
-        repairs.append(Repair(position, name, ref[f.index], alt[f.index], panel_ref, panel_alt, what))
+        repairs.append(SiteNote(position, name, ref[f.index], alt[f.index], panel_ref, panel_alt, what))
         if what == STRAND_UNKNOWN:
             kept[f.index] = False
             continue

@@ -12,7 +12,7 @@ import numpy as np
 
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.genotypes.repair import Repaired
+from spinimpute.genotypes.repair import Repaired, SiteNote
 from spinimpute.imputation.preparing import AnyPanel, Prepared, prepare
 from spinimpute.imputation.summary import ImputationSummary
 
@@ -22,19 +22,6 @@ OUTLIER_DIFFERENCE = 0.2  # so much difference at least
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
 ONE_ALLELE = "one allele only in the target"
 MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
-
-
-@dataclass(frozen=True)
-class SiteNote:
-    """Something about a target site: its alleles in the file and, if it is known, in the panel."""
-
-    position: int
-    id: str
-    ref: str
-    alt: str
-    panel_ref: str
-    panel_alt: str
-    what: str
 
 
 @dataclass(frozen=True)
@@ -127,7 +114,7 @@ def check(
         for part in parts
         for note in sorted(
             [
-                *_repair_notes(part.repaired),
+                *part.repaired.repairs,
                 *_unmatched_notes(part.repaired),
                 *_call_notes(part.repaired, part.panel),
             ],
@@ -172,12 +159,6 @@ def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(head)
         writer.writerows(rows)
-
-
-def _repair_notes(repaired: Repaired) -> list[SiteNote]:
-    return [
-        SiteNote(r.position, r.id, r.ref, r.alt, r.panel_ref, r.panel_alt, r.what) for r in repaired.repairs
-    ]
 
 
 def _unmatched_notes(repaired: Repaired) -> list[SiteNote]:

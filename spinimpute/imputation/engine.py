@@ -6,6 +6,7 @@ Because the arithmetic of a part never depends on how many threads there are, ne
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,7 +34,7 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Engine:
+class Engine(ABC):
     """Threads that impute windows; a context manager. Raises InputError for less than one thread.
 
     typed_index: int64 (T,), the typed panel sites, increasing.
@@ -51,12 +52,12 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(cancel_futures=True)
 
+    @abstractmethod
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
         """P(ALT), float32 (stop - start, Q), at the core sites; the panel's frequency if nothing is typed.
 
         typed_TQ: int8 (T, Q), the queries' alleles at the typed sites, -1 where missing.
         """
-        raise NotImplementedError
 
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Iterator[np.ndarray]:
         """`impute_window` of one window after the other; later ones may be computed already."""

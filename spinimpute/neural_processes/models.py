@@ -17,6 +17,7 @@ E width, H inducing points, K samples.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -81,8 +82,8 @@ class Summary(NamedTuple):
     pooled_BE: Tensor
 
 
-class NeuralProcess(nn.Module):
-    """The interface, and what the models share. Subclasses define `summarize`, `decode` and `loss`."""
+class NeuralProcess(nn.Module, ABC):
+    """The interface, and what the models share."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -100,13 +101,13 @@ class NeuralProcess(nn.Module):
         self._check(x_context, y_context, x_target)
         return self.decode(self.summarize(x_context, y_context), x_target, samples)
 
+    @abstractmethod
     def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
         """What is kept of a context; M may be 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Distribution:
         """Predict at targets from a summary alone."""
-        raise NotImplementedError
 
     def loss(self, task: Task) -> Tensor:
         """To be minimised in training; for the conditional models the mean negative log-likelihood."""
