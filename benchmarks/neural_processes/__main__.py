@@ -33,7 +33,7 @@ from spinimpute.neural_processes.training import TrainingSettings, gaussian_trai
 
 RESULTS = Path(__file__).parent / "results"
 MOST_INDUCING = 64
-COST_CONTEXTS = (64, 128, 256, 512, 1_024)
+COST_CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
 COSTS = (("Seconds of a training step", 3), ("Kept for the backward pass, MB", 0))  # with decimals
 LARGE_CONTEXT = 100_000
 # SPIN paper, Table 18: at 4, 8 and 16 context points
@@ -76,8 +76,8 @@ def train(arguments: argparse.Namespace) -> None:
     kernel = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
     out = folder_of(f"context-{low}-{high}{kernel}{track}")
     configuration = {
-        "tasks": asdict(tasks), "steps": arguments.steps, "floor": arguments.floor,
-        "batches": arguments.batches, "threads": arguments.threads, "machine": machine(arguments.device),
+        "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
+        "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples, "threads": arguments.threads, "machine": machine(arguments.device),
         "inducing_points": inducing_points(low),
     }  # fmt: skip
     (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
@@ -94,20 +94,20 @@ def train_one(kind: str, seed: int, tasks: ProcessSettings, arguments: argparse.
     if result.exists():
         return
     settings = ModelSettings(kind, floor=arguments.floor, inducing_points=inducing_points(tasks.context[0]))
-    trainer = gaussian_trainer(
-        settings, TrainingSettings(arguments.steps, seed=seed), tasks, arguments.device
-    )
+    training = TrainingSettings(arguments.steps, arguments.learning_rate, seed=seed)
+    trainer = gaussian_trainer(settings, training, tasks, arguments.device)
     log: list[dict[str, float]] = []
     seconds = trainer.train(
         report=lambda step, loss: log.append({"step": step, "loss": round(loss, 5)}),
         every=max(1, arguments.steps // 20),
     )
-    found = score(trainer.model, tasks, arguments.batches, device=arguments.device)
+    found = score(trainer.model, tasks, arguments.batches, arguments.samples, arguments.device)
     models = Path(arguments.models_folder)
     models.mkdir(parents=True, exist_ok=True)
     trainer.save(models / f"{out.name}-{kind}-{seed}.safetensors")
     row = {
-        "kind": kind, "seed": seed, "steps": arguments.steps, "train_seconds": round(seconds, 1),
+        "kind": kind, "seed": seed, "steps": arguments.steps, "learning_rate": arguments.learning_rate,
+        "samples": arguments.samples, "batches": arguments.batches, "train_seconds": round(seconds, 1),
         **asdict(found), "gap": found.gap, "log": log,
     }  # fmt: skip
     result.write_text(json.dumps(row, indent=1) + "\n")
@@ -230,7 +230,8 @@ def calibrate(arguments: argparse.Namespace) -> None:
             model, metadata = load_model(path, arguments.device)
             tasks = settings_of(metadata["tasks"]["gaussian"])
             found = [
-                calibration(model, tasks, n, arguments.batches, device=arguments.device) for n in (4, 8, 16)
+                calibration(model, tasks, n, arguments.batches, arguments.samples, arguments.device)
+                for n in (4, 8, 16)
             ]
             errors.append([one.error for one in found])
             curves[path.name] = {n: one.inside for n, one in zip((4, 8, 16), found, strict=True)}
@@ -257,10 +258,13 @@ def main() -> None:
         sub.add_argument("--device", default="cpu")
         sub.add_argument("--threads", type=int, default=1)
         sub.add_argument("--batches", type=int, default=100)
+        sub.add_argument("--samples", type=int, default=50, help="of latent and bootstrapping models")
         sub.add_argument("--models-folder", default="/tmp/neural-processes", help="where weights are kept")
         if name == "train":
             sub.add_argument("--context", type=int, nargs=2, default=[64, 128])
             sub.add_argument("--steps", type=int, default=600)
+            # twice the paper's, which is for 100,000 steps
+            sub.add_argument("--learning-rate", type=float, default=1e-3)
             sub.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
             sub.add_argument("--models", nargs="+", default=list(KINDS), choices=KINDS)
             sub.add_argument("--floor", type=float, default=0.1)

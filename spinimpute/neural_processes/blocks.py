@@ -15,15 +15,34 @@ from torch.nn import functional
 
 from spinimpute.nn.attention import MAB, MABOptions, MultiHeadAttention
 
+INPUT_RANGE = 2.0  # inputs and outputs are of about this size: bends and inducing points start within it
+STEEPNESS = 3.0  # with 1 attention starts nearly even, and takes twice as many steps to learn where to look
+
 
 def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
-    """`layers` linear layers with ReLU between them."""
+    """`layers` linear layers with ReLU between them.
+
+    It starts as in He et al. (2015): torch's own start shrinks what tells points apart at every layer, and
+    attention that finds all points alike learns nothing for thousands of steps.
+    """
     widths = [input_width, *[width] * (layers - 1), output_width]
     parts: list[nn.Module] = []
     for i, (a, b) in enumerate(pairwise(widths)):
         parts += [nn.ReLU()] if i else []
-        parts.append(nn.Linear(a, b))
+        linear = nn.Linear(a, b)
+        nn.init.kaiming_normal_(linear.weight, nonlinearity="relu" if i < layers - 1 else "linear")
+        reach = 0.0 if i else INPUT_RANGE
+        nn.init.uniform_(linear.bias, -reach, reach)
+        parts.append(linear)
     return nn.Sequential(*parts)
+
+
+def start_alike(attention: MultiHeadAttention) -> None:
+    """Queries and keys start with the same projection, a steep one: what is alike attends to each other."""
+    with torch.no_grad():
+        for parameter in attention.key.parameters():
+            parameter.mul_(STEEPNESS)
+    attention.query.load_state_dict(attention.key.state_dict())
 
 
 def induced(block: nn.Module, h_BHE: Tensor, d_BME: Tensor) -> Tensor:
@@ -47,20 +66,40 @@ class SelfAttendedPoints(nn.Module):
 
 
 class InducedPoints(nn.Module):
-    """H learned inducing points attend to all points: XABD, MAB(H_D, D), time linear in their number."""
+    """H learned inducing points attend to all points: XABD, MAB(H_D, D), time linear in their number.
+
+    An inducing point starts as what a point would be embedded to, at a position of its own and with the
+    output 0; positions and outputs are learned. It finds points by their positions, as targets find what is
+    kept in attentive neural processes, so that it begins by reading the points around it.
+    """
 
     def __init__(
-        self, input_width: int, width: int, layers: int, inducing_points: int, options: MABOptions
+        self, x_size: int, y_size: int, width: int, layers: int, inducing_points: int, options: MABOptions
     ) -> None:
         super().__init__()
-        self.embed = mlp(input_width, width, width, layers)
-        self.inducing = nn.Parameter(torch.empty(1, inducing_points, width))
-        nn.init.xavier_uniform_(self.inducing)
+        self.x_size, self.y_size = x_size, y_size
+        self.embed = mlp(x_size + y_size, width, width, layers)
+        spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(inducing_points)
+        self.points = nn.Parameter(
+            functional.pad(INPUT_RANGE * (2 * spread_HX - 1), (0, y_size)).unsqueeze(0)
+        )
         self.attend = MAB(width, width, options)
+        start_alike(self.attend.attention)
 
     def forward(self, d_BMI: Tensor) -> Tensor:
         """(B, M, I) -> (B, H, E); M may be 0."""
-        return induced(self.attend, self.inducing.expand(d_BMI.shape[0], -1, -1), self.embed(d_BMI))
+        h_BHE = self.embed(self.points).expand(d_BMI.shape[0], -1, -1)
+        if not d_BMI.shape[1]:
+            return self.attend.close(h_BHE, torch.zeros_like(h_BHE))
+        queries = self.attend.queries(h_BHE)
+        found_BHE = self.attend.attention.look_up(
+            queries, self.at(d_BMI[..., : self.x_size]), self.embed(d_BMI)
+        )
+        return self.attend.close(h_BHE, found_BHE)
+
+    def at(self, x_BLX: Tensor) -> Tensor:
+        """A position, as an inducing point there would start: (B, L, X) -> (B, L, E)."""
+        return self.embed(functional.pad(x_BLX, (0, self.y_size)))
 
 
 class Reader(nn.Module):
@@ -69,16 +108,13 @@ class Reader(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(width, width, heads)
+        start_alike(self.attention)
 
     def forward(self, query_BNE: Tensor, key_BLE: Tensor, value_BLE: Tensor) -> Tensor:
         """-> (B, N, E); zero where nothing was kept."""
         if not key_BLE.shape[1]:
             return torch.zeros_like(query_BNE)
-        attention = self.attention
-        q, k = attention.queries(query_BNE), attention._split_heads(attention.key(key_BLE))
-        v = attention._split_heads(attention.value(value_BLE))
-        attended = functional.scaled_dot_product_attention(q, k, v, scale=attention.scale)
-        return attention.join(attended)
+        return self.attention.look_up(self.attention.queries(query_BNE), key_BLE, value_BLE)
 
 
 class Decoder(nn.Module):

@@ -142,18 +142,16 @@ class _AttentiveProcess(NeuralProcess):
     def __init__(self, settings: ModelSettings, inducing: bool, pooled_width: int, extra: int = 0) -> None:
         super().__init__(settings)
         s, options = settings, MABOptions(heads=settings.heads)
-        self.inducing = inducing
 
-        def encoder() -> nn.Module:
-            size = s.x_size + s.y_size
+        def encoder() -> SelfAttendedPoints | InducedPoints:
             if inducing:
-                return InducedPoints(size, s.width, VALUE_LAYERS, s.inducing_points, options)
-            return SelfAttendedPoints(size, s.width, VALUE_LAYERS, options)
+                return InducedPoints(s.x_size, s.y_size, s.width, VALUE_LAYERS, s.inducing_points, options)
+            return SelfAttendedPoints(s.x_size + s.y_size, s.width, VALUE_LAYERS, options)
 
         self.value_encoder, self.pooled_encoder = encoder(), encoder()
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
-        self.query = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
-        self.key = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
+        # of targets and of context points alike; inducing points are their own keys
+        self.position = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
         self.reader = Reader(s.width, s.heads)
         self.decoder = Decoder(
             s.x_size + 2 * s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, extra_width=extra
@@ -162,12 +160,18 @@ class _AttentiveProcess(NeuralProcess):
     def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
         d_BMI = torch.cat([x_BMX, y_BMY], -1)
         value_BLE = self.value_encoder(d_BMI)
-        key_BLE = value_BLE if self.key is None else self.key(x_BMX)
+        key_BLE = value_BLE if self.position is None else self.position(x_BMX)
         return Summary(key_BLE, value_BLE, self.after_pooling(pooled(self.pooled_encoder(d_BMI))))
 
     def read(self, summary: Summary, x_BNX: Tensor) -> Tensor:
         """r(x, context): (B, N, E)."""
-        return self.reader(self.query(x_BNX), summary.key_BLE, summary.value_BLE)
+        return self.reader(self._ask(x_BNX), summary.key_BLE, summary.value_BLE)
+
+    def _ask(self, x_BNX: Tensor) -> Tensor:
+        if self.position is not None:
+            return self.position(x_BNX)
+        assert isinstance(self.value_encoder, InducedPoints)
+        return self.value_encoder.at(x_BNX)
 
 
 class ConditionalProcess(_AttentiveProcess):

@@ -17,8 +17,8 @@ from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, dr
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
 from spinimpute.tensor_files import load_tensors, save_tensors
 
-MODEL_FORMAT = "spinimpute-neural-process-1"
-STATE_FORMAT = "spinimpute-neural-process-state-1"
+MODEL_FORMAT = "spinimpute-neural-process-2"
+STATE_FORMAT = "spinimpute-neural-process-state-2"
 DrawTask = Callable[[int], Task]
 """Gives the task of a step."""
 

@@ -148,6 +148,12 @@ class MultiHeadAttention(nn.Module):
         """(B, M, V) -> keys and values, each (B, G, M, P). They depend on their own row of h only."""
         return self._split_heads(self.key(h_BMV)), self._split_heads(self.value(h_BMV))
 
+    def look_up(self, q_BGLP: Tensor, key_BMV: Tensor, value_BMV: Tensor) -> Tensor:
+        """What queries find by keys that are made of something else than the values: -> (B, L, W)."""
+        k_BGMP, v_BGMP = self._split_heads(self.key(key_BMV)), self._split_heads(self.value(value_BMV))
+        dropout = self.dropout if self.training else 0.0
+        return self.join(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
+
     def join(self, o_BGLP: Tensor) -> Tensor:
         """Mix the heads: (B, G, L, P) -> (B, L, W)."""
         return self.output(o_BGLP.transpose(-3, -2).flatten(-2))

@@ -130,6 +130,8 @@ def test_bounds_are_bounds(kind: str) -> None:
     assert isinstance(model, LatentProcess)
     torch.manual_seed(1)
     with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 0.7  # a latent variable that says less: few samples must do here
         elbo, importance = (
             torch.stack(x).mean(0) for x in zip(*(model.bounds(task, 64) for _ in range(40)), strict=True)
         )
