@@ -77,7 +77,8 @@ def train(arguments: argparse.Namespace) -> None:
     out = folder_of(f"context-{low}-{high}{kernel}{track}")
     configuration = {
         "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
-        "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples, "threads": arguments.threads, "machine": machine(arguments.device),
+        "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples,
+        "threads": arguments.threads, "machine": machine(arguments.device),
         "inducing_points": inducing_points(low),
     }  # fmt: skip
     (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
