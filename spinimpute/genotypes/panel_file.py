@@ -37,6 +37,7 @@ from spinimpute.output_files import check_output
 
 FORMAT_VERSION = 1
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
+TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
 
 DUPLICATE_RECORD = "duplicate of an earlier record"
 
@@ -402,6 +403,31 @@ def _write_panel(
         },
     }
     writer.finish(table, header)
+
+
+def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str, Any]) -> None:
+    """Write a panel again with other genetic positions, float64 (n_sites,), never decreasing.
+
+    provenance: added to the panel's own. Raises InputError if the panel is damaged, OSError if `out` cannot
+    be written.
+    """
+    with out.open("wb") as file:
+        writer = _PanelWriter(file)
+        for start in range(0, panel.n_sites, BLOCK_SITES):
+            writer.add_haplotypes(panel.packed(start, min(start + BLOCK_SITES, panel.n_sites)))
+        table = {name: panel._section(name) for name in TABLE_SECTIONS}
+        table["cM"] = cM.astype("<f8").tobytes()
+        header = {
+            "chrom": panel.chrom,
+            "contig_line": panel.contig_line,
+            "samples": panel.samples,
+            "ploidy": "".join(map(str, panel.ploidy.tolist())),
+            "n_sites": panel.n_sites,
+            "provenance": panel.provenance | provenance,
+        }
+        writer.finish(table, header)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:

@@ -115,7 +115,7 @@ def build_panels(
         whole = made[0]
         if len(made) > 1:
             whole = Path(folder) / "parts"
-            _join(made, whole)
+            join_panels(made, whole)
         os.replace(whole, out)
 
 
@@ -144,7 +144,8 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
     return parts
 
 
-def _join(panels: list[Path], out: Path) -> None:
+def join_panels(panels: list[Path], out: Path) -> None:
+    """One file of parts from the panel files of the parts."""
     head = len(PARTS_MAGIC) + _COUNT.size + len(panels) * _PLACE.size + 4
     start = head + -head % _ALIGNMENT
     places = b""

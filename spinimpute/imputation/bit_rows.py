@@ -30,6 +30,11 @@ def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
     return out.view("<u8").astype(np.uint64, copy=False)
 
 
+def unpack_rows(bits_XW: np.ndarray, n_places: int) -> np.ndarray:
+    """The alleles again, uint8 (X, S)."""
+    return np.unpackbits(bits_XW.astype("<u8").view(np.uint8), axis=1, count=n_places, bitorder="little")
+
+
 def _llvm_bits(name: str, extra: tuple[int, ...]) -> Any:
     """A numba intrinsic, uint64 -> int64, for one of LLVM's instructions that count bits."""
 

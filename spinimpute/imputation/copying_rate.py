@@ -41,16 +41,12 @@ def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
     """Of RATES. alleles_TN: uint8 (T, N), 0 or 1, phased; cM_T: float64 (T,)."""
     if len(alleles_TN) < LEAST_SITES or alleles_TN.shape[1] < 4:
         return JUMPS_PER_CM
-    # neither which are taken out nor which are left out of very many may depend on the order in the file
-    weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
-    hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
-    for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
-        hash_N += weight * alleles_N
-    if len(hash_N) > MOST_HAPLOTYPES:
-        kept = np.argsort(hash_N, kind="stable")[:MOST_HAPLOTYPES]
-        alleles_TN, hash_N = np.ascontiguousarray(alleles_TN[:, kept]), hash_N[kept]
-    chosen = np.argsort(hash_N, kind="stable")[:QUERIES]
-    n = len(hash_N)
+    order_N = content_order(alleles_TN)
+    if len(order_N) > MOST_HAPLOTYPES:
+        alleles_TN = np.ascontiguousarray(alleles_TN[:, order_N[:MOST_HAPLOTYPES]])
+        order_N = np.arange(MOST_HAPLOTYPES)
+    chosen = order_N[:QUERIES]
+    n = len(order_N)
     known: dict[int, float] = {}
 
     def likelihood(number: int) -> float:
@@ -66,6 +62,16 @@ def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
         if better == best:
             return RATES[best]
         best = better
+
+
+def content_order(alleles_TN: np.ndarray) -> np.ndarray:
+    """int64 (N,): haplotypes as random as a hash of their alleles: neither which are taken out nor which are
+    left out of very many may depend on their order in the file."""
+    weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
+    hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
+    for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
+        hash_N += weight * alleles_N
+    return np.argsort(hash_N, kind="stable")
 
 
 @kernel(fast=True)

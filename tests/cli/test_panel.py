@@ -143,3 +143,40 @@ class TestRefusals:
         message = refused(vcf=holes)
         assert "sample panel_" in message
         assert "missing" in message
+
+
+def test_tune(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    """To the array of a target; imputing from the tuned panel is as accurate on the simulated example."""
+    out = tmp_path / "tuned.spin"
+    arguments = ("panel", "tune", "--panel", panel, "--array", example / "target.vcf.gz", "--out", out)
+    tuned = run(*arguments, "--threads", 2)
+    assert tuned.code == 0, tuned.err
+    again = run(*arguments)
+    assert again.code == 2
+    assert "already exists" in again.err
+    assert "map tuned" in run("panel", "info", out).out
+    assert run("panel", "verify", out).code == 0
+    r2 = {}
+    for name, path in (("map", panel), ("tuned", out)):
+        vcf = tmp_path / f"{name}.vcf.gz"
+        assert run("impute", "--vcf", example / "target.vcf.gz", "--panel", path, "--out", vcf).code == 0
+        folder = tmp_path / name
+        known = ("--truth", example / "truth.vcf.gz", "--typed", example / "target.vcf.gz", "--panel", panel)
+        assert run("evaluate", "--imputed", vcf, *known, "--out", folder).code == 0
+        rows = [row.split("\t") for row in (folder / "accuracy.tsv").read_text().splitlines()]
+        (r2[name],) = (float(row[3]) for row in rows if row[1] == "all" and row[0] != "allele-frequency")
+    assert r2["tuned"] > r2["map"] - 0.005
+
+
+def test_tune_with_what_is_no_array(run: Run, panel: Path, tmp_path: Path) -> None:
+    array = tmp_path / "array.txt"
+    array.write_text("1 5\n")
+    out = tmp_path / "o.spin"
+    for given, said in ((array, "none of its 1 sites is in the panel"), (tmp_path / "no", "no such file")):
+        failed = run("panel", "tune", "--panel", panel, "--array", given, "--out", out)
+        assert failed.code == 2
+        assert said in failed.err
+        assert not out.exists()
+    failed = run("panel", "tune", "--panel", array, "--array", array, "--out", out)
+    assert failed.code == 2
+    assert "not a spinimpute panel" in failed.err

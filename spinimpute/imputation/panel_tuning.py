@@ -1,0 +1,207 @@
+"""A panel's genetic map, tuned to the panel itself and to an array.
+
+A published map says where chromosomes recombine in some population; what imputation needs is where this
+panel's haplotypes change whom they copy, as seen from the typed sites. By the model of Li and Stephens
+(2003) each of many haplotypes is taken out and copied from all others; by expectation-maximization the
+length between two typed sites becomes the one that explains the changes found there. Nothing else of the
+panel changes, so that whatever reads it is tuned.
+
+Axes: T typed sites, S typed sites of a window, N panel haplotypes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.array_sites import read_array
+from spinimpute.genotypes.panel_file import Panel, write_with_map
+from spinimpute.genotypes.panel_parts import join_panels, open_panels
+from spinimpute.imputation.bit_rows import unpack_rows
+from spinimpute.imputation.copying_rate import LEAST_SITES, content_order, rate_of_panel
+from spinimpute.imputation.engine import default_threads
+from spinimpute.imputation.li_stephens import LANES, MISMATCH, jump_chances
+from spinimpute.imputation.phase_windows import PassWindow, windows_of
+from spinimpute.imputation.preparing import Progress
+from spinimpute.kernels import kernel
+from spinimpute.output_files import check_output, written_whole
+
+ITERATIONS = 4
+QUERIES = 1_000  # haplotypes taken out, one at a time
+MOST_HAPLOTYPES = 20_000  # that they copy
+PRIOR = 1.0  # changes as the map has them, added to those found between two typed sites
+MOST_CHANCE = 0.99
+
+
+def tune_panel(
+    path: str | Path,
+    array: str | Path,
+    out: str | Path,
+    *,
+    threads: int | None = None,
+    force: bool = False,
+    command: str = "",
+    progress: Progress | None = None,
+) -> None:
+    """Write the panel file `path` to `out` with its genetic map tuned to the sites of an array.
+
+    array: see `read_array`. Parts of chromosome X in which the array has too few sites keep their map.
+    Raises InputError if the panel or array cannot be read, the array has fewer than LEAST_SITES sites of the
+    panel, or `out` exists without `force`.
+    """
+    out = check_output(out, force, [path, array])
+    threads = default_threads() if threads is None else threads
+    with written_whole(out) as partial, open_panels(path) as panels:
+        made: list[Path] = []
+        typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
+        found = max(map(len, typed_P))
+        if found < LEAST_SITES:
+            raise InputError(
+                f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
+                "needed to tune a map"
+            )
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+            for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
+
+                def shown(share: float, number: int = number) -> None:
+                    if progress is not None:
+                        progress((number + share) / len(panels))
+
+                cM = tuned_map(panel, typed_index, threads, shown)
+                tuned = {"array": Path(array).name, "sites": len(typed_index), "command": command}
+                made.append(Path(folder) / str(number))
+                write_with_map(panel, made[-1], cM, {"map tuned": tuned})
+            if len(made) == 1:
+                os.replace(made[0], partial)
+            else:
+                join_panels(made, partial)
+
+
+def _typed(array: str | Path, panel: Panel, alone: bool) -> np.ndarray:
+    try:
+        return read_array(array, panel.sites, panel.frequency).panel_index
+    except InputError:
+        if alone:
+            raise
+        return np.empty(0, np.int64)  # of one part of several
+
+
+def tuned_map(
+    panel: Panel, typed_index: np.ndarray, threads: int, progress: Progress | None = None
+) -> np.ndarray:
+    """float64 (n_sites,): genetic positions (cM) of the panel's sites by its own haplotypes.
+
+    typed_index: int64 (T,), the panel sites that are typed, increasing; with fewer than LEAST_SITES the map
+    stays as it is. Does not depend on threads, nor on the order of the panel's haplotypes.
+    """
+    if len(typed_index) < LEAST_SITES or panel.n_haplotypes < 4:
+        return panel.cM
+    typed_cM_T = panel.cM[typed_index]
+    rate = rate_of_panel(panel, typed_index)
+    windows = windows_of(panel, typed_index)
+    n = min(panel.n_haplotypes, MOST_HAPLOTYPES)
+    start_T = np.diff(typed_cM_T, prepend=typed_cM_T[:1])
+    map_chance_T = -np.expm1(-start_T * rate / n)
+    width_T = start_T
+    with ThreadPoolExecutor(threads, "tune") as pool:
+        for iteration in range(ITERATIONS):
+            changes_T, queries_T = np.zeros(len(typed_index)), np.zeros(len(typed_index))
+            for number, window in enumerate(windows):
+                rows = slice(window.first + window.first_decided, window.first + window.stop_decided)
+                width_S = width_T[window.first : window.stop]
+                changes_T[rows], queries_T[rows] = _changes(window, width_S, rate, n, pool)
+                if progress is not None:
+                    progress((iteration + (number + 1) / len(windows)) / ITERATIONS)
+            more_T = (changes_T + PRIOR) / (queries_T * map_chance_T + PRIOR)
+            chance_T = (map_chance_T * more_T).clip(max=MOST_CHANCE)
+            width_T = -np.log1p(-chance_T) * n / rate
+            width_T[0] = 0
+    return _between(panel.cM, typed_index, start_T, width_T)
+
+
+def _between(cM: np.ndarray, typed_index: np.ndarray, start_T: np.ndarray, width_T: np.ndarray) -> np.ndarray:
+    """All sites: stretched as the typed ones around them are, shifted before the first and after the last."""
+    tuned_T = cM[typed_index[0]] + np.cumsum(width_T)
+    stretch_T = np.divide(width_T, start_T, out=np.ones_like(width_T), where=start_T > 0)
+    stretch_T1 = np.append(stretch_T, 1.0)  # between a typed site and the one before it; 1 at the ends
+    stretch_T1[0] = 1.0
+    gap = np.searchsorted(typed_index, np.arange(len(cM)), side="right")
+    before = (gap - 1).clip(0)
+    tuned = tuned_T[before] + (cM - cM[typed_index[before]]) * stretch_T1[gap]
+    return np.maximum.accumulate(tuned)  # rounding may have put one before its neighbour
+
+
+def _changes(
+    window: PassWindow, width_S: np.ndarray, rate: float, n: int, pool: ThreadPoolExecutor
+) -> tuple[np.ndarray, int]:
+    """How often the haplotypes taken out are expected to change whom they copy before each decided place,
+    and how many were taken out."""
+    alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
+    order_N = content_order(alleles_NS.T)[:n]
+    alleles_SN = np.zeros((alleles_NS.shape[1], -(-n // LANES) * LANES), np.uint8)
+    alleles_SN[:, :n] = alleles_NS[order_N].T
+    jump_S = jump_chances(np.cumsum(width_S), n, rate)
+
+    def of_query(query: int) -> np.ndarray:
+        share_N = np.zeros(alleles_SN.shape[1], np.float32)
+        share_N[:n] = 1 / (n - 1)
+        share_N[query] = 0
+        changes_S: np.ndarray = _expected_changes(
+            alleles_SN, alleles_SN[:, query].copy(), share_N, jump_S, np.float32(MISMATCH)
+        )
+        return changes_S
+
+    n_queries = min(n, QUERIES)
+    total_S = sum(pool.map(of_query, range(n_queries)), start=np.zeros(len(width_S)))
+    return total_S[window.first_decided : window.stop_decided], n_queries
+
+
+@kernel(fast=True)
+def _expected_changes(alleles_SN, query_S, share_N, jump_S, mismatch):  # type: ignore[no-untyped-def]
+    """float64 (S,): the posterior chance that a query changes before each place. share_N: of every haplotype
+    among those that it may change to, N a multiple of LANES."""
+    n_places, n = alleles_SN.shape
+    one, zero = np.float32(1), np.float32(0)
+    hit = one - mismatch
+    forward_SN, total_S = np.empty((n_places, n), np.float32), np.empty(n_places, np.float32)
+    before_N = share_N.copy()
+    scale = one
+    sum_L, also_L = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    for s in range(n_places):
+        keep, jump = (one - jump_S[s]) * scale, jump_S[s]
+        sum_L[:] = zero
+        for i in range(0, n, LANES):
+            for l in range(LANES):  # sums in a fixed order that are side by side
+                emitted = hit if alleles_SN[s, i + l] == query_S[s] else mismatch
+                value = (before_N[i + l] * keep + jump * share_N[i + l]) * emitted
+                forward_SN[s, i + l] = value
+                sum_L[l] += value
+        total_S[s] = sum_L.sum()
+        scale = one / total_S[s]
+        before_N = forward_SN[s]  # times scale
+    changes_S = np.zeros(n_places)
+    backward_N = np.ones(n, np.float32)
+    for s in range(n_places - 1, 0, -1):
+        sum_L[:] = zero
+        also_L[:] = zero
+        for i in range(0, n, LANES):
+            for l in range(LANES):
+                emitted = hit if alleles_SN[s, i + l] == query_S[s] else mismatch
+                # what cannot be copied would grow without end
+                value = backward_N[i + l] * emitted if share_N[i + l] > zero else zero
+                backward_N[i + l] = value
+                sum_L[l] += share_N[i + l] * value
+                also_L[l] += forward_SN[s - 1, i + l] * value
+        come = jump_S[s] * sum_L.sum()
+        stayed = (one - jump_S[s]) * also_L.sum() / total_S[s - 1]
+        changes_S[s] = come / (come + stayed)
+        scale = one / (come + stayed)
+        keep, come = (one - jump_S[s]) * scale, come * scale
+        for i in range(n):
+            backward_N[i] = backward_N[i] * keep + come
+    return changes_S
