@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spinimpute.imputation.arrays import impute_haplotypes
     from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.imputation.inducing_panel import InducingPanel
+    from spinimpute.imputation.panel_tuning import tune_panel
     from spinimpute.imputation.pipeline import OutputSettings, impute
     from spinimpute.imputation.predictors import load_predictor
     from spinimpute.imputation.train import train
@@ -38,6 +39,7 @@ _MODULES = {
     "phase": "imputation.typed_file",
     "read_sexes": "genotypes.ploidy",
     "train": "imputation.train",
+    "tune_panel": "imputation.panel_tuning",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "phase",
     "read_sexes",
     "train",
+    "tune_panel",
 ]
 
 

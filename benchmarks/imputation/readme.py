@@ -33,7 +33,7 @@ NAMES = {
     "Beagle": "Beagle 5.4",
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
-    "tuned": "spinimpute, tuned on the panel",
+    "tuned": "spinimpute, panel tuned (`panel tune`)",
     "inducing_points": "inducing points (`--predictor inducing`)",
     "tuned_on_the_panel": "inducing points, tuned on the panel",
     "K-mer_SPIN": "K-mer SPIN (the paper's form), unseen windows",
