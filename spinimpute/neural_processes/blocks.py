@@ -103,25 +103,18 @@ class InducedPoints(nn.Module):
 
 
 class Reader(nn.Module):
-    """Targets ask (by position) what was kept of the context: cross-attention by keys and values (Table 16
-    of the SPIN paper); with `block` the whole MAB(x, r_c) of its section 3.3."""
+    """Targets ask (by position) what was kept of the context: multi-head cross-attention."""
 
-    def __init__(self, width: int, options: MABOptions, block: bool) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.block = MAB(width, width, options) if block else None
-        self.attention = (
-            MultiHeadAttention(width, width, options.heads) if self.block is None else self.block.attention
-        )
+        self.attention = MultiHeadAttention(width, width, heads)
         start_alike(self.attention)
 
     def forward(self, query_BNE: Tensor, key_BLE: Tensor, value_BLE: Tensor) -> Tensor:
-        """-> (B, N, E); of an attention alone zero where nothing was kept."""
-        if self.block is None:
-            if not key_BLE.shape[1]:
-                return torch.zeros_like(query_BNE)
-            return self.attention.look_up(self.attention.queries(query_BNE), key_BLE, value_BLE)
-        found_BNE = self.attention.look_up(self.block.queries(query_BNE), key_BLE, value_BLE)
-        return self.block.close(query_BNE, found_BNE)
+        """-> (B, N, E); zero where nothing was kept."""
+        if not key_BLE.shape[1]:
+            return torch.zeros_like(query_BNE)
+        return self.attention.look_up(self.attention.queries(query_BNE), key_BLE, value_BLE)
 
 
 class Decoder(nn.Module):

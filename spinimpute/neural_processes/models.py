@@ -152,7 +152,7 @@ class _AttentiveProcess(NeuralProcess):
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
         # of targets and of context points alike; inducing points are their own keys
         self.position = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
-        self.reader = Reader(s.width, options, block=inducing)
+        self.reader = Reader(s.width, s.heads)
         self.decoder = Decoder(
             s.x_size + 2 * s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, extra_width=extra
         )

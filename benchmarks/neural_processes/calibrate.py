@@ -1,0 +1,64 @@
+"""Calibration with few context points of models that were trained with many: Table 18 of the SPIN paper."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.neural_processes.results import folder_of
+from spinimpute.neural_processes.evaluation import calibration
+from spinimpute.neural_processes.gaussian_tasks import settings_of
+from spinimpute.neural_processes.models import KINDS
+from spinimpute.neural_processes.plots import CONTEXTS, plot_calibration, plot_predictions
+from spinimpute.neural_processes.training import load_model
+
+# at 4, 8 and 16 context points
+PUBLISHED = {
+    "CANP": (0.065, 0.025, 0.006),
+    "BANP": (0.062, 0.024, 0.005),
+    "ANP": (0.065, 0.026, 0.005),
+    "CIPNP": (0.006, 0.002, 0.011),
+    "IPNP": (0.023, 0.004, 0.008),
+}
+
+
+def calibrate(arguments: argparse.Namespace) -> None:
+    """Models of the context 64-128 with 4, 8 and 16 context points, beside the paper's figures; pictures of
+    calibration and of predictions (Figures 7 and 6) by the first seed."""
+    torch.set_num_threads(arguments.threads)
+    out = folder_of("calibration")
+    rows = [["model", "4 points", "8", "16", "seeds", "paper: 4", "8", "16"]]
+    curves, shown = {}, {}
+    for kind in KINDS:
+        errors = []
+        paths = sorted(Path(arguments.models_folder).glob(f"*-context-64-128-{kind}-*.safetensors"))
+        for path in paths:
+            model, metadata = load_model(path, arguments.device)
+            tasks = settings_of(metadata["tasks"]["gaussian"])
+            found = [
+                calibration(model, tasks, n, arguments.batches, arguments.samples, arguments.device)
+                for n in CONTEXTS
+            ]
+            errors.append([one.error for one in found])
+            curves[path.stem] = found
+            shown.setdefault(kind, (path.stem, model.cpu()))
+        if errors:
+            published = [f"{e:.3f}" for e in PUBLISHED.get(kind, ())] or [""] * 3
+            means = [f"{e:.4f}" for e in np.mean(errors, axis=0)]
+            rows.append([kind, *means, str(len(errors)), *published])
+    if not shown:
+        raise SystemExit(f"no model in {arguments.models_folder}: train some with --context 64 128")
+    inside = {name: [one.inside for one in found] for name, found in curves.items()}
+    (out / "curves.json").write_text(json.dumps(inside, indent=1) + "\n")
+    plot_calibration({kind: curves[name] for kind, (name, _) in shown.items()}, out / "calibration.png")
+    plot_predictions({kind: model for kind, (_, model) in shown.items()}, tasks, out / "predictions.png")
+    text = markdown(rows)
+    (out / "report.md").write_text(
+        f"# Calibration error (equation 1), {arguments.batches} batches\n\n{text}\n"
+    )
+    print(text)

@@ -1,0 +1,104 @@
+"""Time and memory of a training step against the context, and of predicting from a very large one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.imputation.tables import markdown, write_tsv
+from benchmarks.neural_processes.results import INDUCING, folder_of, machine
+from spinimpute.neural_processes.evaluation import saved_bytes, seconds_per_step
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
+from spinimpute.neural_processes.models import KINDS, ModelSettings, make_model
+
+CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
+MOST = {"BANP": 1_024}  # a step of it takes minutes beyond
+LARGE_CONTEXT = 100_000
+
+Costs = dict[str, dict[int, tuple[float, float]]]  # of a model and a context: seconds, megabytes
+
+
+def cost(arguments: argparse.Namespace) -> None:
+    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one."""
+    torch.set_num_threads(arguments.threads)
+    out = folder_of("cost")
+    costs: Costs = {kind: {} for kind in KINDS}
+    for context in CONTEXTS:
+        tasks = ProcessSettings(context=(context, context), target=(34, 34))
+        task, _ = draw_tasks(tasks, 1, 0, arguments.device)
+        for kind in KINDS:
+            if context > MOST.get(kind, context):
+                continue
+            model = make_model(ModelSettings(kind, inducing_points=INDUCING)).to(arguments.device)
+            seconds, mb = seconds_per_step(model, task, 2), saved_bytes(model, task) / 2**20
+            costs[kind][context] = seconds, mb
+            print(f"{kind} {context}: {seconds:.3f} s, {mb:.0f} MB", flush=True)
+    rows = [(kind, n, f"{s:.4f}", f"{mb:.1f}") for kind, of in costs.items() for n, (s, mb) in of.items()]
+    write_tsv(out / "cost.tsv", [("kind", "context", "seconds", "MB"), *rows])
+    large = large_context()
+    configuration = {"machine": machine(arguments.device), "threads": arguments.threads, "large": large}
+    (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+    text = report(costs, large)
+    (out / "report.md").write_text(text)
+    print(text)
+
+
+def report(costs: Costs, large: dict[str, float]) -> str:
+    parts = ["# Cost", f"16 tasks, 34 targets, {INDUCING} inducing points."]
+    for which, title, digits in ((0, "Seconds of a training step", 3), (1, "Kept for backward, MB", 0)):
+        rows = [["model", *map(str, CONTEXTS), "line fits with r²", "slope, late : early"]]
+        for kind, of in costs.items():
+            cells = [f"{of[n][which]:.{digits}f}" if n in of else "–" for n in CONTEXTS]
+            line, slopes = growth({n: cost[which] for n, cost in of.items()})
+            rows.append([kind, *cells, f"{line:.4f}", f"{slopes:.1f}"])
+        parts += [f"## {title}", markdown(rows)]
+    parts.append(
+        "The slope between the last two sizes over that between 128 and 256 points is 1 where costs are "
+        "linear; it doubles with each doubling of the context where they are quadratic.\n\n"
+        f"A CIPNP with {LARGE_CONTEXT:,} context points predicts 64 targets in {large['seconds']:.1f} s, in "
+        f"{large['mb']:.0f} MB more than before (one task, one process, largest resident set)."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def growth(cost_of: dict[int, float]) -> tuple[float, float]:
+    """r² of the straight line through costs by context, and the ratio of their late to their early slope."""
+    x, y = np.array(list(cost_of), float), np.array(list(cost_of.values()))
+    residual = y - np.polyval(np.polyfit(x, y, 1), x)
+    *_, before, last = cost_of
+    late = (cost_of[last] - cost_of[before]) / (last - before)
+    early = (cost_of[256] - cost_of[128]) / 128
+    return 1 - float(residual.var() / y.var()), late / early
+
+
+def large_context() -> dict[str, float]:
+    """In a process of its own: seconds and megabytes."""
+    command = [sys.executable, "-m", "benchmarks.neural_processes", "large"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def large(_: argparse.Namespace) -> None:
+    torch.manual_seed(1)
+    model = make_model(ModelSettings("CIPNP", inducing_points=INDUCING)).eval()
+    x, y, at = torch.randn(1, LARGE_CONTEXT, 1), torch.randn(1, LARGE_CONTEXT, 1), torch.randn(1, 64, 1)
+    with torch.no_grad():
+        model(x[:, :100], y[:, :100], at)
+        before = peak_mb()
+        started = time.perf_counter()
+        model(x, y, at)
+        seconds = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "mb": peak_mb() - before}))
+
+
+def peak_mb() -> float:
+    """Largest resident set so far. `getrusage` counts that of the process that started this one, too."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024

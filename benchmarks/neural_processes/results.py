@@ -1,0 +1,26 @@
+"""Where results lie, and what they were made with."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from pathlib import Path
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+INDUCING = 64  # inducing points
+
+
+def machine(device: str) -> dict[str, object]:
+    gpu = torch.cuda.get_device_name() if device == "cuda" else None
+    return {"processor": platform.processor() or platform.machine(), "gpu": gpu, "torch": torch.__version__}
+
+
+def folder_of(name: str) -> Path:
+    """results/DATE-NAME: an existing one of any date, or a new one of today."""
+    found = sorted(RESULTS.glob(f"????-??-??-{name}"))
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    folder = found[-1] if found else RESULTS / f"{today}-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,102 @@
+"""Models on tasks of one range of context sizes: log-likelihood and its gap to the oracle."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.neural_processes.results import INDUCING, folder_of, machine
+from spinimpute.neural_processes.evaluation import score
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
+from spinimpute.neural_processes.models import KINDS, ModelSettings
+from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer
+
+
+def train(arguments: argparse.Namespace) -> None:
+    low, high = arguments.context
+    tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high))
+    track = "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
+    kernel = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
+    out = folder_of(f"context-{low}-{high}{kernel}{track}")
+    configuration = {
+        "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
+        "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples,
+        "threads": arguments.threads, "machine": machine(arguments.device),
+        "inducing_points": INDUCING,
+    }  # fmt: skip
+    (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+    torch.set_num_threads(arguments.threads)
+    for seed in arguments.seeds:
+        for kind in arguments.models:
+            train_one(kind, seed, tasks, arguments, out)
+    print(table(out))
+
+
+def train_one(kind: str, seed: int, tasks: ProcessSettings, arguments: argparse.Namespace, out: Path) -> None:
+    """Train, score and log one model, unless its score is there."""
+    result = out / f"{kind}-{seed}.json"
+    if result.exists():
+        return
+    settings = ModelSettings(kind, floor=arguments.floor, inducing_points=INDUCING)
+    training = TrainingSettings(arguments.steps, arguments.learning_rate, seed=seed)
+    trainer = gaussian_trainer(settings, training, tasks, arguments.device)
+    log: list[dict[str, float]] = []
+    seconds = trainer.train(
+        report=lambda step, loss: log.append({"step": step, "loss": round(loss, 5)}),
+        every=max(1, arguments.steps // 20),
+    )
+    found = score(trainer.model, tasks, arguments.batches, arguments.samples, arguments.device)
+    models = Path(arguments.models_folder)
+    models.mkdir(parents=True, exist_ok=True)
+    trainer.save(models / f"{out.name}-{kind}-{seed}.safetensors")
+    row = {
+        "kind": kind, "seed": seed, "steps": arguments.steps, "learning_rate": arguments.learning_rate,
+        "samples": arguments.samples, "batches": arguments.batches, "train_seconds": round(seconds, 1),
+        **asdict(found), "gap": found.gap, "log": log,
+    }  # fmt: skip
+    result.write_text(json.dumps(row, indent=1) + "\n")
+    print(
+        f"{out.name} {kind} seed {seed}: {found.log_likelihood:.4f} (gap {found.gap:.4f}), {seconds:.0f} s",
+        flush=True,
+    )
+
+
+def table(out: Path) -> str:
+    """Mean and standard deviation over seeds; also written to report.md."""
+    rows = [
+        [
+            "model",
+            "log-likelihood",
+            "gap to the oracle",
+            "oracle without a floor",
+            "seeds",
+            "steps",
+            "ms a step",
+        ]
+    ]
+    for kind in KINDS:
+        found = [json.loads(path.read_text()) for path in sorted(out.glob(f"{kind}-*.json"))]
+        if not found:
+            continue
+        likelihood = np.array([row["log_likelihood"] for row in found])
+        sd = f" ± {likelihood.std(ddof=1):.4f}" if len(found) > 1 else ""
+        rows.append(
+            [
+                kind,
+                f"{likelihood.mean():.4f}{sd}",
+                f"{np.mean([row['gap'] for row in found]):.4f}",
+                f"{np.mean([row['oracle'] for row in found]):.4f}",
+                str(len(found)),
+                str(found[0]["steps"]),
+                f"{1000 * np.mean([row['train_seconds'] / row['steps'] for row in found]):.0f}",
+            ]
+        )
+    text = markdown(rows)
+    (out / "report.md").write_text(f"# {out.name[11:]}\n\n{text}\n")
+    return text
