@@ -156,8 +156,7 @@ def tune(
     """Tune a panel's genetic map to the panel's own haplotypes, as one array sees them.
 
     Each of up to 1,000 haplotypes is taken out and copied from the others; lengths between the array's sites
-    become those that explain where it changes whom it copies. The panel is otherwise the same; imputing with
-    it takes no longer.
+    become those that explain where it changes whom it copies. The panel is otherwise the same.
     """
     from spinimpute.genotypes.panel_parts import open_panels
     from spinimpute.imputation.panel_tuning import tune_panel

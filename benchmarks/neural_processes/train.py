@@ -30,12 +30,20 @@ def train(arguments: argparse.Namespace) -> None:
         "threads": arguments.threads, "machine": machine(arguments.device),
         "inducing_points": INDUCING,
     }  # fmt: skip
-    (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+    known = out / "configuration.json"
+    text = json.dumps(configuration, indent=1) + "\n"
+    if known.exists() and any(out.glob("*-*.json")) and _settings(known.read_text()) != _settings(text):
+        raise SystemExit(f"{out} holds results of other settings; remove it, or use the same")
+    known.write_text(text)
     torch.set_num_threads(arguments.threads)
     for seed in arguments.seeds:
         for kind in arguments.models:
             train_one(kind, seed, tasks, arguments, out)
     print(table(out))
+
+
+def _settings(configuration: str) -> dict[str, object]:
+    return {key: value for key, value in json.loads(configuration).items() if key != "machine"}
 
 
 def train_one(kind: str, seed: int, tasks: ProcessSettings, arguments: argparse.Namespace, out: Path) -> None:

@@ -21,6 +21,10 @@ TWICE = "named before"
 _VARIANTS = (b"##fileformat=VCF", b"BCF\x02")
 
 
+class NoSiteOfPanel(InputError):
+    """An array has no site in common with a panel."""
+
+
 @dataclass
 class PanelArray:
     """panel_index: int64 (T,), the panel's sites that the array has, increasing; n_sites: how many sites the
@@ -74,7 +78,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     if not chosen:
         where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
         counts = ", ".join(f"{reason}: {count}" for reason, count in found.skipped.items())
-        raise InputError(
+        raise NoSiteOfPanel(
             f"array {path}: none of its {found.n_sites} sites is in the panel, {where}"
             + (f" ({counts})" if counts else "")
             + (f"; it names chromosome {', '.join(sorted(others)[:5])}" if others else "")

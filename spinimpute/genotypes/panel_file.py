@@ -135,7 +135,7 @@ class Panel:
 
     @cached_property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic position by the map that the panel was built with."""
+        """float64 (n_sites,): genetic position, by the map that the panel was built with or tuned to."""
         return np.frombuffer(self._section("cM"), dtype="<f8").astype(np.float64)
 
     @cached_property
@@ -219,8 +219,8 @@ def _read_preamble(path: Path, preamble: bytes, size: int) -> tuple[int, int, in
     """Offset, length and CRC of the header."""
     if preamble.startswith(PARTS_MAGIC):
         raise InputError(
-            f"panel {path}: it holds chromosome X in parts of different ploidy, which only imputing, phasing "
-            "and checking know; build a panel of one part with --region"
+            f"panel {path}: it holds chromosome X in parts of different ploidy, which only imputing, phasing, "
+            "tuning and checking know; build a panel of one part with --region"
         )
     if not preamble.startswith(_MAGIC):
         raise InputError(
@@ -394,7 +394,7 @@ def _write_panel(
         "ploidy": "".join(map(str, reader.ploidy.tolist())),
         "n_sites": len(sites),
         "provenance": {
-            "spinimpute": _version(),
+            "spinimpute": package_version(),
             "source": reader.path.name,
             "source_bytes": reader.path.stat().st_size,
             "map": chosen_map.description,
@@ -457,7 +457,8 @@ def _warn_if_elsewhere(genetic_map: GeneticMap, sites: Sites) -> None:
         )
 
 
-def _version() -> str:
+def package_version() -> str:
+    """Of spinimpute."""
     try:
         return importlib.metadata.version("spinimpute")
     except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed

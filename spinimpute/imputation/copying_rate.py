@@ -41,7 +41,7 @@ def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
     """Of RATES. alleles_TN: uint8 (T, N), 0 or 1, phased; cM_T: float64 (T,)."""
     if len(alleles_TN) < LEAST_SITES or alleles_TN.shape[1] < 4:
         return JUMPS_PER_CM
-    order_N = content_order(alleles_TN)
+    order_N = np.argsort(content_hash(alleles_TN), kind="stable")
     if len(order_N) > MOST_HAPLOTYPES:
         alleles_TN = np.ascontiguousarray(alleles_TN[:, order_N[:MOST_HAPLOTYPES]])
         order_N = np.arange(MOST_HAPLOTYPES)
@@ -64,14 +64,14 @@ def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
         best = better
 
 
-def content_order(alleles_TN: np.ndarray) -> np.ndarray:
-    """int64 (N,): haplotypes as random as a hash of their alleles: neither which are taken out nor which are
-    left out of very many may depend on their order in the file."""
+def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
+    """uint64 (N,): of each haplotype's alleles: neither which are taken out nor which are left out of very
+    many may depend on their order in the file."""
     weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
     hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
     for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
         hash_N += weight * alleles_N
-    return np.argsort(hash_N, kind="stable")
+    return hash_N
 
 
 @kernel(fast=True)

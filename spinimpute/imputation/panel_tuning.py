@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.array_sites import read_array
-from spinimpute.genotypes.panel_file import Panel, write_with_map
+from spinimpute.genotypes.array_sites import NoSiteOfPanel, read_array
+from spinimpute.genotypes.panel_file import Panel, package_version, write_with_map
 from spinimpute.genotypes.panel_parts import join_panels, open_panels
 from spinimpute.imputation.bit_rows import unpack_rows
-from spinimpute.imputation.copying_rate import LEAST_SITES, content_order, rate_of_panel
+from spinimpute.imputation.copying_rate import LEAST_SITES, content_hash, rate_of_panel
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.li_stephens import LANES, MISMATCH, jump_chances
 from spinimpute.imputation.phase_windows import PassWindow, windows_of
@@ -31,11 +31,14 @@ from spinimpute.imputation.preparing import Progress
 from spinimpute.kernels import kernel
 from spinimpute.output_files import check_output, written_whole
 
+TUNED = "map tuned"  # in the provenance
+LEAST_HAPLOTYPES = 4
 ITERATIONS = 4
 QUERIES = 1_000  # haplotypes taken out, one at a time
 MOST_HAPLOTYPES = 20_000  # that they copy
 PRIOR = 1.0  # changes as the map has them, added to those found between two typed sites
 MOST_CHANCE = 0.99
+LEAST_RATE = 0.02  # of the mean rate between first and last typed site
 
 
 def tune_panel(
@@ -60,6 +63,11 @@ def tune_panel(
         made: list[Path] = []
         typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
         found = max(map(len, typed_P))
+        if max(panel.n_haplotypes for panel in panels) < LEAST_HAPLOTYPES:
+            raise InputError(
+                f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {LEAST_HAPLOTYPES} are "
+                "needed to tune a map"
+            )
         if found < LEAST_SITES:
             raise InputError(
                 f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
@@ -67,25 +75,38 @@ def tune_panel(
             )
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
+                if TUNED in panel.provenance:
+                    raise InputError(
+                        f"panel {path}: its map is tuned already; tune the panel that it was made from"
+                    )
 
                 def shown(share: float, number: int = number) -> None:
                     if progress is not None:
                         progress((number + share) / len(panels))
 
                 cM = tuned_map(panel, typed_index, threads, shown)
-                tuned = {"array": Path(array).name, "sites": len(typed_index), "command": command}
+                tuned = {
+                    "array": Path(array).name,
+                    "sites": len(typed_index),
+                    "spinimpute": package_version(),
+                    "command": command,
+                }
                 made.append(Path(folder) / str(number))
-                write_with_map(panel, made[-1], cM, {"map tuned": tuned})
+                write_with_map(panel, made[-1], cM, {TUNED: tuned} if _enough(panel, typed_index) else {})
             if len(made) == 1:
                 os.replace(made[0], partial)
             else:
                 join_panels(made, partial)
 
 
+def _enough(panel: Panel, typed_index: np.ndarray) -> bool:
+    return len(typed_index) >= LEAST_SITES and panel.n_haplotypes >= LEAST_HAPLOTYPES
+
+
 def _typed(array: str | Path, panel: Panel, alone: bool) -> np.ndarray:
     try:
         return read_array(array, panel.sites, panel.frequency).panel_index
-    except InputError:
+    except NoSiteOfPanel:
         if alone:
             raise
         return np.empty(0, np.int64)  # of one part of several
@@ -99,13 +120,16 @@ def tuned_map(
     typed_index: int64 (T,), the panel sites that are typed, increasing; with fewer than LEAST_SITES the map
     stays as it is. Does not depend on threads, nor on the order of the panel's haplotypes.
     """
-    if len(typed_index) < LEAST_SITES or panel.n_haplotypes < 4:
+    if not _enough(panel, typed_index):
         return panel.cM
     typed_cM_T = panel.cM[typed_index]
     rate = rate_of_panel(panel, typed_index)
     windows = windows_of(panel, typed_index)
     n = min(panel.n_haplotypes, MOST_HAPLOTYPES)
     start_T = np.diff(typed_cM_T, prepend=typed_cM_T[:1])
+    # a map says nothing where its own sites are too far apart: no gap is quite without length
+    bp_T = np.diff(panel.position[typed_index], prepend=panel.position[typed_index[0]])
+    start_T = np.maximum(start_T, LEAST_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
     map_chance_T = -np.expm1(-start_T * rate / n)
     width_T = start_T
     with ThreadPoolExecutor(threads, "tune") as pool:
@@ -119,20 +143,29 @@ def tuned_map(
                     progress((iteration + (number + 1) / len(windows)) / ITERATIONS)
             more_T = (changes_T + PRIOR) / (queries_T * map_chance_T + PRIOR)
             chance_T = (map_chance_T * more_T).clip(max=MOST_CHANCE)
-            width_T = -np.log1p(-chance_T) * n / rate
+            # where all haplotypes are left anyway, nothing can be learned
+            width_T = np.where(map_chance_T < MOST_CHANCE, -np.log1p(-chance_T) * n / rate, start_T)
             width_T[0] = 0
-    return _between(panel.cM, typed_index, start_T, width_T)
+    return _between(panel.cM, panel.position, typed_index, width_T)
 
 
-def _between(cM: np.ndarray, typed_index: np.ndarray, start_T: np.ndarray, width_T: np.ndarray) -> np.ndarray:
-    """All sites: stretched as the typed ones around them are, shifted before the first and after the last."""
+def _between(
+    cM: np.ndarray, position: np.ndarray, typed_index: np.ndarray, width_T: np.ndarray
+) -> np.ndarray:
+    """All sites: as far between the typed ones around them as by the map, or by position where it has both
+    at one place; shifted before the first and after the last."""
     tuned_T = cM[typed_index[0]] + np.cumsum(width_T)
-    stretch_T = np.divide(width_T, start_T, out=np.ones_like(width_T), where=start_T > 0)
-    stretch_T1 = np.append(stretch_T, 1.0)  # between a typed site and the one before it; 1 at the ends
-    stretch_T1[0] = 1.0
     gap = np.searchsorted(typed_index, np.arange(len(cM)), side="right")
+    inside = (gap > 0) & (gap < len(typed_index))
+    left, right = typed_index[(gap - 1).clip(0)], typed_index[gap.clip(max=len(typed_index) - 1)]
+    share = np.zeros(len(cM))
+    for along in (position.astype(float), cM):
+        length = along[right] - along[left]
+        np.divide(along - along[left], length, out=share, where=inside & (length > 0))
+    edge = np.where(gap > 0, cM - cM[typed_index[-1]], cM - cM[typed_index[0]])
     before = (gap - 1).clip(0)
-    tuned = tuned_T[before] + (cM - cM[typed_index[before]]) * stretch_T1[gap]
+    after = gap.clip(max=len(typed_index) - 1)
+    tuned = tuned_T[before] + np.where(inside, share * (tuned_T[after] - tuned_T[before]), edge)
     return np.maximum.accumulate(tuned)  # rounding may have put one before its neighbour
 
 
@@ -142,7 +175,7 @@ def _changes(
     """How often the haplotypes taken out are expected to change whom they copy before each decided place,
     and how many were taken out."""
     alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
-    order_N = content_order(alleles_NS.T)[:n]
+    order_N = _fair_order(alleles_NS.T)[:n]
     alleles_SN = np.zeros((alleles_NS.shape[1], -(-n // LANES) * LANES), np.uint8)
     alleles_SN[:, :n] = alleles_NS[order_N].T
     jump_S = jump_chances(np.cumsum(width_S), n, rate)
@@ -159,6 +192,25 @@ def _changes(
     n_queries = min(n, QUERIES)
     total_S = sum(pool.map(of_query, range(n_queries)), start=np.zeros(len(width_S)))
     return total_S[window.first_decided : window.stop_decided], n_queries
+
+
+def _fair_order(alleles_SN: np.ndarray) -> np.ndarray:
+    """int64 (N,): the first few haplotypes of this order are a fair sample of all, and the order of the file
+    has no part in it: by a hash of their alleles and of their number among those with the same."""
+    hash_N = content_hash(alleles_SN)
+    order_N = np.argsort(hash_N, kind="stable")
+    sorted_N = hash_N[order_N]
+    number_N = (np.arange(len(order_N)) - np.searchsorted(sorted_N, sorted_N)).astype(np.uint64)
+    return order_N[np.argsort(_stirred(sorted_N + _stirred(number_N)), kind="stable")]
+
+
+def _stirred(key_N: np.ndarray) -> np.ndarray:
+    """Near and small uint64 keys are neither any more: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    key_N = key_N + np.uint64(0x9E3779B97F4A7C15)
+    key_N = (key_N ^ (key_N >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    key_N = (key_N ^ (key_N >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    stirred: np.ndarray = key_N ^ (key_N >> np.uint64(31))
+    return stirred
 
 
 @kernel(fast=True)

@@ -38,7 +38,8 @@ def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequ
 
 
 def start_alike(attention: MultiHeadAttention) -> None:
-    """Queries and keys start with the same projection, a steep one: what is alike attends to each other."""
+    """Queries and keys start with the same projection, a steep one: attention is far from even, and another
+    one at another position, from the first step."""
     with torch.no_grad():
         for parameter in attention.key.parameters():
             parameter.mul_(STEEPNESS)
@@ -70,7 +71,7 @@ class InducedPoints(nn.Module):
 
     An inducing point starts as what a point would be embedded to, at a position of its own and with the
     output 0; positions and outputs are learned. It finds points by their positions, as targets find what is
-    kept in attentive neural processes, so that it begins by reading the points around it.
+    kept in attentive neural processes, so that what it reads differs from its neighbours' from the start.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`spinimpute panel build | info | verify`."""
+"""`spinimpute panel build | tune | info | verify`."""
 
 import gzip
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from spinimpute.genotypes.panel_file import Panel
@@ -155,6 +156,8 @@ def test_tune(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
     assert again.code == 2
     assert "already exists" in again.err
     assert "map tuned" in run("panel", "info", out).out
+    with Panel.open(out) as made, Panel.open(panel) as source:
+        assert not np.allclose(made.cM, source.cM)
     assert run("panel", "verify", out).code == 0
     r2 = {}
     for name, path in (("map", panel), ("tuned", out)):
