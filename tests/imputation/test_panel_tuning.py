@@ -112,7 +112,7 @@ def test_a_hot_spot_without_length_on_the_map() -> None:
         panel.hot_share(tuned) > 0.01
     )  # it begins with 0.02 of the mean rate, on a tenth of the sites: 0.002
     between = tuned_map(panel, np.arange(0, 300, 3), 1)  # type: ignore[arg-type]
-    assert (np.diff(between[panel.hot]) > 0).all()
+    assert (np.diff(between[141:169]) > 0).all()  # both ends typed
 
 
 def test_gaps_that_everybody_changes_in_keep_their_length() -> None:
