@@ -219,8 +219,8 @@ def _read_preamble(path: Path, preamble: bytes, size: int) -> tuple[int, int, in
     """Offset, length and CRC of the header."""
     if preamble.startswith(PARTS_MAGIC):
         raise InputError(
-            f"panel {path}: it holds chromosome X in parts of different ploidy, which only imputing, phasing, "
-            "tuning and checking know; build a panel of one part with --region"
+            f"panel {path}: it holds chromosome X in parts of different ploidy, which only imputing, "
+            "phasing, tuning and checking know; build a panel of one part with --region"
         )
     if not preamble.startswith(_MAGIC):
         raise InputError(

@@ -6,16 +6,19 @@ E embedding width, Y output dimensions, K samples.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from spinimpute.nn.attention import MAB, MABOptions, MultiHeadAttention
 
 INPUT_RANGE = 2.0  # inputs and outputs are of about this size: bends and inducing points start within it
+RECOMPUTED_FROM = 256  # context points
 STEEPNESS = 3.0  # with 1 attention starts nearly even, and takes twice as many steps to learn where to look
 
 
@@ -92,11 +95,19 @@ class InducedPoints(nn.Module):
         h_BHE = self.embed(self.points).expand(d_BMI.shape[0], -1, -1)
         if not d_BMI.shape[1]:
             return self.attend.close(h_BHE, torch.zeros_like(h_BHE))
-        queries = self.attend.queries(h_BHE)
         found_BHE = self.attend.attention.look_up(
-            queries, self.at(d_BMI[..., : self.x_size]), self.embed(d_BMI)
+            self.attend.queries(h_BHE),
+            self._of_many(self.at, d_BMI[..., : self.x_size]),
+            self._of_many(self.embed, d_BMI),
         )
         return self.attend.close(h_BHE, found_BHE)
+
+    def _of_many(self, embed: Callable[[Tensor], Tensor], d_BMI: Tensor) -> Tensor:
+        """Hidden layers of large contexts are computed again for the gradient, not kept."""
+        if d_BMI.shape[1] < RECOMPUTED_FROM or not torch.is_grad_enabled():
+            return embed(d_BMI)
+        embedded: Tensor = checkpoint(embed, d_BMI, use_reentrant=False)
+        return embedded
 
     def at(self, x_BLX: Tensor) -> Tensor:
         """A position, as an inducing point there would start: (B, L, X) -> (B, L, E)."""

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.distributions import Distribution
 
-from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, calibration, cdf, score
+from spinimpute.neural_processes import blocks
+from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, calibration, cdf, saved_bytes, score
 from spinimpute.neural_processes.gaussian_tasks import (
     KERNELS,
     Process,
@@ -323,3 +324,18 @@ def test_learning(kind: str) -> None:
     prior = draw_tasks(replace(tasks, context=(0, 0)), HELD_OUT_SEED, 0)
     alone = float(oracle(*prior).log_prob(prior[0].y_BNY.double()).mean())
     assert score(trainer.model, tasks, 20).log_likelihood > alone + 0.15
+
+
+def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is computed again for the gradient is the same as what would have been kept, in less memory."""
+    model, (task, _) = made("CIPNP"), draw(replace(TASKS, context=(300, 300)))
+    found = []
+    for least in (256, 10_000):
+        monkeypatch.setattr(blocks, "RECOMPUTED_FROM", least)
+        model.zero_grad()
+        model.loss(task).backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append((gradients, saved_bytes(model, task)))
+    for again, kept in zip(found[0][0], found[1][0], strict=True):
+        torch.testing.assert_close(again, kept)
+    assert found[0][1] < 0.7 * found[1][1]

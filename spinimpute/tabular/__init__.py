@@ -1,0 +1,31 @@
+"""Tables: semi-parametric and other networks as scikit-learn estimators."""
+
+from spinimpute.tabular.estimators import (
+    FTTransformerClassifier,
+    FTTransformerRegressor,
+    MLPClassifier,
+    MLPRegressor,
+    NPTClassifier,
+    NPTRegressor,
+    ResNetClassifier,
+    ResNetRegressor,
+    SetTransformerClassifier,
+    SetTransformerRegressor,
+    SPINClassifier,
+    SPINRegressor,
+)
+
+__all__ = [
+    "FTTransformerClassifier",
+    "FTTransformerRegressor",
+    "MLPClassifier",
+    "MLPRegressor",
+    "NPTClassifier",
+    "NPTRegressor",
+    "ResNetClassifier",
+    "ResNetRegressor",
+    "SPINClassifier",
+    "SPINRegressor",
+    "SetTransformerClassifier",
+    "SetTransformerRegressor",
+]

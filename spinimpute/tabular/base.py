@@ -1,0 +1,306 @@
+"""What all estimators share: checks, encoding of tables and labels, the split for early stopping, outputs."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from spinimpute.nn.optimisers import Lookahead
+from spinimpute.tabular.fitting import train_network
+from spinimpute.tabular.table import Rows, TableEncoder
+
+LEAST_VALIDATION = 10  # rows, fewer tell nothing
+
+
+class TableEstimator(BaseEstimator, ABC):
+    """A network on a table. See `spinimpute.tabular.estimators` for the parameters."""
+
+    # set by __init__ of the estimators
+    steps: int
+    batch_size: int
+    learning_rate: float
+    validation_fraction: float
+    patience: int
+    evaluate_every: int
+    categorical_features: Any
+    scaling: Any
+    device: str
+    random_state: Any
+    verbose: bool
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
+        """Train on rows X (N, D) and labels y (N,); numbers, or a DataFrame with categories too. NaN is
+        missing. sample_weight (N,): of the rows' losses."""
+        table = self._checked(X, y, reset=True)
+        label_N = self._labels(y, len(table))
+        weight_N = np.asarray(
+            _check_sample_weight(sample_weight, np.empty((len(table), 1)), ensure_non_negative=True)
+        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with self._seeded(seed), _peak_memory(self._device()) as peak:
+            kept_N, apart_N = self._split(label_N, weight_N, seed)
+            self.encoder_ = TableEncoder(self.scaling, self.categorical_features).fit(
+                _take(table, kept_N), seed
+            )
+            self._scale_labels(label_N[kept_N])
+            rows, label = self._tensors(table, label_N)
+            weight = torch.as_tensor(weight_N / weight_N[kept_N].mean(), dtype=torch.float32)
+            self._train(rows, label, weight.to(label.device), kept_N, apart_N, seed)
+        self.peak_memory_ = peak()
+        self.n_parameters_ = sum(p.numel() for p in self.network_.parameters())
+        return self
+
+    def _train(
+        self,
+        rows: Rows,
+        label_N: Tensor,
+        weight_N: Tensor,
+        kept_N: np.ndarray,
+        apart_N: np.ndarray,
+        seed: int,
+    ) -> None:
+        device = label_N.device
+        kept, apart = (torch.as_tensor(index, device=device) for index in (kept_N, apart_N))
+        self.network_ = self._make().to(device)
+        optimiser, schedule = self._optimiser()
+        generator = torch.Generator(device).manual_seed(seed)
+        self._remember(rows.take(kept), label_N[kept])
+
+        def validate() -> float:
+            loss_N = self._losses(self._outputs(rows.take(apart)), label_N[apart])
+            return float((loss_N * weight_N[apart]).mean())
+
+        self._is_training = True
+        history = train_network(
+            self.network_,
+            optimiser,
+            schedule,
+            self._loss_at(rows.take(kept), label_N[kept], weight_N[kept], generator),
+            validate if len(apart) else None,
+            steps=self.steps,
+            every=self.evaluate_every,
+            patience=self.patience,
+            verbose=self.verbose,
+        )
+        self._is_training = False
+        self.n_steps_, self.validation_losses_ = history.steps, history.validation
+        self._remember(rows.take(kept), label_N[kept])
+
+    @abstractmethod
+    def _make(self) -> nn.Module:
+        """A fresh network for the encoder's schema."""
+
+    @abstractmethod
+    def _loss_at(
+        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
+    ) -> Callable[[int], Tensor]:
+        """The loss of a training step."""
+
+    @abstractmethod
+    def _outputs(self, rows: Rows) -> Tensor:
+        """Logits or scaled numbers of rows, (N, O)."""
+
+    def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
+        return AdamW(self.network_.parameters(), lr=self.learning_rate, weight_decay=1e-5), None
+
+    def _remember(self, rows: Rows, label_N: Tensor) -> None:
+        """What predictions need of the training rows."""
+        del rows, label_N
+
+    @property
+    @abstractmethod
+    def _n_outputs(self) -> int: ...
+
+    @abstractmethod
+    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+        """Codes or numbers, (N,)."""
+
+    def _scale_labels(self, label_N: np.ndarray) -> None:
+        """Learn the scale of labels from training rows; nothing for classes."""
+        del label_N
+
+    @abstractmethod
+    def _tensors(self, table: Any, label_N: np.ndarray) -> tuple[Rows, Tensor]: ...
+
+    @abstractmethod
+    def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
+        """(N,)."""
+
+    def _split(self, label_N: np.ndarray, weight_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on and rows for early stopping; none of the latter where there are few rows."""
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in [0, 1), however: {self.validation_fraction}")
+        order = np.random.default_rng(seed).permutation(len(label_N))
+        n_apart = int(self.validation_fraction * len(order))
+        if n_apart < LEAST_VALIDATION:
+            return np.arange(len(order)), np.empty(0, np.int64)
+        apart, kept = np.sort(order[:n_apart]), np.sort(order[n_apart:])
+        if not weight_N[kept].sum() > 0:
+            return np.arange(len(order)), np.empty(0, np.int64)
+        return kept, apart
+
+    def _rows(self, X: Any) -> Rows:
+        """Of a fitted estimator, on its device, as its network is then."""
+        check_is_fitted(self)
+        table = self._checked(X, None, reset=False)
+        device = self._device()
+        self.network_.to(device).eval()
+        return Rows(*(part.to(device) for part in self.encoder_.transform(table)))
+
+    def _predicted(self, X: Any) -> Tensor:
+        """(N, O) on the processor."""
+        rows = self._rows(X)
+        with torch.no_grad():
+            return self._outputs(rows).float().cpu()
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> Any:
+        """X itself if it is a DataFrame with other columns than numbers, otherwise an array."""
+        if reset and y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
+            )
+        if hasattr(X, "iloc") and hasattr(X, "columns") and (_has_categories(X) or self.categorical_features):
+            _check_feature_names(self, X, reset=reset)
+            _check_n_features(self, X, reset=reset)
+            if not len(X) or not X.shape[1]:
+                raise ValueError(f"Found array with {len(X)} sample(s) and {X.shape[1]} feature(s)")
+            if y is not None and len(X) != len(y):
+                raise ValueError(f"X has {len(X)} rows, y has {len(y)}")
+            return X
+        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    @contextmanager
+    def _seeded(self, seed: int) -> Iterator[None]:
+        """torch's own generators, too, and as they were afterwards."""
+        devices = [0] if self._device().type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)
+            yield
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = False
+        return tags
+
+
+class ClassifierOutputs(TableEstimator):
+    """Labels are classes; outputs their logits."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """float32 (N, classes), in the order of `classes_`."""
+        chance: np.ndarray = torch.softmax(self._predicted(X), 1).numpy()
+        return chance
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(N,)."""
+        likeliest = self.predict_proba(X).argmax(1)
+        predicted: np.ndarray = self.classes_[likeliest]
+        return predicted
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        _same_length(y, n_rows)
+        self.classes_, label_N = np.unique(y, return_inverse=True)
+        return np.asarray(label_N)
+
+    def _tensors(self, table: Any, label_N: np.ndarray) -> tuple[Rows, Tensor]:
+        device = self._device()
+        rows = Rows(*(part.to(device) for part in self.encoder_.transform(table)))
+        return rows, torch.as_tensor(label_N, dtype=torch.int64, device=device)
+
+    def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs_NO.float(), label_N, reduction="none")
+
+
+class RegressorOutputs(TableEstimator):
+    """Labels are numbers; the output is a standardised one."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """float32 (N,)."""
+        scaled: np.ndarray = self._predicted(X)[:, 0].double().numpy()
+        return (scaled * self.label_sd_ + self.label_mean_).astype(np.float32)
+
+    @property
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+        y = column_or_1d(y, warn=True)
+        label_N = np.asarray(y, dtype=np.float64)
+        if not np.isfinite(label_N).all():
+            raise ValueError("Input y contains NaN or infinity; every label must be a number")
+        _same_length(label_N, n_rows)
+        return label_N
+
+    def _scale_labels(self, label_N: np.ndarray) -> None:
+        self.label_mean_ = float(label_N.mean())
+        sd = float(label_N.std())
+        self.label_sd_ = sd if sd > 0 else 1.0
+
+    def _tensors(self, table: Any, label_N: np.ndarray) -> tuple[Rows, Tensor]:
+        device = self._device()
+        rows = Rows(*(part.to(device) for part in self.encoder_.transform(table)))
+        scaled_N = (label_N - self.label_mean_) / self.label_sd_
+        return rows, torch.as_tensor(scaled_N, dtype=torch.float32, device=device)
+
+    def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
+        return (outputs_NO[:, 0].float() - label_N).square()
+
+
+def _same_length(label_N: np.ndarray, n_rows: int) -> None:
+    if len(label_N) != n_rows:
+        raise ValueError(f"X and y must have as many rows, however: {n_rows} and {len(label_N)}")
+
+
+def _has_categories(table: Any) -> bool:
+    return any(getattr(kind, "kind", "O") not in "iuf" for kind in table.dtypes)
+
+
+def _take(table: Any, index: np.ndarray) -> Any:
+    return table.iloc[index] if hasattr(table, "iloc") else table[index]
+
+
+@contextmanager
+def _peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
+    """A function that tells, in bytes, the most that was allocated on a GPU since, or by how much the
+    process's largest resident set has grown."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        yield lambda: int(torch.cuda.max_memory_allocated(device))
+        return
+    unit = 1 if sys.platform == "darwin" else 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield lambda: (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit

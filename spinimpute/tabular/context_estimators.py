@@ -1,0 +1,301 @@
+"""Estimators whose networks read the training rows as context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from spinimpute.nn.masking import attribute_weight
+from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.tabular.base import TableEstimator
+from spinimpute.tabular.context_networks import (
+    ContextNetwork,
+    make_npt,
+    make_set_transformer,
+    make_spin,
+)
+from spinimpute.tabular.table import Rows
+
+MOST_QUERIES = 0.3  # of the rows that a step draws
+PREDICTED_AT_A_TIME = 1_024
+
+
+class ContextEstimator(TableEstimator):
+    """Episodes of a context with visible labels and queries without; LAMB with Lookahead.
+
+    context_size: rows of a step's context at most. attribute_loss: λ at the start, of the reconstruction of
+    queries' attributes that are hidden (a share attribute_masking of them); by cosine to 0.
+    """
+
+    context_size: int
+    attribute_loss: float
+    attribute_masking: float
+    network_: ContextNetwork
+
+    def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
+        optimiser = Lookahead(Lamb(self.network_.parameters(), lr=self.learning_rate))
+        return optimiser, flat_then_cosine(optimiser, self.steps)
+
+    def _loss_at(
+        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
+    ) -> Callable[[int], Tensor]:
+        n_rows = len(rows)
+        n_queries = max(1, min(self.batch_size, int(MOST_QUERIES * n_rows)))
+        n_context = max(1, min(self.context_size, n_rows - n_queries))
+
+        def loss(step: int) -> Tensor:
+            order = torch.randperm(n_rows, generator=generator, device=label_N.device)
+            asked = order[:n_queries]
+            shown = order[n_queries : n_queries + n_context] if n_rows > 1 else order
+            query = rows.take(asked)
+            share = attribute_weight(step, self.steps, self.attribute_loss)
+            hidden = torch.zeros_like(query.missing_ND)
+            if share:
+                drawn = torch.rand(hidden.shape, generator=generator, device=hidden.device)
+                hidden = drawn < self.attribute_masking
+            told = Rows(query.value_ND, query.missing_ND | hidden)
+            outputs = self.network_(rows.take(shown), label_N[shown], told)
+            loss_Q = self._losses(self.network_.label_outputs(outputs), label_N[asked])
+            labels = (loss_Q * weight_N[asked]).mean()
+            if not share:
+                return labels
+            return (1 - share) * labels + share * self.network_.attribute_loss(outputs, query, hidden)
+
+        return loss
+
+    @property
+    def _classes(self) -> int:
+        """Of the label; 0 for a number."""
+        return len(self.classes_) if hasattr(self, "classes_") else 0
+
+
+class RowsAsContext(ContextEstimator):
+    """NPT and the Set Transformer: predictions read the training rows, or context_size of them, each time."""
+
+    def _remember(self, rows: Rows, label_N: Tensor) -> None:
+        self.context_, self.context_label_ = rows, label_N
+        if len(rows) > self.context_size:
+            generator = torch.Generator(label_N.device).manual_seed(0)
+            chosen = torch.randperm(len(rows), generator=generator, device=label_N.device)
+            index = chosen[: self.context_size].sort().values
+            self.context_, self.context_label_ = rows.take(index), label_N[index]
+
+    def _outputs(self, rows: Rows) -> Tensor:
+        device = rows.value_ND.device
+        context = Rows(*(part.to(device) for part in self.context_))
+        label_N = self.context_label_.to(device)
+        found = [
+            self.network_.label_outputs(self.network_(context, label_N, rows.take(index)))
+            for index in torch.arange(len(rows), device=device).split(PREDICTED_AT_A_TIME)
+        ]
+        return torch.cat(found)
+
+
+class SPINEstimator(ContextEstimator):
+    """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, dropout of the
+    network; context_size, attribute_loss, attribute_masking of the training. `fit` encodes all training rows
+    into `inducing_points_`, which predictions read: their cost does not depend on the training rows."""
+
+    def __init__(
+        self,
+        *,
+        width: int = 32,
+        blocks: int = 2,
+        heads: int = 4,
+        inducing_points: int = 16,
+        latent_attributes: int = 8,
+        predictor_layers: int = 2,
+        dropout: float = 0.0,
+        context_size: int = 1_024,
+        attribute_loss: float = 0.5,
+        attribute_masking: float = 0.15,
+        steps: int = 3_000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        validation_fraction: float = 0.15,
+        patience: int = 16,
+        evaluate_every: int = 100,
+        categorical_features: Any = None,
+        scaling: str = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.width = width
+        self.blocks = blocks
+        self.heads = heads
+        self.inducing_points = inducing_points
+        self.latent_attributes = latent_attributes
+        self.predictor_layers = predictor_layers
+        self.dropout = dropout
+        self.context_size = context_size
+        self.attribute_loss = attribute_loss
+        self.attribute_masking = attribute_masking
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.categorical_features = categorical_features
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self) -> nn.Module:
+        return make_spin(
+            self.encoder_.schema_,
+            self._classes,
+            self.width,
+            self.blocks,
+            self.heads,
+            self.inducing_points,
+            self.latent_attributes,
+            self.predictor_layers,
+            self.dropout,
+        )
+
+    def _remember(self, rows: Rows, label_N: Tensor) -> None:
+        self._training_rows_, self._training_label_ = rows, label_N
+        self._encode()
+
+    def _encode(self) -> None:
+        self.network_.eval()
+        with torch.no_grad():
+            self.inducing_points_ = self.network_.encode(self._training_rows_, self._training_label_)
+
+    def forget_training_data(self) -> SPINEstimator:
+        """Drop the training rows, if they are still there; `inducing_points_` alone serves predictions."""
+        self.__dict__.pop("_training_rows_", None)
+        self.__dict__.pop("_training_label_", None)
+        return self
+
+    def _outputs(self, rows: Rows) -> Tensor:
+        if self._is_training:
+            self._encode()  # the weights have changed since
+        h_1HFE = self.inducing_points_.to(rows.value_ND.device)
+        found = [
+            self.network_.label_outputs(self.network_.predict(rows.take(index), h_1HFE))
+            for index in torch.arange(len(rows), device=h_1HFE.device).split(PREDICTED_AT_A_TIME)
+        ]
+        return torch.cat(found)
+
+
+class NPTEstimator(RowsAsContext):
+    """Parameters: width (of a cell), blocks (ABD and ABA each), heads, dropout of the network; context_size,
+    attribute_loss, attribute_masking of the training. Time and memory grow with the square of the context."""
+
+    def __init__(
+        self,
+        *,
+        width: int = 32,
+        blocks: int = 4,
+        heads: int = 4,
+        dropout: float = 0.0,
+        context_size: int = 1_024,
+        attribute_loss: float = 0.5,
+        attribute_masking: float = 0.15,
+        steps: int = 3_000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        validation_fraction: float = 0.15,
+        patience: int = 16,
+        evaluate_every: int = 100,
+        categorical_features: Any = None,
+        scaling: str = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.width = width
+        self.blocks = blocks
+        self.heads = heads
+        self.dropout = dropout
+        self.context_size = context_size
+        self.attribute_loss = attribute_loss
+        self.attribute_masking = attribute_masking
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.categorical_features = categorical_features
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self) -> nn.Module:
+        return make_npt(
+            self.encoder_.schema_, self._classes, self.width, self.blocks, self.heads, self.dropout
+        )
+
+
+class SetTransformerEstimator(RowsAsContext):
+    """Parameters: width (of a cell), blocks, heads, inducing_points (of rows), latent_attributes (inducing
+    points of columns), dropout of the network; context_size, attribute_loss, attribute_masking of the
+    training."""
+
+    def __init__(
+        self,
+        *,
+        width: int = 32,
+        blocks: int = 2,
+        heads: int = 4,
+        inducing_points: int = 16,
+        latent_attributes: int = 8,
+        dropout: float = 0.0,
+        context_size: int = 1_024,
+        attribute_loss: float = 0.5,
+        attribute_masking: float = 0.15,
+        steps: int = 3_000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        validation_fraction: float = 0.15,
+        patience: int = 16,
+        evaluate_every: int = 100,
+        categorical_features: Any = None,
+        scaling: str = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.width = width
+        self.blocks = blocks
+        self.heads = heads
+        self.inducing_points = inducing_points
+        self.latent_attributes = latent_attributes
+        self.dropout = dropout
+        self.context_size = context_size
+        self.attribute_loss = attribute_loss
+        self.attribute_masking = attribute_masking
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.categorical_features = categorical_features
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self) -> nn.Module:
+        return make_set_transformer(
+            self.encoder_.schema_,
+            self._classes,
+            self.width,
+            self.blocks,
+            self.heads,
+            self.inducing_points,
+            self.latent_attributes,
+            self.dropout,
+        )

@@ -1,0 +1,167 @@
+"""Networks that read a context of labelled rows: SPIN, NPT and the Set Transformer on tables.
+
+The label is the table's last column: a category, or a scaled number. Labels of the context are visible;
+those of queries never enter.
+
+Axes: N context rows, Q query rows, D columns without the label, H inducing points, F latent attributes,
+E width, O outputs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from spinimpute.nn.attention import MABOptions
+from spinimpute.nn.masking import attribute_weight
+from spinimpute.nn.npt import NPT
+from spinimpute.nn.rows import RowModel
+from spinimpute.nn.set_transformer import SetTransformer
+from spinimpute.nn.spin import SPIN, SPINConfig
+from spinimpute.tabular.table import Rows, Schema
+
+CHUNK = 4_096  # context rows that are encoded at a time
+
+
+class ContextNetwork(nn.Module):
+    """A SPIN, or a RowModel, over a table with its label.
+
+    classes: of the label; 0 for a number.
+    """
+
+    def __init__(self, network: SPIN | RowModel, schema: Schema, classes: int) -> None:
+        super().__init__()
+        self.network = network
+        self.schema = schema
+        self.classes = classes
+
+    def forward(self, context: Rows, label_N: Tensor, query: Rows) -> Tensor:
+        """Outputs for every column of the queries, (Q, D + 1, K), that of the label last. Queries read the
+        context and never each other."""
+        shown, asked = _with_label(context, label_N), _without_label(query)
+        if isinstance(self.network, SPIN):
+            return self.network(*shown, *asked)[0]
+        value, missing = (torch.cat(both, 1) for both in zip(shown, asked, strict=True))
+        visible = torch.arange(value.shape[1], device=value.device)[None] < len(context)
+        return self.network.rows(value, missing, None, visible)[0, len(context) :]
+
+    def encode(self, context: Rows, label_N: Tensor) -> Tensor:
+        """H (1, H, F, E) of a context of any size, in the memory of one chunk. Of a SPIN only."""
+        assert isinstance(self.network, SPIN)
+        chunks = [
+            _with_label(context.take(index), label_N[index])
+            for index in torch.arange(len(context), device=label_N.device).split(CHUNK)
+        ]
+        return self.network.encode_stream(chunks)
+
+    def predict(self, query: Rows, h_1HFE: Tensor) -> Tensor:
+        """As `forward`, from H."""
+        assert isinstance(self.network, SPIN)
+        return self.network.predict(*_without_label(query), h_1HFE)[0]
+
+    def label_outputs(self, outputs_QDK: Tensor) -> Tensor:
+        """Logits (Q, classes), or numbers (Q, 1)."""
+        return outputs_QDK[:, -1, : self.classes or 1]
+
+    def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:
+        """Mean loss of the cells that were hidden and are known: cross-entropy or squared error."""
+        losses = []
+        asked_QD = hidden_QD & ~query.missing_ND
+        for column, n in enumerate(self.schema.cardinality):
+            asked_Q = asked_QD[:, column]
+            true, said = query.value_ND[asked_Q, column], outputs_QDK[asked_Q, column]
+            if n:
+                losses.append(functional.cross_entropy(said[:, :n], true.long(), reduction="none"))
+            else:
+                losses.append((said[:, 0] - true).square())
+        every = torch.cat(losses)
+        return every.mean() if len(every) else outputs_QDK.sum() * 0
+
+
+def weight_of_attributes(step: int, steps: int, start: float) -> float:
+    """λ, see `attribute_weight`; 0 if it starts at 0."""
+    return attribute_weight(step, steps, start) if start else 0.0
+
+
+def _with_label(rows: Rows, label_N: Tensor) -> tuple[Tensor, Tensor]:
+    value = torch.cat([rows.value_ND, label_N[:, None].to(rows.value_ND.dtype)], 1)
+    missing = functional.pad(rows.missing_ND, (0, 1))
+    return value[None], missing[None]
+
+
+def _without_label(rows: Rows) -> tuple[Tensor, Tensor]:
+    return functional.pad(rows.value_ND, (0, 1))[None], functional.pad(rows.missing_ND, (0, 1), value=True)[
+        None
+    ]
+
+
+def _table(schema: Schema, classes: int) -> tuple[int, int, tuple[int, ...]]:
+    """Vocabulary, columns and continuous columns with the label's."""
+    columns = len(schema.cardinality) + 1
+    continuous = schema.continuous if classes else (*schema.continuous, columns - 1)
+    return max(schema.vocabulary, classes), columns, continuous
+
+
+def make_spin(
+    schema: Schema,
+    classes: int,
+    width: int,
+    blocks: int,
+    heads: int,
+    inducing_points: int,
+    latent_attributes: int,
+    predictor_layers: int,
+    dropout: float,
+) -> ContextNetwork:
+    """SPIN with the token-wise predictor."""
+    vocabulary, columns, continuous = _table(schema, classes)
+    config = SPINConfig(
+        vocabulary,
+        columns,
+        width,
+        inducing_points,
+        latent_attributes,
+        blocks,
+        predictor_layers=predictor_layers,
+        continuous=continuous,
+        heads=heads,
+        dropout=dropout,
+    )
+    return ContextNetwork(SPIN(config), schema, classes)
+
+
+def make_npt(
+    schema: Schema, classes: int, width: int, blocks: int, heads: int, dropout: float
+) -> ContextNetwork:
+    """NPT; a block is ABD and ABA."""
+    vocabulary, columns, continuous = _table(schema, classes)
+    options = MABOptions(heads=heads, learned_residual=True, dropout=dropout)
+    return ContextNetwork(
+        NPT(vocabulary, columns, width, blocks, options, continuous=continuous), schema, classes
+    )
+
+
+def make_set_transformer(
+    schema: Schema,
+    classes: int,
+    width: int,
+    blocks: int,
+    heads: int,
+    inducing_points: int,
+    latent_attributes: int,
+    dropout: float,
+) -> ContextNetwork:
+    """Set Transformer; a block is an ISAB over rows and one over columns."""
+    vocabulary, columns, continuous = _table(schema, classes)
+    network = SetTransformer(
+        vocabulary,
+        columns,
+        width,
+        blocks,
+        inducing_points,
+        latent_attributes,
+        MABOptions(heads=heads, learned_residual=True, dropout=dropout),
+        continuous=continuous,
+    )
+    return ContextNetwork(network, schema, classes)

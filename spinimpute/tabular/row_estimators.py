@@ -1,0 +1,233 @@
+"""Estimators whose networks see one row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from spinimpute.nn.optimisers import Lookahead
+from spinimpute.tabular.base import TableEstimator
+from spinimpute.tabular.row_networks import MLP, FTTransformer, ResNet
+from spinimpute.tabular.table import Rows
+
+PREDICTED_AT_A_TIME = 4_096
+
+
+class RowEstimator(TableEstimator):
+    """Batches of rows, AdamW."""
+
+    weight_decay: float
+
+    def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
+        # weights of tokens, norms and biases do not decay
+        decayed: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
+        for name, parameter in self.network_.named_parameters():
+            apart = parameter.ndim == 1 or name.startswith(("tokens", "cls"))
+            (others if apart else decayed).append(parameter)
+        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+        return AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay), None
+
+    def _loss_at(
+        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
+    ) -> Callable[[int], Tensor]:
+        order: list[Tensor] = []
+        size = min(self.batch_size, len(rows))
+
+        def loss(step: int) -> Tensor:
+            del step
+            if not order:
+                shuffled = torch.randperm(len(rows), generator=generator, device=label_N.device)
+                order.extend(batch for batch in shuffled.split(size) if len(batch) == size)
+            index = order.pop()
+            loss_B = self._losses(self.network_(rows.take(index)), label_N[index])
+            return (loss_B * weight_N[index]).mean()
+
+        return loss
+
+    def _outputs(self, rows: Rows) -> Tensor:
+        index = torch.arange(len(rows), device=rows.value_ND.device)
+        return torch.cat([self.network_(rows.take(part)) for part in index.split(PREDICTED_AT_A_TIME)])
+
+
+class MLPEstimator(RowEstimator):
+    """Parameters: layers, width, dropout of the network; the others as in `spinimpute.tabular.estimators`."""
+
+    def __init__(
+        self,
+        *,
+        layers: int = 3,
+        width: int = 256,
+        dropout: float = 0.1,
+        steps: int = 5_000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-5,
+        validation_fraction: float = 0.15,
+        patience: int = 16,
+        evaluate_every: int = 100,
+        categorical_features: Any = None,
+        scaling: str = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.layers = layers
+        self.width = width
+        self.dropout = dropout
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.categorical_features = categorical_features
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self) -> nn.Module:
+        return MLP(self.encoder_.schema_, self._n_outputs, self.layers, self.width, self.dropout)
+
+
+class ResNetEstimator(RowEstimator):
+    """Parameters: blocks, width and hidden (of a block's first layer), dropout, residual_dropout."""
+
+    def __init__(
+        self,
+        *,
+        blocks: int = 4,
+        width: int = 192,
+        hidden: int = 384,
+        dropout: float = 0.25,
+        residual_dropout: float = 0.0,
+        steps: int = 5_000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-5,
+        validation_fraction: float = 0.15,
+        patience: int = 16,
+        evaluate_every: int = 100,
+        categorical_features: Any = None,
+        scaling: str = "quantile",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.blocks = blocks
+        self.width = width
+        self.hidden = hidden
+        self.dropout = dropout
+        self.residual_dropout = residual_dropout
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.categorical_features = categorical_features
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _loss_at(
+        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
+    ) -> Callable[[int], Tensor]:
+        if len(rows) < 2 or self.batch_size < 2:
+            raise ValueError(
+                f"BatchNorm needs at least 2 rows in a batch, however: n_samples = {len(rows)}, "
+                f"batch_size = {self.batch_size}"
+            )
+        return super()._loss_at(rows, label_N, weight_N, generator)
+
+    def _make(self) -> nn.Module:
+        return ResNet(
+            self.encoder_.schema_,
+            self._n_outputs,
+            self.blocks,
+            self.width,
+            self.hidden,
+            self.dropout,
+            self.residual_dropout,
+        )
+
+
+class FTTransformerEstimator(RowEstimator):
+    """Parameters: blocks, width (of a token), heads, attention_dropout, dropout (of the feed-forward
+    network), residual_dropout."""
+
+    def __init__(
+        self,
+        *,
+        blocks: int = 3,
+        width: int = 192,
+        heads: int = 8,
+        attention_dropout: float = 0.2,
+        dropout: float = 0.1,
+        residual_dropout: float = 0.0,
+        steps: int = 10_000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 1e-5,
+        validation_fraction: float = 0.15,
+        patience: int = 16,
+        evaluate_every: int = 100,
+        categorical_features: Any = None,
+        scaling: str = "quantile",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.blocks = blocks
+        self.width = width
+        self.heads = heads
+        self.attention_dropout = attention_dropout
+        self.dropout = dropout
+        self.residual_dropout = residual_dropout
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.categorical_features = categorical_features
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self) -> nn.Module:
+        return FTTransformer(
+            self.encoder_.schema_,
+            self._n_outputs,
+            self.blocks,
+            self.width,
+            self.heads,
+            self.attention_dropout,
+            self.dropout,
+            self.residual_dropout,
+        )
+
+    def column_attention(self, X: Any) -> np.ndarray:
+        """How much [CLS] attends to each column, (D,), summing to 1: mean over rows, blocks and heads
+        (Gorishniy et al. 2021, section 5.3). A measure of importance."""
+        rows, network = self._rows(X), self.network_
+        assert isinstance(network, FTTransformer)
+        index = torch.arange(len(rows), device=rows.value_ND.device)
+        with torch.no_grad():
+            parts = [
+                network.cls_attention(rows.take(part)).sum(0) for part in index.split(PREDICTED_AT_A_TIME)
+            ]
+        attention: np.ndarray = torch.stack(parts).sum(0).double().cpu().numpy()
+        return attention / attention.sum()

@@ -1,0 +1,180 @@
+"""Tables of numbers and categories as tensors: what training rows teach of scales and categories.
+
+Axes: N rows, D columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.preprocessing import QuantileTransformer
+from torch import Tensor
+
+Scaling = Literal["standard", "quantile"]
+QUANTILE_NOISE = 1e-3  # standard deviations, so that ties do not become steps (Gorishniy et al. 2021)
+
+
+class Rows(NamedTuple):
+    """value_ND: float32, codes of categories or scaled numbers, 0 where missing; missing_ND: bool."""
+
+    value_ND: Tensor
+    missing_ND: Tensor
+
+    def take(self, index: Tensor) -> Rows:
+        return Rows(self.value_ND[index], self.missing_ND[index])
+
+    def __len__(self) -> int:
+        return len(self.value_ND)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """cardinality: categories of each column, 0 of numbers. may_miss: columns with missing values in training
+    rows."""
+
+    cardinality: tuple[int, ...]
+    may_miss: tuple[bool, ...]
+
+    @property
+    def continuous(self) -> tuple[int, ...]:
+        return tuple(i for i, n in enumerate(self.cardinality) if not n)
+
+    @property
+    def vocabulary(self) -> int:
+        """Of the column with most categories; at least 1."""
+        return max(1, *self.cardinality) if self.cardinality else 1
+
+
+class TableEncoder:
+    """Fitted on training rows, and on them alone.
+
+    Columns of a DataFrame that are categorical, boolean or text, and those that are named, are categories;
+    all others numbers. A category that training rows lack is missing.
+    """
+
+    def __init__(self, scaling: Scaling = "standard", categorical: Sequence[int | str] | None = None) -> None:
+        self.scaling = scaling
+        self.categorical = categorical
+
+    def fit(self, table: Any, seed: int) -> TableEncoder:
+        """table: a DataFrame, or an array (N, D) of numbers; NaN and None are missing."""
+        columns = _columns(table)
+        chosen = self._chosen(table, len(columns))
+        self.categories_: list[np.ndarray | None] = []
+        may_miss = []
+        for number, column in enumerate(columns):
+            missing = _missing(column)
+            may_miss.append(bool(missing.any()))
+            if number in chosen or _is_category(column):
+                self.categories_.append(np.unique(_names(column)[~missing]))
+            else:
+                self.categories_.append(None)
+        cardinality = tuple(0 if known is None else max(1, len(known)) for known in self.categories_)
+        self.schema_ = Schema(cardinality, tuple(may_miss))
+        numbers = self._numbers(columns)
+        self.mean_ = np.zeros(numbers.shape[1])
+        self.sd_ = np.ones(numbers.shape[1])
+        self.quantiles_: QuantileTransformer | None = None
+        if numbers.shape[1]:
+            counted = (~np.isnan(numbers)).sum(0).clip(1)
+            self.mean_ = np.nansum(numbers, 0) / counted
+            sd = np.sqrt(np.nansum((numbers - self.mean_) ** 2, 0) / counted)
+            # of a constant column the sum's rounding is no scale
+            self.sd_ = np.where(sd > 1e-12 * np.abs(self.mean_).clip(1e-300), sd, 1.0)
+            if self.scaling == "quantile":
+                rng = np.random.default_rng(seed)
+                noisy = numbers + QUANTILE_NOISE * self.sd_ * rng.standard_normal(numbers.shape)
+                self.quantiles_ = QuantileTransformer(
+                    n_quantiles=max(2, min(1_000, len(numbers) // 30)),
+                    output_distribution="normal",
+                    subsample=1_000_000,
+                    random_state=seed % 2**32,
+                ).fit(noisy)
+        return self
+
+    def transform(self, table: Any) -> Rows:
+        """Rows of the same columns."""
+        columns = _columns(table)
+        value_ND = np.zeros((len(table), len(columns)), np.float32)
+        missing_ND = np.zeros(value_ND.shape, bool)
+        for number, (column, known) in enumerate(zip(columns, self.categories_, strict=True)):
+            missing = _missing(column)
+            if known is not None:
+                names = np.where(missing, "", _names(column))
+                code = np.searchsorted(known, names).clip(max=max(0, len(known) - 1))
+                missing = missing | (known[code] != names) if len(known) else np.ones(len(names), bool)
+                value_ND[:, number] = np.where(missing, 0, code)
+            missing_ND[:, number] = missing
+        numbers = self._numbers(columns)
+        if numbers.shape[1]:
+            if self.quantiles_ is not None:
+                scaled = self.quantiles_.transform(numbers)
+            else:
+                scaled = (numbers - self.mean_) / self.sd_
+            value_ND[:, list(self.schema_.continuous)] = np.nan_to_num(scaled, nan=0.0)
+        return Rows(torch.from_numpy(value_ND), torch.from_numpy(missing_ND))
+
+    def _numbers(self, columns: list[np.ndarray]) -> np.ndarray:
+        """float64 (N, columns of numbers)."""
+        chosen = [column for column, known in zip(columns, self.categories_, strict=True) if known is None]
+        if not chosen:
+            return np.empty((len(columns[0]) if columns else 0, 0))
+        return np.stack([np.asarray(column, dtype=np.float64) for column in chosen], axis=1)
+
+    def _chosen(self, table: Any, n_columns: int) -> set[int]:
+        names = list(getattr(table, "columns", range(n_columns)))
+        chosen: set[int] = set()
+        for which in () if self.categorical is None else self.categorical:
+            if which in names and not isinstance(which, int):
+                chosen.add(names.index(which))
+            elif isinstance(which, int | np.integer) and -n_columns <= which < n_columns:
+                chosen.add(int(which) % n_columns)
+            else:
+                raise ValueError(f"categorical_features: there is no column {which!r}")
+        return chosen
+
+
+def _columns(table: Any) -> list[np.ndarray]:
+    if hasattr(table, "iloc"):
+        return [_plain(table.iloc[:, i]) for i in range(table.shape[1])]
+    return [table[:, i] for i in range(table.shape[1])]
+
+
+def _plain(series: Any) -> np.ndarray:
+    """Numbers as float64, anything else as objects."""
+    kind = getattr(series.dtype, "kind", "O")
+    if kind in "iuf" and not hasattr(series, "cat"):
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(series.astype(object), dtype=object)
+
+
+def _is_category(column: np.ndarray) -> bool:
+    return column.dtype.kind not in "iuf"
+
+
+def _missing(column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    if column.dtype.kind != "O":
+        return np.zeros(len(column), bool)
+    # NaN differs from itself; pandas' own NA refuses to be compared
+    return np.array([value is None or value is _NA or bool(value != value) for value in column], bool)
+
+
+def _names(column: np.ndarray) -> np.ndarray:
+    return np.array([str(value) for value in column], dtype=object).astype(str)
+
+
+def _pandas_na() -> object:
+    try:
+        import pandas as pd
+    except ImportError:
+        return None
+    return pd.NA
+
+
+_NA = _pandas_na()

@@ -1,0 +1,41 @@
+"""scikit-learn's own checks of all estimators, small ones."""
+
+from typing import Any
+
+import pytest
+import torch
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from spinimpute import tabular
+
+ROWS = {"steps": 60, "learning_rate": 0.02, "batch_size": 32, "width": 16}
+CONTEXT = {"steps": 60, "learning_rate": 0.02, "batch_size": 32, "width": 8, "heads": 2, "blocks": 1}
+CONTEXT |= {"attribute_loss": 0.0}
+SMALL: dict[str, dict[str, Any]] = {
+    "MLP": ROWS | {"layers": 2},
+    "ResNet": ROWS | {"blocks": 1, "hidden": 16},
+    "FTTransformer": ROWS | {"blocks": 1, "heads": 2},
+    "SPIN": CONTEXT | {"inducing_points": 4, "latent_attributes": 2, "predictor_layers": 1},
+    "NPT": CONTEXT,
+    "SetTransformer": CONTEXT | {"inducing_points": 4, "latent_attributes": 2},
+}
+ESTIMATORS = [
+    getattr(tabular, name + kind)(random_state=0, **parameters)
+    for name, parameters in SMALL.items()
+    for kind in ("Classifier", "Regressor")
+]
+# a row of weight 2 is not drawn as two rows are
+RANDOM_BATCHES = {
+    f"check_sample_weight_equivalence_on_{what}_data": "batches are drawn at random"
+    for what in ("dense", "sparse")
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: RANDOM_BATCHES)
+def test_contract(estimator: Any, check: Any) -> None:
+    check(estimator)

@@ -1,0 +1,175 @@
+"""Tables of users: categories, missing values, weights; what is kept of training rows; importances."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from spinimpute.tabular import (
+    FTTransformerRegressor,
+    MLPClassifier,
+    MLPRegressor,
+    NPTClassifier,
+    SetTransformerClassifier,
+    SPINClassifier,
+    SPINRegressor,
+)
+from spinimpute.tabular.table import TableEncoder
+
+SMALL: dict[str, Any] = {
+    "width": 16,
+    "heads": 2,
+    "blocks": 1,
+    "steps": 150,
+    "batch_size": 32,
+    "random_state": 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def people(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Whoever smokes, or has a large x, is of class "ill"."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "x": rng.normal(size=n),
+            "smokes": rng.random(n) < 0.3,
+            "town": pd.Categorical(rng.choice(["A", "B", "C"], n)),
+            "note": rng.choice(["yes", "no"], n),
+        }
+    )
+    ill = table["smokes"].to_numpy() | (table["x"].to_numpy() > 1)
+    return table, np.where(ill, "ill", "well")
+
+
+def with_holes(table: pd.DataFrame, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    table = table.astype({"smokes": object})
+    for column in table:
+        table.loc[rng.random(len(table)) < 0.1, column] = None
+    return table
+
+
+@pytest.mark.parametrize("kind", [MLPClassifier, SPINClassifier, NPTClassifier, SetTransformerClassifier])
+def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
+    table, label = people(300)
+    held_out, truth = people(200, 5)
+    parameters = {"steps": 300, "random_state": 0} if kind is MLPClassifier else SMALL | {"steps": 400}
+    model = kind(**parameters).fit(table, label)
+    assert (model.predict(held_out) == truth).mean() > 0.9
+    np.testing.assert_allclose(model.predict_proba(held_out).sum(1), 1, rtol=1e-5)
+    assert list(model.classes_) == ["ill", "well"]
+    assert list(model.feature_names_in_) == ["x", "smokes", "town", "note"]
+    holes = kind(**parameters).fit(with_holes(table), label)
+    assert (holes.predict(with_holes(held_out)) == truth).mean() > 0.8
+
+
+def test_encoder_learns_from_training_rows_alone() -> None:
+    table, _ = people(50)
+    encoder = TableEncoder().fit(table, 0)
+    assert encoder.schema_.cardinality == (0, 2, 3, 2)
+    other = pd.DataFrame({"x": [10.0], "smokes": [True], "town": ["Z"], "note": ["no"]})
+    value, missing = encoder.transform(other)
+    assert missing.tolist() == [[False, False, True, False]]  # a town that nobody knew
+    expected = (10 - table["x"].mean()) / table["x"].std(ddof=0)
+    np.testing.assert_allclose(value[0], [expected, 1, 0, 0], rtol=1e-5)
+    numbered = TableEncoder(categorical=[1]).fit(np.array([[1.0, 5.0], [2.0, 7.0], [3.0, np.nan]]), 0)
+    assert numbered.schema_.cardinality == (0, 2)
+    assert numbered.schema_.may_miss == (False, True)
+    with pytest.raises(ValueError, match="there is no column 'age'"):
+        TableEncoder(categorical=["age"]).fit(table, 0)
+
+
+def test_the_same_seed_gives_the_same_model_and_leaves_torch_alone() -> None:
+    table, label = people(120)
+    state = torch.get_rng_state()
+    first, second, third = (
+        SPINClassifier(**SMALL | {"steps": 20, "random_state": seed}).fit(table, label).predict_proba(table)
+        for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - third).max() > 1e-4
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_spin_predicts_from_inducing_points_alone() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    y = x[:, 0] + 0.1 * rng.normal(size=200)
+    model = SPINRegressor(**SMALL | {"steps": 60}).fit(x, y)
+    before = model.predict(x[:20])
+    size = len(pickle.dumps(model))
+    model.forget_training_data()
+    assert len(pickle.dumps(model)) < size - 200 * 3 * 4 * 0.8
+    np.testing.assert_array_equal(model.predict(x[:20]), before)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x[:20]), before)
+    assert model.inducing_points_.shape[1:] == (16, 8, 16)
+    model.inducing_points_ = torch.zeros_like(model.inducing_points_)
+    assert np.abs(model.predict(x[:20]) - before).max() > 1e-3  # they are read
+
+
+@pytest.mark.parametrize("kind", [SPINClassifier, NPTClassifier, SetTransformerClassifier])
+def test_queries_read_the_context_and_not_each_other(kind: type) -> None:
+    table, label = people(150)
+    model = kind(**SMALL | {"steps": 20}).fit(table, label)
+    together = model.predict_proba(table[:30])
+    alone = np.concatenate([model.predict_proba(table[i : i + 1]) for i in range(30)])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_early_stopping_keeps_the_best_weights() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(120, 5)), rng.normal(size=120)  # nothing to learn
+    model = MLPRegressor(steps=2_000, evaluate_every=20, patience=3, random_state=0).fit(x, y)
+    losses = model.validation_losses_
+    assert len(losses) < 100
+    assert model.n_steps_ == 20 * (int(np.argmin(losses)) + 1)
+    assert len(losses) - int(np.argmin(losses)) == 4
+
+
+def test_rows_of_weight_zero_teach_nothing() -> None:
+    table, label = people(300)
+    wrong = np.where(label == "ill", "well", "ill")
+    both, labels = pd.concat([table, table]), np.concatenate([label, wrong])
+    weight = np.repeat([1.0, 0.0], 300)
+    model = MLPClassifier(steps=300, random_state=0).fit(both, labels, sample_weight=weight)
+    assert (model.predict(table) == label).mean() > 0.9
+
+
+def test_attention_of_cls_points_to_the_column_that_matters() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(600, 6))
+    y = np.sign(x[:, 4]) * 2
+    model = FTTransformerRegressor(width=16, heads=2, steps=600, learning_rate=3e-3, random_state=0).fit(x, y)
+    attention = model.column_attention(x)
+    assert attention.sum() == pytest.approx(1)
+    assert attention.argmax() == 4
+
+
+def test_in_pipelines_and_searches() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(80, 2))
+    y = (x[:, 0] > 0).astype(int)
+    pipeline = make_pipeline(StandardScaler(), MLPClassifier(steps=60, random_state=0))
+    search = GridSearchCV(pipeline, {"mlpclassifier__width": [8, 32]}, cv=2).fit(x, y)
+    assert search.best_score_ > 0.8
+
+
+def test_what_cannot_be_fitted() -> None:
+    x, y = np.zeros((4, 2)), np.array([0.0, 1, 2, 3])
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        MLPRegressor().fit(x, y, sample_weight=np.zeros(4))
+    with pytest.raises(ValueError, match="validation_fraction must be in"):
+        MLPRegressor(validation_fraction=1.5).fit(x, y)
+    with pytest.raises(ValueError, match="every label must be a number"):
+        MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
