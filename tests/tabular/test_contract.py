@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from spinimpute import tabular
 
 ROWS = {"steps": 60, "learning_rate": 0.02, "batch_size": 32, "width": 16}
-CONTEXT = {"steps": 60, "learning_rate": 0.02, "batch_size": 32, "width": 8, "heads": 2, "blocks": 1}
+CONTEXT = {"steps": 30, "learning_rate": 0.04, "batch_size": 32, "width": 8, "heads": 2, "blocks": 1}
 CONTEXT |= {"attribute_loss": 0.0}
 SMALL: dict[str, dict[str, Any]] = {
     "MLP": ROWS | {"layers": 2},
