@@ -31,6 +31,10 @@ from spinimpute.nn.optimisers import Lookahead
 from spinimpute.tabular.fitting import train_network
 from spinimpute.tabular.table import Rows, TableEncoder
 
+POSITIVE = {
+    "steps", "batch_size", "learning_rate", "patience", "evaluate_every", "width", "heads", "blocks",
+    "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "context_size",
+}  # fmt: skip
 LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
 
@@ -53,14 +57,20 @@ class TableEstimator(BaseEstimator, ABC):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train on rows X (N, D) and labels y (N,); numbers, or a DataFrame with categories too. NaN is
         missing. sample_weight (N,): of the rows' losses."""
+        self.__dict__.pop("n_parameters_", None)  # not fitted until the end
+        self._check_parameters()
         table = self._checked(X, y, reset=True)
         label_N = self._labels(y, len(table))
         weight_N = np.asarray(
             _check_sample_weight(sample_weight, np.empty((len(table), 1)), ensure_non_negative=True)
         )
+        if not weight_N.all():  # rows that count for nothing are no context either
+            counted_N = np.flatnonzero(weight_N)
+            table, weight_N = _take(table, counted_N), weight_N[counted_N]
+            label_N = self._labels(np.asarray(y)[counted_N], len(table))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with self._seeded(seed), _peak_memory(self._device()) as peak:
-            kept_N, apart_N = self._split(label_N, weight_N, seed)
+            kept_N, apart_N = self._split(len(label_N), seed)
             self.encoder_ = TableEncoder(self.scaling, self.categorical_features).fit(
                 _take(table, kept_N), seed
             )
@@ -90,7 +100,7 @@ class TableEstimator(BaseEstimator, ABC):
 
         def validate() -> float:
             loss_N = self._losses(self._outputs(rows.take(apart)), label_N[apart])
-            return float((loss_N * weight_N[apart]).mean())
+            return float((loss_N * weight_N[apart]).sum() / weight_N[apart].sum())
 
         self._is_training = True
         history = train_network(
@@ -148,22 +158,28 @@ class TableEstimator(BaseEstimator, ABC):
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
         """(N,)."""
 
-    def _split(self, label_N: np.ndarray, weight_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _split(self, n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows to train on and rows for early stopping; none of the latter where there are few rows."""
+        order = np.random.default_rng(seed).permutation(n_rows)
+        n_apart = int(self.validation_fraction * n_rows)
+        if n_apart < LEAST_VALIDATION:
+            return np.arange(n_rows), np.empty(0, np.int64)
+        return np.sort(order[n_apart:]), np.sort(order[:n_apart])
+
+    def _check_parameters(self) -> None:
+        """Raises ValueError for numbers that make no sense."""
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in [0, 1), however: {self.validation_fraction}")
-        order = np.random.default_rng(seed).permutation(len(label_N))
-        n_apart = int(self.validation_fraction * len(order))
-        if n_apart < LEAST_VALIDATION:
-            return np.arange(len(order)), np.empty(0, np.int64)
-        apart, kept = np.sort(order[:n_apart]), np.sort(order[n_apart:])
-        if not weight_N[kept].sum() > 0:
-            return np.arange(len(order)), np.empty(0, np.int64)
-        return kept, apart
+        parameters = self.get_params()
+        for name in POSITIVE & parameters.keys():
+            if not parameters[name] > 0:
+                raise ValueError(f"{name} must be positive, however: {parameters[name]}")
+        if parameters.get("width", 1) % parameters.get("heads", 1):
+            raise ValueError(f"heads must divide the width, however: {self.get_params()}")
 
     def _rows(self, X: Any) -> Rows:
         """Of a fitted estimator, on its device, as its network is then."""
-        check_is_fitted(self)
+        check_is_fitted(self, "n_parameters_")
         table = self._checked(X, None, reset=False)
         device = self._device()
         self.network_.to(device).eval()
@@ -181,7 +197,7 @@ class TableEstimator(BaseEstimator, ABC):
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
             )
-        if hasattr(X, "iloc") and hasattr(X, "columns") and (_has_categories(X) or self.categorical_features):
+        if hasattr(X, "iloc") and hasattr(X, "columns") and self._stays_a_frame(X, reset):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
             if not len(X) or not X.shape[1]:
@@ -190,6 +206,11 @@ class TableEstimator(BaseEstimator, ABC):
                 raise ValueError(f"X has {len(X)} rows, y has {len(y)}")
             return X
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+    def _stays_a_frame(self, X: Any, reset: bool) -> bool:
+        if not reset:
+            return bool(self.encoder_.schema_.categorical)
+        return self.categorical_features is not None or _has_categories(X)
 
     def _device(self) -> torch.device:
         if self.device == "auto":

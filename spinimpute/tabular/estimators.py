@@ -16,8 +16,9 @@ Parameters that all have:
     verbose               report progress on the standard error stream
 
 Fitted: `network_`, `encoder_`, `n_steps_` (of the weights that validated best), `validation_losses_`,
-`n_parameters_`, `peak_memory_` (bytes: allocated on a GPU, or the growth of the process), `classes_`,
-`n_features_in_`, `feature_names_in_`.
+`n_parameters_`, `peak_memory_` (bytes: allocated on a GPU, or by how much the process has outgrown its
+largest size so far: compare models in processes of their own), `classes_`, `n_features_in_`,
+`feature_names_in_`.
 """
 
 from __future__ import annotations

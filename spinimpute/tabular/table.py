@@ -15,6 +15,7 @@ from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
 Scaling = Literal["standard", "quantile"]
+FARTHEST = 1e6  # standard deviations
 QUANTILE_NOISE = 1e-3  # standard deviations, so that ties do not become steps (Gorishniy et al. 2021)
 
 
@@ -44,6 +45,10 @@ class Schema:
         return tuple(i for i, n in enumerate(self.cardinality) if not n)
 
     @property
+    def categorical(self) -> tuple[int, ...]:
+        return tuple(i for i, n in enumerate(self.cardinality) if n)
+
+    @property
     def vocabulary(self) -> int:
         """Of the column with most categories; at least 1."""
         return max(1, *self.cardinality) if self.cardinality else 1
@@ -62,6 +67,8 @@ class TableEncoder:
 
     def fit(self, table: Any, seed: int) -> TableEncoder:
         """table: a DataFrame, or an array (N, D) of numbers; NaN and None are missing."""
+        if self.scaling not in ("standard", "quantile"):
+            raise ValueError(f"scaling must be 'standard' or 'quantile', however: {self.scaling!r}")
         columns = _columns(table)
         chosen = self._chosen(table, len(columns))
         self.categories_: list[np.ndarray | None] = []
@@ -115,7 +122,10 @@ class TableEncoder:
                 scaled = self.quantiles_.transform(numbers)
             else:
                 scaled = (numbers - self.mean_) / self.sd_
-            value_ND[:, list(self.schema_.continuous)] = np.nan_to_num(scaled, nan=0.0)
+            # far beyond anything seen in training one number is as large as another
+            value_ND[:, list(self.schema_.continuous)] = np.nan_to_num(scaled, nan=0.0).clip(
+                -FARTHEST, FARTHEST
+            )
         return Rows(torch.from_numpy(value_ND), torch.from_numpy(missing_ND))
 
     def _numbers(self, columns: list[np.ndarray]) -> np.ndarray:
@@ -123,16 +133,33 @@ class TableEncoder:
         chosen = [column for column, known in zip(columns, self.categories_, strict=True) if known is None]
         if not chosen:
             return np.empty((len(columns[0]) if columns else 0, 0))
-        return np.stack([np.asarray(column, dtype=np.float64) for column in chosen], axis=1)
+        try:
+            numbers = np.stack([np.asarray(column, dtype=np.float64) for column in chosen], axis=1)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"a column that held numbers in training holds something else: {error}"
+            ) from error
+        if np.isinf(numbers).any():
+            raise ValueError("Input X contains infinity: every number must be finite, or NaN where missing")
+        return numbers
 
     def _chosen(self, table: Any, n_columns: int) -> set[int]:
-        names = list(getattr(table, "columns", range(n_columns)))
+        if self.categorical is None:
+            return set()
+        if isinstance(self.categorical, str):
+            raise ValueError(f"categorical_features must be a list, however: {self.categorical!r}")
+        wanted = list(self.categorical)
+        if wanted and all(isinstance(which, bool | np.bool_) for which in wanted):
+            if len(wanted) != n_columns:
+                raise ValueError(f"categorical_features: {len(wanted)} flags for {n_columns} columns")
+            return {i for i, which in enumerate(wanted) if which}
+        names = list(getattr(table, "columns", ()))
         chosen: set[int] = set()
-        for which in () if self.categorical is None else self.categorical:
-            if which in names and not isinstance(which, int):
-                chosen.add(names.index(which))
-            elif isinstance(which, int | np.integer) and -n_columns <= which < n_columns:
+        for which in wanted:
+            if isinstance(which, int | np.integer) and -n_columns <= which < n_columns:
                 chosen.add(int(which) % n_columns)
+            elif isinstance(which, str) and which in names:
+                chosen.add(names.index(which))
             else:
                 raise ValueError(f"categorical_features: there is no column {which!r}")
         return chosen
@@ -166,7 +193,17 @@ def _missing(column: np.ndarray) -> np.ndarray:
 
 
 def _names(column: np.ndarray) -> np.ndarray:
-    return np.array([str(value) for value in column], dtype=object).astype(str)
+    """One name for a category whatever its type: True, 1 and 1.0 are the same."""
+    return np.array([_name(value) for value in column], dtype=object).astype(str)
+
+
+def _name(value: object) -> str:
+    if (
+        isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+        and float(value).is_integer()
+    ):
+        return str(int(value))
+    return str(value)
 
 
 def _pandas_na() -> object:

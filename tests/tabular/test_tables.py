@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -146,6 +147,37 @@ def test_rows_of_weight_zero_teach_nothing() -> None:
     assert (model.predict(table) == label).mean() > 0.9
 
 
+@pytest.mark.parametrize("kind", [MLPClassifier, SPINClassifier])
+def test_rows_of_weight_zero_are_as_if_absent(kind: type) -> None:
+    table, label = people(100)
+    far = table.assign(x=1e6)
+    both, labels = pd.concat([table, far]), np.concatenate([label, label[::-1]])
+    weight = np.repeat([1.0, 0.0], 100)
+    small = {"steps": 5, "random_state": 0}
+    with_them = kind(**small).fit(both, labels, sample_weight=weight).predict_proba(table)
+    np.testing.assert_array_equal(with_them, kind(**small).fit(table, label).predict_proba(table))
+
+
+def test_a_category_is_the_same_in_any_type() -> None:
+    table, label = people(200)
+    table = table[["x", "smokes"]]
+    model = MLPClassifier(steps=50, random_state=0).fit(table, label)
+    known = model.predict_proba(table)
+    for kind in (int, float, object):
+        np.testing.assert_array_equal(model.predict_proba(table.astype({"smokes": kind})), known)
+    mask = MLPClassifier(steps=5, categorical_features=[False, True]).fit(table.to_numpy(float), label)
+    assert mask.encoder_.schema_.cardinality == (0, 2)
+
+
+def test_a_fit_that_failed_is_no_fit() -> None:
+    x, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50.0)
+    model = MLPRegressor(steps=5, random_state=0).fit(x, y)
+    with pytest.raises(ValueError, match="steps must be positive"):
+        model.set_params(steps=0).fit(x, y)
+    with pytest.raises(NotFittedError):
+        model.predict(x)
+
+
 def test_attention_of_cls_points_to_the_column_that_matters() -> None:
     rng = np.random.default_rng(2)
     x = rng.normal(size=(600, 6))
@@ -171,5 +203,15 @@ def test_what_cannot_be_fitted() -> None:
         MLPRegressor().fit(x, y, sample_weight=np.zeros(4))
     with pytest.raises(ValueError, match="validation_fraction must be in"):
         MLPRegressor(validation_fraction=1.5).fit(x, y)
+    table, label = people(40)
+    table.loc[3, "x"] = np.inf
+    with pytest.raises(ValueError, match="contains infinity"):
+        MLPClassifier().fit(table, label)
+    with pytest.raises(ValueError, match="scaling must be"):
+        MLPClassifier(scaling="quantiles").fit(x, y)
+    with pytest.raises(ValueError, match="must be a list"):
+        MLPClassifier(categorical_features="x").fit(table, label)
+    with pytest.raises(ValueError, match="heads must divide the width"):
+        SPINClassifier(width=8, heads=3).fit(x, y)
     with pytest.raises(ValueError, match="every label must be a number"):
         MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
