@@ -1,6 +1,6 @@
 """The example as a panel file, small simulated segments, and models with random or shipped weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def mosaic() -> Callable[..., np.ndarray]:
+    """Haplotypes (sites, n) copied from few founders: many ties, and matches that errors interrupt."""
+
+    def draw(
+        rng: np.random.Generator, n_sites: int, n: int, founders: int = 4, errors: float = 0.03
+    ) -> np.ndarray:
+        base = rng.integers(0, 2, (n_sites, founders))
+        return (base[:, rng.integers(0, founders, n)] ^ (rng.random((n_sites, n)) < errors)).astype(np.uint8)
+
+    return draw
 
 
 @pytest.fixture(scope="session")
