@@ -38,19 +38,19 @@ def test_error_ratio() -> None:
 
 
 def test_commands_name_no_local_folder() -> None:
-    places = {Path("/data/me/work"): "WORK", Path("/data/me"): "HOME"}
+    places = {Path("/data/me/scratch"): "WORK", Path("/data/me"): "HOME"}
     command = [
         sys.executable,
         "-m",
         "cli.main",
         "--out",
-        "/data/me/work/a.bcf",
+        "/data/me/scratch/a.bcf",
         "--model",
         "/opt/x/m.safetensors",
     ]
     assert scrubbed(command, places) == "python -m cli.main --out WORK/a.bcf --model m.safetensors"
     assert scrubbed(["beagle", "map=/data/me/x.map"], places) == "beagle map=HOME/x.map"
-    piped = ["sh", "-c", "bcftools view /data/me/work/p.bcf | bref3 > /var/tmp/p"]
+    piped = ["sh", "-c", "bcftools view /data/me/scratch/p.bcf | bref3 > /var/tmp/p"]
     assert scrubbed(piped, places) == "sh -c 'bcftools view WORK/p.bcf | bref3 > p'"
     assert (
         scrubbed(["--ours", "a=--model /opt/x/m.safetensors"], places) == "--ours 'a=--model m.safetensors'"
