@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,21 +39,22 @@ POSITIVE = {
 LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TableEstimator(BaseEstimator, ABC):
-    """A network on a table. See `spinimpute.tabular.estimators` for the parameters."""
+    """A network on a table. Parameters are the fields of the dataclasses; what they mean stands in
+    `spinimpute.tabular.estimators`."""
 
-    # set by __init__ of the estimators
-    steps: int
-    batch_size: int
-    learning_rate: float
-    validation_fraction: float
-    patience: int
-    evaluate_every: int
-    categorical_features: Any
-    scaling: Any
-    device: str
-    random_state: Any
-    verbose: bool
+    steps: int = 5_000
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    validation_fraction: float = 0.15
+    patience: int = 16
+    evaluate_every: int = 100
+    categorical_features: Any = None
+    scaling: str = "standard"
+    device: str = "auto"
+    random_state: Any = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train on rows X (N, D) and labels y (N,); numbers, or a DataFrame with categories too. NaN is

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ MOST_QUERIES = 0.3  # of the rows that a step draws
 PREDICTED_AT_A_TIME = 1_024
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ContextEstimator(TableEstimator):
     """Episodes of a context with visible labels and queries without; LAMB with Lookahead.
 
@@ -32,10 +34,13 @@ class ContextEstimator(TableEstimator):
     queries' attributes that are hidden (a share attribute_masking of them); by cosine to 0.
     """
 
-    context_size: int
-    attribute_loss: float
-    attribute_masking: float
-    network_: ContextNetwork
+    context_size: int = 1_024
+    attribute_loss: float = 0.5
+    attribute_masking: float = 0.15
+    steps: int = 3_000
+
+    if TYPE_CHECKING:  # no parameter
+        network_: ContextNetwork
 
     def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
         optimiser = Lookahead(Lamb(self.network_.parameters(), lr=self.learning_rate))
@@ -96,57 +101,19 @@ class RowsAsContext(ContextEstimator):
         return torch.cat(found)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):
     """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, dropout of the
     network; context_size, attribute_loss, attribute_masking of the training. `fit` encodes all training rows
     into `inducing_points_`, which predictions read: their cost does not depend on the training rows."""
 
-    def __init__(
-        self,
-        *,
-        width: int = 32,
-        blocks: int = 2,
-        heads: int = 4,
-        inducing_points: int = 16,
-        latent_attributes: int = 8,
-        predictor_layers: int = 2,
-        dropout: float = 0.0,
-        context_size: int = 1_024,
-        attribute_loss: float = 0.5,
-        attribute_masking: float = 0.15,
-        steps: int = 3_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        validation_fraction: float = 0.15,
-        patience: int = 16,
-        evaluate_every: int = 100,
-        categorical_features: Any = None,
-        scaling: str = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.width = width
-        self.blocks = blocks
-        self.heads = heads
-        self.inducing_points = inducing_points
-        self.latent_attributes = latent_attributes
-        self.predictor_layers = predictor_layers
-        self.dropout = dropout
-        self.context_size = context_size
-        self.attribute_loss = attribute_loss
-        self.attribute_masking = attribute_masking
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.categorical_features = categorical_features
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    width: int = 32
+    blocks: int = 2
+    heads: int = 4
+    inducing_points: int = 16
+    latent_attributes: int = 8
+    predictor_layers: int = 2
+    dropout: float = 0.0
 
     def _make(self) -> nn.Module:
         return make_spin(
@@ -187,50 +154,15 @@ class SPINEstimator(ContextEstimator):
         return torch.cat(found)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NPTEstimator(RowsAsContext):
     """Parameters: width (of a cell), blocks (ABD and ABA each), heads, dropout of the network; context_size,
     attribute_loss, attribute_masking of the training. Time and memory grow with the square of the context."""
 
-    def __init__(
-        self,
-        *,
-        width: int = 32,
-        blocks: int = 4,
-        heads: int = 4,
-        dropout: float = 0.0,
-        context_size: int = 1_024,
-        attribute_loss: float = 0.5,
-        attribute_masking: float = 0.15,
-        steps: int = 3_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        validation_fraction: float = 0.15,
-        patience: int = 16,
-        evaluate_every: int = 100,
-        categorical_features: Any = None,
-        scaling: str = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.width = width
-        self.blocks = blocks
-        self.heads = heads
-        self.dropout = dropout
-        self.context_size = context_size
-        self.attribute_loss = attribute_loss
-        self.attribute_masking = attribute_masking
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.categorical_features = categorical_features
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    width: int = 32
+    blocks: int = 4
+    heads: int = 4
+    dropout: float = 0.0
 
     def _make(self) -> nn.Module:
         return make_npt(
@@ -238,55 +170,18 @@ class NPTEstimator(RowsAsContext):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SetTransformerEstimator(RowsAsContext):
     """Parameters: width (of a cell), blocks, heads, inducing_points (of rows), latent_attributes (inducing
     points of columns), dropout of the network; context_size, attribute_loss, attribute_masking of the
     training."""
 
-    def __init__(
-        self,
-        *,
-        width: int = 32,
-        blocks: int = 2,
-        heads: int = 4,
-        inducing_points: int = 16,
-        latent_attributes: int = 8,
-        dropout: float = 0.0,
-        context_size: int = 1_024,
-        attribute_loss: float = 0.5,
-        attribute_masking: float = 0.15,
-        steps: int = 3_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        validation_fraction: float = 0.15,
-        patience: int = 16,
-        evaluate_every: int = 100,
-        categorical_features: Any = None,
-        scaling: str = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.width = width
-        self.blocks = blocks
-        self.heads = heads
-        self.inducing_points = inducing_points
-        self.latent_attributes = latent_attributes
-        self.dropout = dropout
-        self.context_size = context_size
-        self.attribute_loss = attribute_loss
-        self.attribute_masking = attribute_masking
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.categorical_features = categorical_features
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    width: int = 32
+    blocks: int = 2
+    heads: int = 4
+    inducing_points: int = 16
+    latent_attributes: int = 8
+    dropout: float = 0.0
 
     def _make(self) -> nn.Module:
         return make_set_transformer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ from spinimpute.tabular.table import Rows
 PREDICTED_AT_A_TIME = 4_096
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RowEstimator(TableEstimator):
     """Batches of rows, AdamW."""
 
-    weight_decay: float
+    weight_decay: float = 1e-5
 
     def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
         # weights of tokens, norms and biases do not decay
@@ -56,89 +58,28 @@ class RowEstimator(TableEstimator):
         return torch.cat([self.network_(rows.take(part)) for part in index.split(PREDICTED_AT_A_TIME)])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MLPEstimator(RowEstimator):
     """Parameters: layers, width, dropout of the network; the others as in `spinimpute.tabular.estimators`."""
 
-    def __init__(
-        self,
-        *,
-        layers: int = 3,
-        width: int = 256,
-        dropout: float = 0.1,
-        steps: int = 5_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-5,
-        validation_fraction: float = 0.15,
-        patience: int = 16,
-        evaluate_every: int = 100,
-        categorical_features: Any = None,
-        scaling: str = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.layers = layers
-        self.width = width
-        self.dropout = dropout
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.categorical_features = categorical_features
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    layers: int = 3
+    width: int = 256
+    dropout: float = 0.1
 
     def _make(self) -> nn.Module:
         return MLP(self.encoder_.schema_, self._n_outputs, self.layers, self.width, self.dropout)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ResNetEstimator(RowEstimator):
     """Parameters: blocks, width and hidden (of a block's first layer), dropout, residual_dropout."""
 
-    def __init__(
-        self,
-        *,
-        blocks: int = 4,
-        width: int = 192,
-        hidden: int = 384,
-        dropout: float = 0.25,
-        residual_dropout: float = 0.0,
-        steps: int = 5_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-5,
-        validation_fraction: float = 0.15,
-        patience: int = 16,
-        evaluate_every: int = 100,
-        categorical_features: Any = None,
-        scaling: str = "quantile",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.blocks = blocks
-        self.width = width
-        self.hidden = hidden
-        self.dropout = dropout
-        self.residual_dropout = residual_dropout
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.categorical_features = categorical_features
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    blocks: int = 4
+    width: int = 192
+    hidden: int = 384
+    dropout: float = 0.25
+    residual_dropout: float = 0.0
+    scaling: str = "quantile"
 
     def _loss_at(
         self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
@@ -162,50 +103,20 @@ class ResNetEstimator(RowEstimator):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FTTransformerEstimator(RowEstimator):
     """Parameters: blocks, width (of a token), heads, attention_dropout, dropout (of the feed-forward
     network), residual_dropout."""
 
-    def __init__(
-        self,
-        *,
-        blocks: int = 3,
-        width: int = 192,
-        heads: int = 8,
-        attention_dropout: float = 0.2,
-        dropout: float = 0.1,
-        residual_dropout: float = 0.0,
-        steps: int = 10_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-4,
-        weight_decay: float = 1e-5,
-        validation_fraction: float = 0.15,
-        patience: int = 16,
-        evaluate_every: int = 100,
-        categorical_features: Any = None,
-        scaling: str = "quantile",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.blocks = blocks
-        self.width = width
-        self.heads = heads
-        self.attention_dropout = attention_dropout
-        self.dropout = dropout
-        self.residual_dropout = residual_dropout
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.categorical_features = categorical_features
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    blocks: int = 3
+    width: int = 192
+    heads: int = 8
+    attention_dropout: float = 0.2
+    dropout: float = 0.1
+    residual_dropout: float = 0.0
+    steps: int = 10_000
+    learning_rate: float = 1e-4
+    scaling: str = "quantile"
 
     def _make(self) -> nn.Module:
         return FTTransformer(

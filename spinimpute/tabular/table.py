@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
-Scaling = Literal["standard", "quantile"]
 FARTHEST = 1e6  # standard deviations
 QUANTILE_NOISE = 1e-3  # standard deviations, so that ties do not become steps (Gorishniy et al. 2021)
 
@@ -61,7 +60,7 @@ class TableEncoder:
     all others numbers. A category that training rows lack is missing.
     """
 
-    def __init__(self, scaling: Scaling = "standard", categorical: Sequence[int | str] | None = None) -> None:
+    def __init__(self, scaling: str = "standard", categorical: Sequence[int | str] | None = None) -> None:
         self.scaling = scaling
         self.categorical = categorical
 
