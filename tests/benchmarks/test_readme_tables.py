@@ -1,6 +1,9 @@
 """The README's tables are those of the committed results."""
 
+import json
+import re
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 
@@ -57,3 +60,20 @@ def test_time_is_the_median(tmp_path: Path) -> None:
 def test_unknown_names_are_errors(tmp_path: Path, what: str) -> None:
     with pytest.raises(SystemExit, match=r"lacking|weight"):
         with_tables(f"<!-- {what}: T -->\n<!-- end -->", tmp_path)
+
+
+def test_the_table_of_neural_processes_is_that_of_the_results() -> None:
+    results = REPOSITORY / "benchmarks" / "neural_processes" / "results"
+    readme = (REPOSITORY / "README.md").read_text()
+    rows = re.findall(r"^\| (\w+NP) \| (.+?) \| (.+?) \| (\d+) \|$", readme, re.M)
+    assert len(rows) == 6
+    for kind, *shown, milliseconds in rows:
+        for cell, name in zip(shown, ("context-64-128", "context-64-128-floor-0.001"), strict=True):
+            (folder,) = results.glob(f"????-??-??-{name}")
+            found = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*.json")]
+            values = [row["log_likelihood"] for row in found]
+            text = f"{mean(values):.3f} ± {stdev(values):.3f}".replace("0.", ".") if values else "–"
+            assert cell == text, (kind, name)
+            if name == "context-64-128":
+                step = mean(row["train_seconds"] / row["steps"] for row in found)
+                assert int(milliseconds) == round(1000 * step), kind
