@@ -40,6 +40,7 @@ def main() -> None:
         sub.add_argument("--models-folder", default="/tmp/neural-processes", help="where weights are kept")
         if name == "train":
             sub.add_argument("--context", type=int, nargs=2, default=[64, 128])
+            sub.add_argument("--tasks", type=int, default=16, help="of a batch")
             sub.add_argument("--steps", type=int, default=600)
             # twice the paper's, which is for 100,000 steps
             sub.add_argument("--learning-rate", type=float, default=1e-3)

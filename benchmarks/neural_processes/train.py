@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -13,14 +14,14 @@ import torch
 from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import INDUCING, folder_of, machine
 from spinimpute.neural_processes.evaluation import score
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
-from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer
+from spinimpute.neural_processes.training import DrawTask, Trainer, TrainingSettings
 
 
 def train(arguments: argparse.Namespace) -> None:
     low, high = arguments.context
-    tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high))
+    tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high), tasks=arguments.tasks)
     track = "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
     kernel = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
     out = folder_of(f"context-{low}-{high}{kernel}{track}")
@@ -37,8 +38,10 @@ def train(arguments: argparse.Namespace) -> None:
     known.write_text(text)
     torch.set_num_threads(arguments.threads)
     for seed in arguments.seeds:
+        # drawing tasks of a thousand points takes as long as a step: all models of a seed share them
+        draw = functools.cache(lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0])
         for kind in arguments.models:
-            train_one(kind, seed, tasks, arguments, out)
+            train_one(kind, seed, tasks, draw, arguments, out)
     print(table(out))
 
 
@@ -46,14 +49,21 @@ def _settings(configuration: str) -> dict[str, object]:
     return {key: value for key, value in json.loads(configuration).items() if key != "machine"}
 
 
-def train_one(kind: str, seed: int, tasks: ProcessSettings, arguments: argparse.Namespace, out: Path) -> None:
+def train_one(
+    kind: str,
+    seed: int,
+    tasks: ProcessSettings,
+    draw: DrawTask,
+    arguments: argparse.Namespace,
+    out: Path,
+) -> None:
     """Train, score and log one model, unless its score is there."""
     result = out / f"{kind}-{seed}.json"
     if result.exists():
         return
     settings = ModelSettings(kind, floor=arguments.floor, inducing_points=INDUCING)
     training = TrainingSettings(arguments.steps, arguments.learning_rate, seed=seed)
-    trainer = gaussian_trainer(settings, training, tasks, arguments.device)
+    trainer = Trainer(settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device)
     log: list[dict[str, float]] = []
     seconds = trainer.train(
         report=lambda step, loss: log.append({"step": step, "loss": round(loss, 5)}),
