@@ -11,10 +11,16 @@ from torch import Tensor, nn
 
 from spinimpute.nn.shapes import require_dimensions, require_same_shape, require_size
 
+OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar end
+
 
 class ColumnEmbedding(nn.Module):
     """Embed every cell of a table: a linear map of (one-hot category, mask bit), or of (scalar, mask bit) for
     continuous columns, plus an embedding of the column.
+
+    A linear map of a scalar bends nowhere. With `pieces` a scalar becomes that many more features, each
+    rising from 0 to 1 over one piece of the standard normal distribution, and their linear map goes through
+    a ReLU: the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3), for about normal scalars.
 
     A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
     the last category, stands for a missing value and is always masked.
@@ -27,9 +33,11 @@ class ColumnEmbedding(nn.Module):
         continuous: columns that hold standardised scalars instead of categories.
         side_width: C, numbers that describe a column (its genetic position, its allele frequency, …); their
             linear map replaces the learned embedding of the column index. 0: none.
+        pieces: of a scalar, at least 2; 0: its linear map.
 
     Raises:
-        ValueError: `columns` is None and there is no side information, or continuous columns lie outside.
+        ValueError: `columns` is None and there is no side information, continuous columns lie outside, or
+            there is one piece.
     """
 
     def __init__(
@@ -40,8 +48,11 @@ class ColumnEmbedding(nn.Module):
         *,
         continuous: Sequence[int] = (),
         side_width: int = 0,
+        pieces: int = 0,
     ) -> None:
         super().__init__()
+        if pieces < 0 or pieces == 1:
+            raise ValueError(f"pieces must be 0 or at least 2, however: {pieces}")
         if columns is None and side_width == 0:
             raise ValueError(
                 "side_width must be positive where columns=None: nothing else tells columns apart"
@@ -62,8 +73,14 @@ class ColumnEmbedding(nn.Module):
         # One input of a one-hot vector is on at a time: unit variance of the sum, whatever the vocabulary.
         if self.categorical:
             self.categorical_weight = nn.Parameter(torch.randn(len(self.categorical), vocabulary + 1, width))
+        self.pieces: ScalarPieces | None = None
         if self.continuous:
-            self.continuous_weight = nn.Parameter(torch.randn(len(self.continuous), 2, width))
+            weight = torch.randn(len(self.continuous), pieces + 2, width)
+            if pieces:
+                # about half of the pieces are on
+                weight *= 2 / pieces**0.5
+                self.pieces = ScalarPieces(len(self.continuous), pieces, width)
+            self.continuous_weight = nn.Parameter(weight)
         self.bias = nn.Parameter(torch.zeros(maps, width))
         self.index = None
         self.side = None
@@ -129,7 +146,12 @@ class ColumnEmbedding(nn.Module):
         weight = self.continuous_weight
         assert weight is not None
         scalar = torch.where(mask_BND, 0, x_BND).to(weight.dtype)
-        return torch.einsum("bndk,dke->bnde", torch.stack((scalar, mask_BND.to(weight.dtype)), -1), weight)
+        features = torch.stack((scalar, mask_BND.to(weight.dtype)), -1)
+        if self.pieces is None:
+            return torch.einsum("bndk,dke->bnde", features, weight)
+        rises = torch.where(mask_BND[..., None], 0, self.pieces(scalar))
+        bent = torch.einsum("bndk,dke->bnde", torch.cat((features, rises), -1), weight)
+        return torch.relu(bent + self.pieces.bias)
 
     def _embed_side(self, side: Tensor | None, x_BND: Tensor) -> Tensor:
         if side is None or self.side is None:
@@ -140,6 +162,28 @@ class ColumnEmbedding(nn.Module):
         require_size("side", side, 1, x_BND.shape[2], "columns (as x has)")
         require_size("side", side, 2, self.side_width, "numbers a column")
         return self.side(side.to(self.bias.dtype))[:, None]
+
+
+class ScalarPieces(nn.Module):
+    """What a scalar passes through on its way up: (...) -> (..., pieces), 0 before a piece, 1 behind it.
+
+    Pieces end at quantiles of the standard normal distribution; the outermost reach to `OUTERMOST`. `bias`
+    (columns, width) is of the linear map that reads them.
+    """
+
+    low: Tensor
+    extent: Tensor
+
+    def __init__(self, columns: int, pieces: int, width: int) -> None:
+        super().__init__()
+        inner = torch.special.ndtri(torch.arange(1, pieces) / pieces)
+        ends = torch.cat((torch.tensor([-OUTERMOST]), inner, torch.tensor([OUTERMOST])))
+        self.register_buffer("low", ends[:-1], persistent=False)
+        self.register_buffer("extent", ends.diff(), persistent=False)
+        self.bias = nn.Parameter(torch.zeros(columns, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x[..., None] - self.low) / self.extent).clamp(0, 1)
 
 
 class ColumnHead(nn.Module):

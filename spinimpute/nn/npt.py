@@ -36,7 +36,7 @@ class NPT(RowModel):
         width: E.
         blocks: each ABD and ABA.
         options: shared by all attention blocks; default: one head, learned residual.
-        continuous, side_width: see `ColumnEmbedding`.
+        continuous, side_width, pieces: see `ColumnEmbedding`.
     """
 
     def __init__(
@@ -49,10 +49,13 @@ class NPT(RowModel):
         *,
         continuous: Sequence[int] = (),
         side_width: int = 0,
+        pieces: int = 0,
     ) -> None:
         options = MABOptions(learned_residual=True) if options is None else options
         super().__init__(
-            ColumnEmbedding(vocabulary, width, columns, continuous=continuous, side_width=side_width),
+            ColumnEmbedding(
+                vocabulary, width, columns, continuous=continuous, side_width=side_width, pieces=pieces
+            ),
             (NPTBlock(columns, width, options) for _ in range(blocks)),
             ColumnHead(width, vocabulary, columns),
         )

@@ -48,7 +48,7 @@ class SetTransformer(RowModel):
         blocks: each one ISAB over datapoints and one over attributes (the papers' "depth 4" is two).
         inducing_points, latent_attributes: learned points of the two ISABs.
         options: shared by all attention blocks; default: one head, learned residual.
-        continuous, side_width: see `ColumnEmbedding`.
+        continuous, side_width, pieces: see `ColumnEmbedding`.
     """
 
     def __init__(
@@ -63,10 +63,13 @@ class SetTransformer(RowModel):
         *,
         continuous: Sequence[int] = (),
         side_width: int = 0,
+        pieces: int = 0,
     ) -> None:
         options = MABOptions(learned_residual=True) if options is None else options
         super().__init__(
-            ColumnEmbedding(vocabulary, width, columns, continuous=continuous, side_width=side_width),
+            ColumnEmbedding(
+                vocabulary, width, columns, continuous=continuous, side_width=side_width, pieces=pieces
+            ),
             (
                 SetTransformerBlock(columns, width, inducing_points, latent_attributes, options)
                 for _ in range(blocks)

@@ -204,7 +204,7 @@ class SPINConfig:
     Attributes:
         vocabulary: K, categories of an attribute (2^k for k-mers of SNPs).
         columns: D; None where it varies from call to call (needs `side_width`, `latent_start="learned"`).
-        continuous: columns that hold standardised scalars (see `ColumnEmbedding`).
+        continuous, pieces: columns that hold standardised scalars (see `ColumnEmbedding`).
         side_width: numbers that describe a column; they replace the column-index embedding.
         predictor: "tokenwise" (O(E^2) weights) or "flat" (the paper's).
         predictor_layers: layers of the tokenwise predictor.
@@ -223,6 +223,7 @@ class SPINConfig:
     latent_start: Literal["linear", "learned"] = "linear"
     latent_self_attention: bool = True
     continuous: tuple[int, ...] = ()
+    pieces: int = 0
     side_width: int = 0
     heads: int = 1
     scale: Scale = "head"
@@ -274,6 +275,7 @@ class SPIN(nn.Module):
             config.columns,
             continuous=config.continuous,
             side_width=config.side_width,
+            pieces=config.pieces,
         )
         self.encoder = SPINEncoder(
             config.width,

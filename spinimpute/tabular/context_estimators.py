@@ -31,13 +31,18 @@ class ContextEstimator(TableEstimator):
     """Episodes of a context with visible labels and queries without; LAMB with Lookahead.
 
     context_size: rows of a step's context at most. attribute_loss: λ at the start, of the reconstruction of
-    queries' attributes that are hidden (a share attribute_masking of them); by cosine to 0.
+    queries' attributes that are hidden (a share attribute_masking of them); by cosine to 0. pieces: that
+    numbers are cut into (see `ColumnEmbedding`), 0 for none.
     """
 
-    context_size: int = 1_024
+    context_size: int = 256
     attribute_loss: float = 0.5
     attribute_masking: float = 0.15
+    pieces: int = 16
+    scaling: str = "quantile"
     steps: int = 3_000
+    batch_size: int = 128
+    learning_rate: float = 1e-2
 
     if TYPE_CHECKING:  # no parameter
         network_: ContextNetwork
@@ -108,12 +113,12 @@ class SPINEstimator(ContextEstimator):
     into `inducing_points_`, which predictions read: their cost does not depend on the training rows."""
 
     width: int = 32
-    blocks: int = 2
-    heads: int = 4
+    blocks: int = 1
+    heads: int = 2
     inducing_points: int = 16
-    latent_attributes: int = 8
+    latent_attributes: int = 4
     predictor_layers: int = 2
-    dropout: float = 0.0
+    dropout: float = 0.1
 
     def _make(self) -> nn.Module:
         return make_spin(
@@ -126,6 +131,7 @@ class SPINEstimator(ContextEstimator):
             self.latent_attributes,
             self.predictor_layers,
             self.dropout,
+            self.pieces,
         )
 
     def _remember(self, rows: Rows, label_N: Tensor) -> None:
@@ -160,13 +166,19 @@ class NPTEstimator(RowsAsContext):
     attribute_loss, attribute_masking of the training. Time and memory grow with the square of the context."""
 
     width: int = 32
-    blocks: int = 4
-    heads: int = 4
-    dropout: float = 0.0
+    blocks: int = 2
+    heads: int = 2
+    dropout: float = 0.1
 
     def _make(self) -> nn.Module:
         return make_npt(
-            self.encoder_.schema_, self._classes, self.width, self.blocks, self.heads, self.dropout
+            self.encoder_.schema_,
+            self._classes,
+            self.width,
+            self.blocks,
+            self.heads,
+            self.dropout,
+            self.pieces,
         )
 
 
@@ -178,10 +190,10 @@ class SetTransformerEstimator(RowsAsContext):
 
     width: int = 32
     blocks: int = 2
-    heads: int = 4
+    heads: int = 2
     inducing_points: int = 16
-    latent_attributes: int = 8
-    dropout: float = 0.0
+    latent_attributes: int = 4
+    dropout: float = 0.1
 
     def _make(self) -> nn.Module:
         return make_set_transformer(
@@ -193,4 +205,5 @@ class SetTransformerEstimator(RowsAsContext):
             self.inducing_points,
             self.latent_attributes,
             self.dropout,
+            self.pieces,
         )

@@ -113,6 +113,7 @@ def make_spin(
     latent_attributes: int,
     predictor_layers: int,
     dropout: float,
+    pieces: int,
 ) -> ContextNetwork:
     """SPIN with the token-wise predictor."""
     vocabulary, columns, continuous = _table(schema, classes)
@@ -125,6 +126,7 @@ def make_spin(
         blocks,
         predictor_layers=predictor_layers,
         continuous=continuous,
+        pieces=pieces,
         heads=heads,
         dropout=dropout,
     )
@@ -132,14 +134,13 @@ def make_spin(
 
 
 def make_npt(
-    schema: Schema, classes: int, width: int, blocks: int, heads: int, dropout: float
+    schema: Schema, classes: int, width: int, blocks: int, heads: int, dropout: float, pieces: int
 ) -> ContextNetwork:
     """NPT; a block is ABD and ABA."""
     vocabulary, columns, continuous = _table(schema, classes)
     options = MABOptions(heads=heads, learned_residual=True, dropout=dropout)
-    return ContextNetwork(
-        NPT(vocabulary, columns, width, blocks, options, continuous=continuous), schema, classes
-    )
+    network = NPT(vocabulary, columns, width, blocks, options, continuous=continuous, pieces=pieces)
+    return ContextNetwork(network, schema, classes)
 
 
 def make_set_transformer(
@@ -151,6 +152,7 @@ def make_set_transformer(
     inducing_points: int,
     latent_attributes: int,
     dropout: float,
+    pieces: int,
 ) -> ContextNetwork:
     """Set Transformer; a block is an ISAB over rows and one over columns."""
     vocabulary, columns, continuous = _table(schema, classes)
@@ -163,5 +165,6 @@ def make_set_transformer(
         latent_attributes,
         MABOptions(heads=heads, learned_residual=True, dropout=dropout),
         continuous=continuous,
+        pieces=pieces,
     )
     return ContextNetwork(network, schema, classes)

@@ -106,7 +106,7 @@ class ResNetEstimator(RowEstimator):
 @dataclass(kw_only=True, eq=False, repr=False)
 class FTTransformerEstimator(RowEstimator):
     """Parameters: blocks, width (of a token), heads, attention_dropout, dropout (of the feed-forward
-    network), residual_dropout."""
+    network), residual_dropout, pieces (of numbers, see `ColumnEmbedding`; 0 as published)."""
 
     blocks: int = 3
     width: int = 192
@@ -114,6 +114,7 @@ class FTTransformerEstimator(RowEstimator):
     attention_dropout: float = 0.2
     dropout: float = 0.1
     residual_dropout: float = 0.0
+    pieces: int = 0
     steps: int = 10_000
     learning_rate: float = 1e-4
     scaling: str = "quantile"
@@ -128,6 +129,7 @@ class FTTransformerEstimator(RowEstimator):
             self.attention_dropout,
             self.dropout,
             self.residual_dropout,
+            self.pieces,
         )
 
     def column_attention(self, X: Any) -> np.ndarray:

@@ -148,10 +148,11 @@ class FTTransformer(nn.Module):
         attention_dropout: float,
         dropout: float,
         residual_dropout: float,
+        pieces: int,
     ) -> None:
         super().__init__()
         self.tokens = ColumnEmbedding(
-            schema.vocabulary, width, len(schema.cardinality), continuous=schema.continuous
+            schema.vocabulary, width, len(schema.cardinality), continuous=schema.continuous, pieces=pieces
         )
         self.cls = nn.Parameter(torch.randn(1, 1, width) * width**-0.5)
         hidden = int(width * 4 / 3)

@@ -1,5 +1,7 @@
 """Cells to embeddings."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -82,3 +84,25 @@ def test_wrong_tables_are_named() -> None:
         sided(torch.zeros(1, 2, 3, dtype=torch.long), mask)
     with pytest.raises(ValueError, match="side must have 3 columns"):
         sided(torch.zeros(1, 2, 3, dtype=torch.long), mask, torch.zeros(4, 2))
+
+
+@pytest.mark.parametrize("pieces", [2, 5])
+def test_a_scalar_climbs_its_pieces_one_after_the_other(pieces: int) -> None:
+    embed = ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)
+    ends = [-3.0, *torch.special.ndtri(torch.arange(1, pieces) / pieces).tolist(), 3.0]
+    weight = embed.continuous_weight[0]
+    for scalar in (-4.0, -3.0, -0.7, 0.0, 0.1, 2.9, 3.0, 7.0):
+        sum_E = scalar * weight[0] + embed.pieces.bias[0]
+        for piece, (low, high) in enumerate(pairwise(ends)):
+            sum_E = sum_E + min(1.0, max(0.0, (scalar - low) / (high - low))) * weight[2 + piece]
+        got_E = embed(torch.tensor([[[scalar]]]), torch.zeros(1, 1, 1, dtype=torch.bool))[0, 0, 0]
+        torch.testing.assert_close(got_E, torch.relu(sum_E) + embed.bias[0] + embed.index[0])
+    missing_E = embed(torch.tensor([[[float("nan")]]]), torch.ones(1, 1, 1, dtype=torch.bool))[0, 0, 0]
+    expected_E = torch.relu(weight[1] + embed.pieces.bias[0]) + embed.bias[0] + embed.index[0]
+    torch.testing.assert_close(missing_E, expected_E)
+
+
+@pytest.mark.parametrize("pieces", [1, -2])
+def test_one_piece_is_no_piece(pieces: int) -> None:
+    with pytest.raises(ValueError, match="pieces must be 0 or at least 2"):
+        ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)
