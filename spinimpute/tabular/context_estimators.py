@@ -24,6 +24,7 @@ from spinimpute.tabular.table import Rows
 
 MOST_QUERIES = 0.3  # of the rows that a step draws
 PREDICTED_AT_A_TIME = 1_024
+ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would otherwise read all of them
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -138,10 +139,14 @@ class SPINEstimator(ContextEstimator):
         self._training_rows_, self._training_label_ = rows, label_N
         self._encode()
 
-    def _encode(self) -> None:
+    def _encode(self, most: int | None = None) -> None:
         self.network_.eval()
+        step = 1 if most is None else max(1, len(self._training_rows_) // most)
+        index = torch.arange(0, len(self._training_rows_), step, device=self._training_label_.device)
         with torch.no_grad():
-            self.inducing_points_ = self.network_.encode(self._training_rows_, self._training_label_)
+            self.inducing_points_ = self.network_.encode(
+                self._training_rows_.take(index), self._training_label_[index]
+            )
 
     def forget_training_data(self) -> SPINEstimator:
         """Drop the training rows, if they are still there; `inducing_points_` alone serves predictions."""
@@ -151,7 +156,7 @@ class SPINEstimator(ContextEstimator):
 
     def _outputs(self, rows: Rows) -> Tensor:
         if self._is_training:
-            self._encode()  # the weights have changed since
+            self._encode(ENCODED_WHILE_TRAINING)  # the weights have changed since
         h_1HFE = self.inducing_points_.to(rows.value_ND.device)
         found = [
             self.network_.label_outputs(self.network_.predict(rows.take(index), h_1HFE))

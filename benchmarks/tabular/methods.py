@@ -1,0 +1,258 @@
+"""Methods of the comparison: each trains on one part, looks at another, for a budget of processor seconds.
+
+A method is a function (Problem) -> Fitted. Networks spend the budget on one run with the estimator's defaults
+(batches of 64 rows below 2,000 rows, otherwise 256), and keep the weights that validated best. All others
+search: their defaults first, then settings drawn at random, until the budget is spent; the one that validates
+best is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier as SklearnMLPClassifier
+from sklearn.neural_network import MLPRegressor as SklearnMLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from spinimpute import tabular
+
+LOOKS = 25  # at the validation part, of a network
+MOST_LOOKED_AT = 4_000  # rows
+TREES = 3_000  # at most; early stopping ends most
+PATIENCE = 50  # trees
+RANGES = {
+    "xgboost": {
+        "learning_rate": (0.01, 0.3), "max_depth": (3, 11), "min_child_weight": (1.0, 30.0),
+        "subsample": (0.5, 1.0), "colsample_bytree": (0.4, 1.0), "reg_lambda": (0.1, 10.0),
+    },
+    "lightgbm": {
+        "learning_rate": (0.01, 0.3), "num_leaves": (7, 256), "min_child_samples": (2, 60),
+        "subsample": (0.5, 1.0), "colsample_bytree": (0.4, 1.0), "reg_lambda": (0.001, 10.0),
+    },
+    "sklearn boosting": {
+        "learning_rate": (0.01, 0.3), "max_leaf_nodes": (7, 256), "min_samples_leaf": (2, 60),
+        "l2_regularization": (0.001, 10.0), "max_iter": (50, 1_000),
+    },
+    "k-NN": {"n_neighbors": (2, 100)},
+    "sklearn MLP": {
+        "layers": (1, 4), "width": (25, 500), "alpha": (1e-6, 1.0), "learning_rate_init": (1e-4, 1e-1),
+    },
+}  # fmt: skip
+EVEN = {"subsample", "colsample_bytree"}  # drawn evenly; all other settings evenly in their logarithm
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows to train on and to look at, the budget in seconds of the processor, a seed."""
+
+    train: pd.DataFrame
+    train_target: np.ndarray
+    validation: pd.DataFrame
+    validation_target: np.ndarray
+    regression: bool
+    seconds: float
+    seed: int
+
+    def loss(self, predicted: np.ndarray) -> float:
+        return loss(self.validation_target, predicted, self.regression)
+
+
+@dataclass
+class Fitted:
+    """What predicts, and what is to be said of it."""
+
+    predict: Callable[[pd.DataFrame], np.ndarray]
+    settings: dict[str, Any]
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+def loss(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
+    """Root of the mean squared error, or share of wrong classes."""
+    if regression:
+        return float(np.sqrt(np.mean((target - predicted) ** 2)))
+    return float(np.mean(target != predicted))
+
+
+def network(kind: str) -> Callable[[Problem], Fitted]:
+    """One of our estimators."""
+
+    def fit(problem: Problem) -> Fitted:
+        estimator = getattr(tabular, kind + ("Regressor" if problem.regression else "Classifier"))
+        features = pd.concat([problem.train, problem.validation])
+        target = np.concatenate([problem.train_target, problem.validation_target])
+        settings: dict[str, Any] = {
+            "batch_size": 64 if len(features) < 2_000 else 256,
+            "validation_fraction": min(len(problem.validation), MOST_LOOKED_AT) / len(features),
+            "random_state": problem.seed,
+        }
+        spent = time.process_time()
+        step, look = _speed(estimator, settings, features, target)
+        left = problem.seconds - (time.process_time() - spent)
+        steps = max(20, int((left - LOOKS * look) / step))
+        model = estimator(**settings, steps=steps, evaluate_every=max(1, steps // LOOKS), patience=10**9)
+        model.fit(features, target)
+        told = {"steps": steps, "best_step": model.n_steps_, "parameters": model.n_parameters_}
+        return Fitted(model.predict, settings, told)
+
+    return fit
+
+
+def _speed(
+    estimator: Any, settings: dict[str, Any], features: pd.DataFrame, target: np.ndarray
+) -> tuple[float, float]:
+    """Seconds of a step and of a look."""
+
+    def seconds(steps: int, every: int) -> float:
+        started = time.process_time()
+        estimator(**settings, steps=steps, evaluate_every=every).fit(features, target)
+        return time.process_time() - started
+
+    seconds(2, 2)  # what is loaded and compiled at first
+    few, more, looking = seconds(2, 2), seconds(12, 12), seconds(2, 1)
+    return max(1e-4, (more - few) / 10), max(1e-3, looking - few)
+
+
+def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:
+    """The best of settings that are tried until the budget is spent."""
+
+    def fit(problem: Problem) -> Fitted:
+        started, best, lowest, tried = time.process_time(), None, np.inf, 0
+        longest = 0.0
+        for settings in _settings(RANGES[name], problem.seed):
+            before = time.process_time()
+            if tried and before - started + longest > problem.seconds:
+                break
+            fitted = build(problem, settings)
+            found = problem.loss(fitted.predict(problem.validation))
+            if best is None or found < lowest:
+                best, lowest = fitted, found
+            tried += 1
+            longest = max(longest, time.process_time() - before)
+        assert best is not None
+        best.told["tried"] = tried
+        return best
+
+    return fit
+
+
+def _settings(ranges: dict[str, tuple[float, float]], seed: int) -> Iterator[dict[str, Any]]:
+    """None first: defaults."""
+    yield {}
+    rng = np.random.default_rng(seed)
+    while True:
+        drawn: dict[str, Any] = {}
+        for name, (low, high) in ranges.items():
+            value = (
+                rng.uniform(low, high) if name in EVEN else float(np.exp(rng.uniform(*np.log((low, high)))))
+            )
+            drawn[name] = int(value) if isinstance(low, int) else value
+        yield drawn
+
+
+def xgboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
+    from xgboost import XGBClassifier, XGBRegressor
+
+    kind = XGBRegressor if problem.regression else XGBClassifier
+    model = kind(
+        n_estimators=TREES, early_stopping_rounds=PATIENCE, enable_categorical=True, tree_method="hist",
+        n_jobs=1, random_state=problem.seed, **settings,
+    )  # fmt: skip
+    classes, code = _coded(problem)
+    told = (
+        classes.searchsorted(problem.validation_target) if classes is not None else problem.validation_target
+    )
+    model.fit(problem.train, code, eval_set=[(problem.validation, told)], verbose=False)
+    return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration) + 1})
+
+
+def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
+    from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
+
+    kind = LGBMRegressor if problem.regression else LGBMClassifier
+    model = kind(
+        n_estimators=TREES, n_jobs=1, random_state=problem.seed, verbose=-1, subsample_freq=1, **settings
+    )
+    classes, code = _coded(problem)
+    told = (
+        classes.searchsorted(problem.validation_target) if classes is not None else problem.validation_target
+    )
+    model.fit(
+        problem.train, code, eval_set=[(problem.validation, told)],
+        callbacks=[early_stopping(PATIENCE, verbose=False)],
+    )  # fmt: skip
+    return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration_ or 0)})
+
+
+def sklearn_boosting(problem: Problem, settings: dict[str, Any]) -> Fitted:
+    kind = HistGradientBoostingRegressor if problem.regression else HistGradientBoostingClassifier
+    model = kind(
+        categorical_features="from_dtype", random_state=problem.seed, early_stopping=False, **settings
+    )
+    model.fit(problem.train, problem.train_target)
+    return Fitted(model.predict, settings)
+
+
+def neighbours(problem: Problem, settings: dict[str, Any]) -> Fitted:
+    kind = KNeighborsRegressor if problem.regression else KNeighborsClassifier
+    model = make_pipeline(_flat(problem.train), kind(weights="distance", n_jobs=1, **settings))
+    model.fit(problem.train, problem.train_target)
+    return Fitted(model.predict, settings)
+
+
+def sklearn_mlp(problem: Problem, settings: dict[str, Any]) -> Fitted:
+    kind = SklearnMLPRegressor if problem.regression else SklearnMLPClassifier
+    chosen = dict(settings)
+    if chosen:
+        chosen["hidden_layer_sizes"] = (chosen.pop("width"),) * chosen.pop("layers")
+    model = make_pipeline(
+        _flat(problem.train), kind(early_stopping=True, random_state=problem.seed, max_iter=300, **chosen)
+    )
+    target = problem.train_target
+    centre, spread = (target.mean(), target.std() or 1.0) if problem.regression else (0, 1)
+    model.fit(problem.train, (target - centre) / spread if problem.regression else target)
+    if not problem.regression:
+        return Fitted(model.predict, settings)
+    return Fitted(lambda rows: model.predict(rows) * spread + centre, settings)
+
+
+def _flat(features: pd.DataFrame) -> Any:
+    """Numbers scaled, categories one-hot."""
+    categories = list(features.select_dtypes(exclude="number").columns)
+    numbers = [column for column in features.columns if column not in categories]
+    return make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), numbers),
+        (OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=20), categories),
+        sparse_threshold=0,
+    )
+
+
+def _coded(problem: Problem) -> tuple[np.ndarray | None, np.ndarray]:
+    if problem.regression:
+        return None, problem.train_target
+    classes = np.unique(np.concatenate([problem.train_target, problem.validation_target]))
+    return classes, classes.searchsorted(problem.train_target)
+
+
+def _named(predict: Callable[[Any], np.ndarray], classes: np.ndarray | None) -> Callable[[Any], np.ndarray]:
+    return predict if classes is None else lambda rows: classes[np.asarray(predict(rows)).astype(int)]
+
+
+ATTENTION = ("SPIN", "NPT", "SetTransformer", "FTTransformer")
+METHODS: dict[str, Callable[[Problem], Fitted]] = {
+    **{kind: network(kind) for kind in (*ATTENTION, "ResNet", "MLP")},
+    "sklearn boosting": searched("sklearn boosting", sklearn_boosting),
+    "lightgbm": searched("lightgbm", lightgbm),
+    "xgboost": searched("xgboost", xgboost),
+    "k-NN": searched("k-NN", neighbours),
+    "sklearn MLP": searched("sklearn MLP", sklearn_mlp),
+}

@@ -1,0 +1,96 @@
+"""From one file a fit to the table of a comparison, with the papers' figures beside ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.tabular.methods import ATTENTION, METHODS
+
+# Rastogi et al. 2023, tables 11 and 12: RMSE; accuracy in per cent
+PAPER = Path(__file__).parent / "paper.tsv"
+
+
+def report(arguments: argparse.Namespace) -> None:
+    rows = [json.loads(path.read_text()) for path in sorted(arguments.results.glob("*-*-*.json"))]
+    found: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        found[row["set"]][row["method"]].append(row)
+    text = "\n\n".join((_scores(found), _ranks(found), _costs(found)))
+    (arguments.results / "report.md").write_text(f"# Tables\n\n{text}\n")
+    print(text)
+
+
+def _score(row: dict) -> float:
+    """RMSE, or accuracy in per cent."""
+    return row["loss"] if row["task"] == "regression" else 100 * (1 - row["loss"])
+
+
+def _scores(found: dict) -> str:
+    lines = [["", *found]]
+    for method in METHODS:
+        line = [method]
+        for by_method in found.values():
+            scores = np.array([_score(row) for row in by_method.get(method, [])])
+            sd = f" ± {scores.std(ddof=1):.2f}" if len(scores) > 1 else ""
+            line.append(f"{scores.mean():.2f}{sd}" if len(scores) else "")
+        lines.append(line)
+    paper = pd.read_csv(PAPER, sep="\t", index_col="set", dtype=str).reindex(list(found)).fillna("")
+    lines += [[f"paper: {method}", *paper[method]] for method in paper]
+    measure = ["RMSE" if _any(by_method)["task"] == "regression" else "%" for by_method in found.values()]
+    folds = [str(max(len(rows) for rows in by_method.values())) for by_method in found.values()]
+    seconds = [f"{_any(by_method)['budget_seconds']:.0f}" for by_method in found.values()]
+    lines += [["measure", *measure], ["folds", *folds], ["seconds a fit", *seconds]]
+    return markdown(lines)
+
+
+def _any(by_method: dict) -> dict:
+    return next(iter(by_method.values()))[0]
+
+
+def _ranks(found: dict) -> str:
+    """Of mean losses, on sets where all methods have been run."""
+    lines = [["", "mean rank", "sets"]]
+    for title, methods in (("all", tuple(METHODS)), ("attention", ATTENTION)):
+        ranks = [
+            rankdata([np.mean([row["loss"] for row in by_method[method]]) for method in methods])
+            for by_method in found.values()
+            if set(methods) <= by_method.keys()
+        ]
+        if ranks:
+            mean = np.mean(ranks, 0)
+            lines += [[f"{title}: {methods[i]}", f"{mean[i]:.2f}", str(len(ranks))] for i in np.argsort(mean)]
+    return markdown(lines)
+
+
+def _costs(found: dict) -> str:
+    """Means over sets and folds: weights, steps, peak memory beside NPT's, seconds of 1,000 predictions."""
+    lines = [["", "weights", "steps", "peak memory / NPT's", "s for 1,000 predictions"]]
+    for method in METHODS:
+        rows = [row for by_method in found.values() for row in by_method.get(method, [])]
+        if not rows:
+            continue
+        memory = [
+            row["peak_bytes"] / other["peak_bytes"]
+            for by_method in found.values()
+            for row in by_method.get(method, [])
+            for other in by_method.get("NPT", [])
+            if row["fold"] == other["fold"]
+        ]
+        lines.append(
+            [
+                method,
+                f"{np.mean([row['parameters'] for row in rows]):,.0f}" if "parameters" in rows[0] else "",
+                f"{np.mean([row['steps'] for row in rows]):,.0f}" if "steps" in rows[0] else "",
+                f"{np.mean(memory):.2f}" if memory else "",
+                f"{np.mean([1000 * row['predict_seconds'] / row['rows'][2] for row in rows]):.3f}",
+            ]
+        )
+    return markdown(lines)

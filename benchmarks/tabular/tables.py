@@ -1,0 +1,77 @@
+"""One fit after the other, each in a process of its own; what is there already is not made again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import sklearn
+import torch
+import xgboost
+
+from benchmarks.tabular.methods import METHODS, Problem, loss
+from spinimpute.tabular.datasets import FOLDS, load_table, split
+
+MOST_TESTED = 100_000  # rows: of a test part that is larger, so many are drawn
+
+
+def tables(arguments: argparse.Namespace) -> None:
+    folder: Path = arguments.results
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in arguments.sets:
+        for fold in range(min(arguments.folds, FOLDS[name])):
+            for method in arguments.methods:
+                out = folder / f"{name}-{fold}-{method.replace(' ', '_')}.json"
+                if out.exists():
+                    continue
+                command = [sys.executable, "-m", "benchmarks.tabular", "one", name, str(fold), method]
+                command += ["--seconds", str(arguments.seconds), "--data", str(arguments.data)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    print(f"{name} {fold} {method}: failed\n{done.stderr[-800:]}", flush=True)
+                    continue
+                row = json.loads(done.stdout.splitlines()[-1])
+                out.write_text(json.dumps(row, indent=1) + "\n")
+                print(f"{name} {fold} {method}: {row['loss']:.4f} {row['fit_seconds']:.0f} s", flush=True)
+
+
+def one(arguments: argparse.Namespace) -> None:
+    """Prints one line of JSON."""
+    torch.set_num_threads(1)
+    table = load_table(arguments.name, arguments.data)
+    parts = split(table, arguments.fold)
+    test = parts.test
+    if len(test) > MOST_TESTED:
+        test = np.sort(np.random.default_rng(0).choice(test, MOST_TESTED, replace=False))
+    regression = table.task == "regression"
+    problem = Problem(
+        table.features.iloc[parts.train], table.target[parts.train],
+        table.features.iloc[parts.validation], table.target[parts.validation],
+        regression, arguments.seconds, arguments.fold + 1,
+    )  # fmt: skip
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.process_time()
+    fitted = METHODS[arguments.method](problem)
+    fit_seconds = time.process_time() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    started = time.process_time()
+    predicted = fitted.predict(table.features.iloc[test])
+    row = {
+        "set": arguments.name, "fold": arguments.fold, "method": arguments.method, "task": table.task,
+        "rows": [len(parts.train), len(parts.validation), len(test)],
+        "loss": loss(table.target[test], predicted, regression),
+        "budget_seconds": arguments.seconds, "fit_seconds": round(fit_seconds, 1),
+        "predict_seconds": round(time.process_time() - started, 2),
+        "peak_bytes": 1024 * peak, "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
+        "versions": {module.__name__: module.__version__ for module in (torch, sklearn, lightgbm, xgboost)},
+        "processor": platform.processor() or platform.machine(),
+    }  # fmt: skip
+    print(json.dumps(row))

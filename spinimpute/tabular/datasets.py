@@ -1,0 +1,349 @@
+"""The tables of the papers on NPT (Kossen et al. 2021) and SPIN (Rastogi et al. 2023), from a local folder.
+
+Nothing is downloaded. Breast cancer and diabetes come with scikit-learn; the folder holds of other sets:
+
+| set | files | rows | numbers + categories | target | split |
+| --- | --- | --- | --- | --- | --- |
+| yacht | yacht.txt | 308 | 6 + 0 | number | 10 folds of .7/.2/.1 |
+| boston | boston.txt | 506 | 12 + 1 (CHAS) | number | 10 folds of .7/.2/.1 |
+| concrete | concrete.txt | 1,030 | 8 + 0 | number | 10 folds of .7/.2/.1 |
+| diabetes | | 442 | 9 + 1 (sex) | number | 10 folds of .7/.2/.1 |
+| breast_cancer | | 569 | 30 + 0 | 0 malignant, 1 benign | 10 folds of .7/.2/.1 |
+| protein | protein.txt.gz | 45,730 | 9 + 0 | number | 5 folds of .7/.1/.2 |
+| california | california.csv.gz | 20,640 | 8 + 0 | number | 5 folds of .7/.1/.2 |
+| kick | training.csv | 72,983 | 14 + 18 | 0, 1 (a bad buy) | 5 folds of .7/.1/.2 |
+| forest | covtype.data or covtype.data.gz | 581,012 | 10 + 44 | 1 to 7 | 5 folds of .7/.1/.2 |
+| adult | adult.train.csv.gz, adult.test.csv.gz | 48,842 | 6 + 8 | <=50K, >50K | its test file's 16,281 |
+| income | income.csv.xz | 299,285 | 7 + 33 | - 50000, 50000+ | UCI's test file, the last 99,762 |
+| poker | poker.train.csv.gz | 1,025,010 | 0 + 10 | 0 to 9 | 1,000,000 drawn hands after the file's 25,010 |
+| higgs | HIGGS.csv or HIGGS.csv.gz | 11,000,000 | 28 + 0 | 0, 1 (signal) | the last 500,000 |
+
+Shares are of training, validation and test rows. Test rows of a set's folds are a partition of its rows; rows
+for validation, .2 or .1 of all, are drawn from the others. A set with test rows of its own has one fold, and
+.1 of its other rows are for validation. A split depends on the number of rows, the fold and the seed alone.
+
+Names of categories are text, those of codes too. Of income, codes of industry, occupation, own business,
+veterans' benefits and the year are categories, the number of persons worked for is a number; "?" is missing,
+"Not in universe" a category; the instance weight, column `unknown`, is left out. Labels of adult's test file
+and of income lose their closing dot. Of kick, RefId is left out and PurchDate a number, days since 1970: so
+the papers count columns. Poker's million test hands are drawn from the rules, as UCI's were. Checksums of the
+public files of kick, forest and higgs are not known here: they are read as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+import zlib
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from spinimpute.errors import InputError
+
+CHECKSUMS = {
+    "adult.test.csv.gz": "9180fc1ddd6f294f6c6ac8c39a7b6c0f30f327da87ee62f9ac0b05893f197959",
+    "adult.train.csv.gz": "aece50378e0018e8312013a5ea746cb67cb0f727df6fd6b50f821fca83384aeb",
+    "boston.txt": "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
+    "california.csv.gz": "67c4a70827e20098f0a489519cde1873334d66f7952709d0007d8e09feae9596",
+    "concrete.txt": "43d290fd2c2a399ad7e62c45cab5337ba94ece69ebdcf5875aa668cb886243de",
+    "income.csv.xz": "597edbce55659487cca9cd3a3b572e221777e42ef8afd5c63d6277b3015cc453",
+    "poker.train.csv.gz": "d6e705ef1614fbc72e9061ed73c4cd06d4f36a278724c35c632baa1e8c0189f2",
+    "protein.txt.gz": "f66467e95d15fb1e9f976385b44b4ba2f7e43725a5131d1629fab12119158e69",
+    "yacht.txt": "00dfecc0fc01ddd4c90b558a3ac11b246df8ebcfea130724223475a9a67f0ea1",
+}
+FOLDS = {
+    "yacht": 10, "boston": 10, "concrete": 10, "diabetes": 10, "breast_cancer": 10,
+    "protein": 5, "california": 5, "kick": 5, "forest": 5,
+    "adult": 1, "income": 1, "poker": 1, "higgs": 1,
+}  # fmt: skip
+NAMES = tuple(FOLDS)
+POKER_TEST_HANDS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """features: DataFrame (N, D), float64 numbers and categories (dtype category, names are text), NaN where
+    missing. target: (N,), float64, or classes as int64 or str. task: "regression" or "classification".
+    fixed_test: int64 numbers of the rows of a test set that came with the table, or None."""
+
+    name: str
+    features: pd.DataFrame
+    target: np.ndarray
+    task: str
+    fixed_test: np.ndarray | None = None
+
+
+class Split(NamedTuple):
+    """int64 numbers of rows, ascending."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Format:
+    """columns: names with marks: c category, x left out, d date; of the target: y number, k class that is a
+    whole number, l class that is text."""
+
+    files: str  # one, or names it may have
+    source: str
+    columns: str
+    first_line: str = "row"  # or "names" of the columns, or a "comment" of any kind
+    missing: str = ""  # empty: nothing may miss
+    test_rows: int = 0  # at the end
+
+    @property
+    def names(self) -> list[str]:
+        return [word.partition("/")[0] for word in self.columns.split()]
+
+    def marked(self, marks: str) -> list[str]:
+        words = (word.partition("/") for word in self.columns.split())
+        return [name for name, _, mark in words if mark and mark in marks]
+
+
+_CARDS = ("S1", "C1", "S2", "C2", "S3", "C3", "S4", "C4", "S5", "C5")
+_ADULT = """age workclass/c fnlwgt education/c education-num marital-status/c occupation/c relationship/c
+race/c sex/c capital-gain capital-loss hours-per-week native-country/c income/l"""
+_INCOME = """age class_worker/c det_ind_code/c det_occ_code/c education/c wage_per_hour hs_college/c
+marital_stat/c major_ind_code/c major_occ_code/c race/c hisp_origin/c sex/c union_member/c unemp_reason/c
+full_or_part_emp/c capital_gains capital_losses stock_dividends tax_filer_stat/c region_prev_res/c
+state_prev_res/c det_hh_fam_stat/c det_hh_summ/c unknown/x mig_chg_msa/c mig_chg_reg/c mig_move_reg/c
+mig_same/c mig_prev_sunbelt/c num_emp fam_under_18/c country_father/c country_mother/c country_self/c
+citizenship/c own_or_self/c vet_question/c vet_benefits/c weeks_worked year/c income_50k/l"""
+_KICK = """RefId/x IsBadBuy/k PurchDate/d Auction/c VehYear VehicleAge Make/c Model/c Trim/c SubModel/c
+Color/c Transmission/c WheelTypeID/c WheelType/c VehOdo Nationality/c Size/c TopThreeAmericanName/c
+MMRAcquisitionAuctionAveragePrice MMRAcquisitionAuctionCleanPrice MMRAcquisitionRetailAveragePrice
+MMRAcquisitonRetailCleanPrice MMRCurrentAuctionAveragePrice MMRCurrentAuctionCleanPrice
+MMRCurrentRetailAveragePrice MMRCurrentRetailCleanPrice PRIMEUNIT/c AUCGUART/c BYRNO/c VNZIP1/c VNST/c
+VehBCost IsOnlineSale/c WarrantyCost"""
+_FOREST = """elevation aspect slope horizontal_to_water vertical_to_water horizontal_to_roads hillshade_9am
+hillshade_noon hillshade_3pm horizontal_to_fire """
+_FOREST += " ".join([f"wilderness_{i}/c" for i in range(1, 5)] + [f"soil_{i}/c" for i in range(1, 41)])
+_FORMATS = {
+    "yacht": _Format("yacht.txt", "UCI 'Yacht Hydrodynamics', yacht_hydrodynamics.data",
+        "buoyancy prismatic length_displacement beam_draught length_beam froude resistance/y"),
+    "boston": _Format("boston.txt", "UCI 'Housing' (also StatLib), housing.data",
+        "CRIM ZN INDUS CHAS/c NOX RM AGE DIS RAD TAX PTRATIO B LSTAT MEDV/y"),
+    "concrete": _Format("concrete.txt", "UCI 'Concrete Compressive Strength', Concrete_Data.xls as text",
+        "cement slag ash water superplasticizer coarse_aggregate fine_aggregate age strength/y"),
+    "protein": _Format("protein.txt.gz", "UCI 'Physicochemical Properties of Protein Tertiary Structure', "
+        "CASP.csv as text, RMSD last", "F1 F2 F3 F4 F5 F6 F7 F8 F9 RMSD/y"),
+    "california": _Format("california.csv.gz", "StatLib 'California Housing' as a CSV file",
+        "longitude latitude housing_median_age total_rooms total_bedrooms population households "
+        "median_income median_house_value/y", "names"),
+    "kick": _Format("training.csv", "Kaggle 'Don't Get Kicked!', training.csv", _KICK, "names", "NULL"),
+    "forest": _Format("covtype.data covtype.data.gz", "UCI 'Covertype'", _FOREST + " cover/k"),
+    "adult": _Format("adult.train.csv.gz", "UCI 'Adult', adult.data", _ADULT, missing="?"),
+    "adult test": _Format("adult.test.csv.gz", "UCI 'Adult', adult.test", _ADULT, "comment", missing="?"),
+    "income": _Format("income.csv.xz", "UCI 'Census-Income (KDD)', census-income.data, then "
+        "census-income.test, behind a line of names", _INCOME, "names", "?", test_rows=99_762),
+    "poker": _Format("poker.train.csv.gz", "UCI 'Poker Hand', poker-hand-training-true.data",
+        " ".join(_CARDS) + " hand/k"),
+    "higgs": _Format("HIGGS.csv HIGGS.csv.gz", "UCI 'HIGGS', HIGGS.csv.gz",
+        "signal/k " + " ".join(f"f{i}" for i in range(1, 29)), test_rows=500_000),
+}  # fmt: skip
+
+
+def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
+    """A set of `NAMES`, whose files stand in the folder under the names above. verify: refuse a file whose
+    SHA-256 is not the known one."""
+    if name not in FOLDS:
+        raise InputError(f"there is no table {name!r}: choose one of {', '.join(NAMES)}")
+    if name not in _FORMATS:
+        return _bundled(name)
+    form = _FORMATS[name]
+    features, target = _load(Path(folder), form, verify)
+    n_test = form.test_rows
+    if name in ("adult", "poker"):  # the test set is apart
+        more_features, more_target = (
+            _load(Path(folder), _FORMATS["adult test"], verify)
+            if name == "adult"
+            else poker_hands(POKER_TEST_HANDS, seed=0)
+        )
+        n_test = len(more_target)
+        features, target = pd.concat([features, more_features]), np.concatenate([target, more_target])
+        # concat makes text of categories that are others in the other file
+        features = features.astype(dict.fromkeys(form.marked("c"), "category"))
+    if len(target) <= n_test:
+        raise InputError(
+            f"{name} in {folder} has {len(target):,} rows, however the last {n_test:,} are for testing: "
+            "the file is not whole"
+        )
+    fixed_test = np.arange(len(target) - n_test, len(target)) if n_test else None
+    task = "regression" if form.marked("y") else "classification"
+    return Table(name, features.reset_index(drop=True), target, task, fixed_test)
+
+
+def split(table: Table, fold: int, seed: int = 0) -> Split:
+    """Of the fold, counted from 0: `FOLDS` tells how many a set has."""
+    folds, n_rows = FOLDS[table.name], len(table.target)
+    if not 0 <= fold < folds:
+        raise InputError(f"fold must be 0 to {folds - 1} for {table.name}, however: {fold}")
+    if table.fixed_test is not None:
+        test, n_shared = table.fixed_test, n_rows - len(table.fixed_test)
+    else:
+        test, n_shared = np.array_split(_shuffled(n_rows, seed, 0), folds)[fold], n_rows
+    n_validation = round((0.2 if folds == 10 else 0.1) * n_shared)
+    rest = np.setdiff1d(np.arange(n_rows), test)
+    rest = rest[_shuffled(len(rest), seed, 1 + fold)]
+    return Split(np.sort(rest[n_validation:]), np.sort(rest[:n_validation]), np.sort(test))
+
+
+def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Hands of five cards drawn one after the other from a full pack: features (count, 10), as of `poker`,
+    and their classes (count,), int64."""
+    rng = np.random.default_rng(seed)
+    # the k-th card's place among those left in the pack; then its place in the full pack
+    card_N5 = (rng.random((count, 5)) * (52 - np.arange(5))).astype(np.int8)
+    for k in range(1, 5):
+        for earlier_N in np.sort(card_N5[:, :k], axis=1).T:
+            card_N5[:, k] += card_N5[:, k] >= earlier_N
+    cards = np.stack([card_N5 // 13, card_N5 % 13], axis=2).reshape(count, 10) + np.int8(1)
+    return _card_frame(cards), poker_classes(cards)
+
+
+def poker_classes(cards: np.ndarray) -> np.ndarray:
+    """cards: (N, 10), five times suit (1 to 4) and rank (ace 1 to king 13). int64 (N,): 0 nothing, 1 a pair,
+    2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a kind, 8 straight flush,
+    9 royal flush."""
+    suit_N5, rank_N5 = cards[:, 0::2], np.sort(cards[:, 1::2], axis=1)
+    n_equal = np.zeros(len(cards), np.int8)  # pairs of cards of one rank, among the ten pairs of cards
+    for one, other in combinations(range(5), 2):
+        n_equal += rank_N5[:, one] == rank_N5[:, other]
+    flush = (suit_N5 == suit_N5[:, :1]).all(1)
+    to_ace = (rank_N5 == (1, 10, 11, 12, 13)).all(1)
+    straight = to_ace | ((n_equal == 0) & (rank_N5[:, 4] - rank_N5[:, 0] == 4))
+    classes: np.ndarray = np.array([0, 1, 2, 3, 6, -1, 7])[n_equal]  # five equal pairs cannot be
+    classes[straight] = 4
+    classes[flush] = 5
+    classes[flush & straight] = 8
+    classes[flush & to_ace] = 9
+    return classes
+
+
+def _shuffled(n: int, seed: int, stream: int) -> np.ndarray:
+    # sorted random numbers: unlike permutation(), the same whatever the version of numpy
+    order: np.ndarray = np.random.default_rng([seed, stream]).random(n).argsort(kind="stable")
+    return order
+
+
+def _card_frame(cards: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            name: pd.Categorical.from_codes(codes - 1, pd.Index([str(k) for k in range(1, top + 1)]))
+            for name, codes, top in zip(_CARDS, cards.T, (4, 13) * 5, strict=True)
+        }
+    )
+
+
+def _bundled(name: str) -> Table:
+    from sklearn import datasets
+
+    if name == "breast_cancer":
+        features, target = datasets.load_breast_cancer(return_X_y=True, as_frame=True)
+        return Table(name, features.astype(np.float64), target.to_numpy(np.int64), "classification")
+    features, target = datasets.load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    sex = features["sex"].astype(int).astype(str).astype("category")
+    return Table(name, features.astype(np.float64).assign(sex=sex), target.to_numpy(np.float64), "regression")
+
+
+def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.ndarray]:
+    """Features and target."""
+    path = next((folder / name for name in form.files.split() if (folder / name).is_file()), None)
+    if path is None:
+        wanted = " or ".join(form.files.split())
+        raise InputError(f"{wanted} is not in the folder {folder}: it is {form.source}; put it there")
+    if verify and path.name in CHECKSUMS:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != CHECKSUMS[path.name]:
+            raise InputError(
+                f"{path}: its SHA-256 is {found}, not {CHECKSUMS[path.name]}: it is damaged or another "
+                f"edition. Fetch it again ({form.source}), or pass verify=False to read it as it is"
+            )
+    frame = _read(path, form)
+    for name in form.marked("d"):
+        dates = pd.to_datetime(frame[name].astype(object), format="%m/%d/%Y", errors="coerce")
+        bad = dates.isna() & frame[name].notna()
+        _refuse(path, bad, frame[name], f"is no month/day/year in column {name}")
+        frame[name] = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    (name,) = form.marked("ykl")
+    features, labels = frame.drop(columns=[name, *form.marked("x")]), frame[name]
+    if name == "hand":
+        for card in _CARDS:
+            top = 4 if card.startswith("S") else 13
+            bad = ~features[card].isin(range(1, top + 1))
+            _refuse(path, bad, features[card], f"is not 1 to {top} in column {card}")
+        features = _card_frame(features.to_numpy(np.int8))
+    if form.marked("l"):
+        return features, np.array([str(label).removesuffix(".") for label in labels])
+    if form.marked("k"):
+        _refuse(path, labels % 1 != 0, labels, f"is no class in column {name}")
+        return features, labels.to_numpy(np.int64)
+    return features, labels.to_numpy()
+
+
+def _read(path: Path, form: _Format) -> pd.DataFrame:
+    """Numbers as float64 and categories; rows are indexed by their line."""
+    names, texts = form.names, form.marked("cdl")
+    separator = r"\s+" if ".txt" in path.suffixes else ","
+    first = 1 if form.first_line == "row" else 2
+    line, width = first, len(names)  # pandas takes the first row for the measure of all
+    options: dict[str, Any] = {"sep": separator, "header": None, "skipinitialspace": True}
+    try:
+        if form.first_line == "names":
+            found = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
+            if found != names:
+                raise InputError(f"{path}, line 1 must be {','.join(names)}, however: {found}")
+        # blank lines are counted as rows, so that rows can be counted as lines
+        options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
+        options |= {"na_values": ["", form.missing], "keep_default_na": False}
+        kinds = {i: str for i, name in enumerate(names) if name in texts}
+        frame = pd.read_csv(path, dtype=kinds, **options)
+        width = frame.shape[1]
+    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if counts is None:
+            reason = str(error).strip()
+            raise InputError(f"{path} cannot be read, it may be damaged or cut short: {reason}") from error
+        width = int(counts[1])
+        if width == len(names):
+            line, width = int(counts[2]), int(counts[3])
+    if width != len(names):
+        raise InputError(f"{path}, line {line} must have {len(names)} columns, however: {width}")
+    frame = frame.set_axis(names, axis=1).set_axis(frame.index + first, axis=0)
+    frame = frame.dropna(how="all")  # blank lines
+    columns = {}
+    # pandas fills short rows up; the last column of these sets never misses a value
+    _refuse(path, frame[names[-1]].isna(), None, f"has fewer than {width} columns")
+    for name in names:
+        columns[name] = frame[name].astype("category") if name in texts else _numbers(path, frame[name])
+        if not form.missing or name in form.marked("ykl"):
+            _refuse(path, columns[name].isna(), None, f"has nothing in column {name}")
+    return pd.DataFrame(columns)
+
+
+def _numbers(path: Path, column: pd.Series) -> pd.Series:
+    """float64, NaN where missing."""
+    numbers = column
+    if column.dtype.kind not in "iuf":
+        numbers = pd.to_numeric(column.astype(str).where(column.notna()), errors="coerce")
+    numbers = numbers.astype(np.float64)
+    bad = (numbers.isna() & column.notna()) | np.isinf(numbers)
+    _refuse(path, bad, column, f"is no number in column {column.name}")
+    return numbers
+
+
+def _refuse(path: Path, bad: pd.Series, column: pd.Series | None, what: str) -> None:
+    """Raises InputError for the first bad row, if there is one."""
+    if bad.any():
+        row = int(bad.to_numpy().argmax())
+        found = "" if column is None else f"{str(column.iloc[row]).removesuffix('.0')!r} "
+        raise InputError(f"{path}, line {bad.index[row]}: {found}{what}")
