@@ -25,6 +25,7 @@ COMMANDS = {
     "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
     "np": ("cli.np", "np", "Neural processes on Gaussian-process tasks."),
+    "tabular": ("cli.tabular", "tabular", "Learn from tables and predict a column."),
     "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),
 }
 

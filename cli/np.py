@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from cli.options import device_option, force_option, out_option, progress_bar, quiet_option
+from cli.options import (
+    available_device,
+    device_option,
+    force_option,
+    out_option,
+    progress_bar,
+    quiet_option,
+)
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
 
@@ -15,18 +22,6 @@ KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
 @click.group()
 def np() -> None:
     """Train and judge neural processes on tasks drawn from Gaussian processes."""
-
-
-def _device(name: str) -> str:
-    import torch
-
-    from spinimpute.errors import InputError
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda: PyTorch finds no GPU; use --device cpu")
-    return name
 
 
 @np.command()
@@ -82,7 +77,7 @@ def train(
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
         raise InputError(str(error)) from error
-    where = _device(device)
+    where = available_device(device)
     try:
         trainer = gaussian_trainer(model, settings, tasks, where)
         if resume:
@@ -135,7 +130,7 @@ def evaluate(models: tuple[str, ...], batches: int, samples: int, device: str) -
     """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points."""
     from spinimpute.neural_processes.evaluation import calibration, score
 
-    where = _device(device)
+    where = available_device(device)
     click.echo("model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16")
     for path in models:
         model, tasks = _loaded(path, where)

@@ -14,6 +14,7 @@ from spinimpute.tabular.estimators import (
     SPINClassifier,
     SPINRegressor,
 )
+from spinimpute.tabular.model_files import load_estimator, save_estimator
 
 __all__ = [
     "FTTransformerClassifier",
@@ -28,4 +29,6 @@ __all__ = [
     "SPINRegressor",
     "SetTransformerClassifier",
     "SetTransformerRegressor",
+    "load_estimator",
+    "save_estimator",
 ]

@@ -1,0 +1,224 @@
+"""Tables as files: CSV and TSV, gzipped too, and Parquet.
+
+Cells of CSV and TSV stay the text that they are until it is known whether their column holds numbers or
+categories: "007" is another category than "7". Rows are counted from 1, without the header.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from spinimpute.errors import InputError
+
+SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+PARQUET = ".parquet"
+MISSING = frozenset(
+    ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
+)
+LARGEST = 1e36  # so that neither squares nor predictions overflow
+
+
+def suffix_of(path: str | Path) -> str:
+    """Which kind of file it is by its name. Raises InputError if by none."""
+    name = Path(path).name.lower()
+    for suffix in (*SEPARATORS, PARQUET):
+        if name.endswith(suffix):
+            return suffix
+    raise InputError(f"table {path}: the name must end with one of {', '.join((*SEPARATORS, PARQUET))}")
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """A table of named columns: text as it stands there, or the numbers of Parquet.
+
+    Raises InputError, which says what is wrong with the file and where.
+    """
+    path = Path(path)
+    suffix = suffix_of(path)
+    if not os.path.isfile(path):
+        found = "it is a folder" if os.path.isdir(path) else "there is no such file"
+        raise InputError(f"table {path}: {found}")
+    table = _read_parquet(path) if suffix == PARQUET else _read_text(path, SEPARATORS[suffix])
+    _check_names(path, list(table.columns))
+    if not len(table):
+        raise InputError(f"table {path}: it has a header and no rows")
+    return table
+
+
+def output_suffix(path: str | Path) -> str:
+    """`suffix_of` a table that can be written. Raises InputError."""
+    suffix = suffix_of(path)
+    if suffix == PARQUET:
+        _require_pyarrow()
+    return suffix
+
+
+def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
+    """suffix: of the kind that is to be written, whatever the path's."""
+    if suffix == PARQUET:
+        assert isinstance(path, Path)
+        table.to_parquet(path, index=False)
+        return
+    options: dict[str, Any] = {"index": False, "lineterminator": "\n", "sep": SEPARATORS[suffix]}
+    if any("\r" in cell for name in table for cell in table[name] if isinstance(cell, str)):
+        options["quoting"] = csv.QUOTE_NONNUMERIC  # the csv module leaves it bare, and readers end the line
+    if suffix.endswith(".gz"):
+        options["compression"] = {"method": "gzip", "mtime": 0}  # same predictions, same bytes
+    table.to_csv(path, **options)
+
+
+def missing_cells(column: pd.Series) -> np.ndarray:
+    """bool (N,)."""
+    if column.dtype.kind in "iuf":
+        return np.asarray(column.isna())
+    return np.array([cell is None or cell.strip() in MISSING for cell in column], bool)
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Whether every cell is a number or missing."""
+    values, missing = _parsed(column)
+    return bool((~np.isnan(values) | missing).all())
+
+
+def numbers_of(column: pd.Series, path: str | Path) -> np.ndarray:
+    """float64 (N,), NaN where missing. Raises InputError for text and for what is too large."""
+    values, missing = _parsed(column)
+    wrong = np.flatnonzero(~missing & ~(np.abs(values) <= LARGEST))
+    if len(wrong):
+        found = "is not a number" if np.isnan(values[wrong[0]]) else f"lies beyond {LARGEST:g}"
+        row, cell = column.index[wrong[0]] + 1, shown(column.iloc[wrong[0]])
+        raise InputError(f"table {path}: row {row}, column {column.name!r}: {cell} {found}")
+    return values
+
+
+def categories_of(column: pd.Series) -> pd.Series:
+    """Names, None where missing. Whole numbers have no decimal point."""
+    cells = zip(column.tolist(), missing_cells(column), strict=True)
+    return text_column(None if gone else _name(cell) for cell, gone in cells)
+
+
+def text_column(cells: Iterable[str | None]) -> pd.Series:
+    """Of objects: pandas' own type of text has no None."""
+    return pd.Series(list(cells), dtype=object)
+
+
+def shown(cell: object) -> str:
+    """A cell in a message."""
+    text = repr(cell)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _parsed(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers, NaN where there is none, and which cells are missing."""
+    missing = missing_cells(column)
+    if column.dtype.kind in "iuf":
+        return column.to_numpy(np.float64, na_value=np.nan), missing
+    cells = zip(column, missing, strict=True)
+    return np.array([math.nan if gone else _number(cell) for cell, gone in cells], np.float64), missing
+
+
+def _name(cell: object) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _number(text: str) -> float:
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    for number, name in enumerate(names, 1):
+        if any(ord(character) < 32 for character in name):
+            raise InputError(
+                f"table {path}: the name of column {number} has control characters: {shown(name)}"
+            )
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise InputError(f"table {path}: two columns are named {twice[0]!r}; rename one")
+
+
+def _read_text(path: Path, separator: str) -> pd.DataFrame:
+    with _readable(path):
+        opened = gzip.open if path.name.lower().endswith(".gz") else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            return _parse_text(path, file, separator)
+
+
+def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
+    lines = csv.reader(file, delimiter=separator, strict=True)
+    header = next((line for line in lines if line), None)
+    if header is None:
+        raise InputError(f"table {path}: it is empty; its first line must name the columns")
+    names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
+    _check_names(path, names)
+    cells: list[list[str]] = [[] for _ in names]
+    rows = 0
+    for line in lines:
+        if not line:
+            continue
+        rows += 1
+        if len(line) != len(names):
+            raise InputError(
+                f"table {path}: row {rows} (line {lines.line_num}) has {len(line)} cells, the header has "
+                f"{len(names)}"
+            )
+        for column, cell in zip(cells, line, strict=True):
+            column.append(cell)
+    return pd.DataFrame({name: text_column(column) for name, column in zip(names, cells, strict=True)})
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Whatever makes a file unreadable as InputError."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"table {path}: it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); convert it, for "
+            "example with: iconv -f latin1 -t utf-8"
+        ) from error
+    except csv.Error as error:
+        raise InputError(f"table {path}: {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"table {path}: it cannot be read: {error}") from error
+
+
+def _require_pyarrow() -> None:
+    try:
+        import_module("pyarrow")
+    except ImportError as error:
+        raise InputError("Parquet needs pyarrow: pip install pyarrow") from error
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    _require_pyarrow()
+    try:
+        table = pd.read_parquet(path, engine="pyarrow")
+    except (OSError, ValueError, TypeError) as error:  # pyarrow's errors are ValueErrors
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"table {path}: it is no readable Parquet file: {said}") from error
+    table.columns = [str(name) for name in table.columns]
+    columns = [table.iloc[:, number] for number in range(table.shape[1])]
+    _check_names(path, list(table.columns))
+    return pd.DataFrame({column.name: _plain(column) for column in columns})
+
+
+def _plain(column: pd.Series) -> Any:
+    """Numbers as float64, or integers that are all there; anything else as text, as CSV would have it."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "iuf" and not isinstance(column.dtype, pd.CategoricalDtype):
+        return column.to_numpy(np.float64, na_value=np.nan) if column.isna().any() else column.to_numpy()
+    return text_column(None if gone else str(cell) for cell, gone in zip(column, column.isna(), strict=True))

@@ -1,0 +1,425 @@
+"""`spinimpute tabular` on files: tables in, predictions out; status 2 and one line for bad input."""
+
+import csv
+import gzip
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli.main import main
+from spinimpute.errors import InputError
+from spinimpute.tabular.model_files import load_estimator, save_estimator
+from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
+
+TINY = [word for one in ("steps=4", "width=8", "blocks=1") for word in ("--set", one)]
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """run(*arguments): `spinimpute tabular` in the temporary folder."""
+    terminate = signal.getsignal(signal.SIGTERM)
+    monkeypatch.chdir(tmp_path)
+
+    def run_main(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["spinimpute", "tabular", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        signal.signal(signal.SIGTERM, terminate)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Result(int(exited.value.code or 0), out, err)
+
+    return run_main
+
+
+@pytest.fixture
+def fit(run: Run) -> Run:
+    """fit(table, target, *arguments): a tiny MLP, into the file `m`."""
+
+    def run_fit(table: str, target: str, *arguments: object) -> Result:
+        few = [] if "--model" in arguments else ["--model", "mlp", *TINY[:4]]
+        return run("fit", "--table", table, "--target", target, "-o", "m", *few, *arguments)
+
+    return run_fit
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> pd.DataFrame:
+    """houses.csv: 60 rows of numbers, text, keys, gaps."""
+    rng = np.random.default_rng(0)
+    found = pd.DataFrame(
+        {
+            "key": [f"h{number}" for number in range(60)],
+            "area": rng.normal(100, 20, 60).round(1).astype(str),
+            "town": rng.choice(["Bern", "Köln, Süd", 'the "Y"'], 60),
+            "zip": rng.choice(["007", "7", "10"], 60),
+            "weight": rng.choice([0, 1, 2], 60),
+            "price": rng.normal(500, 90, 60).round(2),
+            "sold": rng.choice(["yes", "no"], 60),
+        }
+    )
+    found.loc[::5, "area"] = "NA"
+    found.to_csv(tmp_path / "houses.csv", index=False)
+    return found
+
+
+def failed(result: Result, *said: str) -> None:
+    """Status 2, one line that says so, and no model."""
+    assert (result.code, result.out) == (2, "")
+    errors = [line for line in result.err.splitlines() if line.startswith("spinimpute: error:")]
+    assert len(errors) == 1
+    assert result.err.splitlines()[-1] == errors[0]
+    for part in said:
+        assert part in errors[0]
+    assert not Path("m").exists()
+
+
+@pytest.mark.parametrize("model", ["spin", "npt", "set-transformer", "ft-transformer", "resnet"])
+def test_fit_and_predict(run: Run, fit: Run, houses: pd.DataFrame, model: str) -> None:
+    heads = [] if model == "resnet" else ["--set", "heads=2"]
+    options = ("--model", model, *TINY, *heads, "--ignore", "key", "--weights", "weight", "--device", "cpu")
+    done = fit("houses.csv", "price", *options)
+    assert done.code == 0
+    assert "task:     regression: 'price' holds fractions" in done.err
+    assert "60 rows, 2 columns of numbers, 2 of categories" in done.err
+    houses[reversed(houses.columns)].drop(columns="price").to_csv("new.tsv", sep="\t", index=False)
+    done = run(
+        "predict", "--model", "m", "--table", "new.tsv", "-o", "p.csv", "--id", "key", "--device", "cpu"
+    )
+    assert done.code == 0
+    assert "ignored:  weight" in done.err
+    found = pd.read_csv("p.csv", dtype={"prediction": np.float32})
+    assert list(found.columns) == ["key", "prediction"]
+    assert list(found["key"]) == list(houses["key"])
+    estimator: Any = load_estimator("m", "cpu")
+    rows = read_table("houses.csv")
+    features = {
+        name: categories_of(rows[name]) if name in ("town", "sold") else numbers_of(rows[name], "")
+        for name in estimator.feature_names_in_
+    }
+    np.testing.assert_array_equal(found["prediction"], estimator.predict(pd.DataFrame(features)))
+
+
+def test_classes_and_probabilities(run: Run, fit: Run, houses: pd.DataFrame) -> None:
+    done = fit("houses.csv", "sold", "--ignore", "key", "--categorical", "zip")
+    assert "classification: 'sold' holds text" in done.err
+    common = ("predict", "--model", "m", "--table", "houses.csv")
+    shown = run(*common, "-o", "-", "--probabilities", "--id", "key", "--id", "sold", "-q")
+    assert (shown.code, shown.err) == (0, "")
+    found = pd.read_csv(io.StringIO(shown.out))
+    assert list(found.columns) == ["key", "sold", "prediction", "probability_no", "probability_yes"]
+    np.testing.assert_allclose(found["probability_no"] + found["probability_yes"], 1, atol=1e-6)
+    likely = np.where(found["probability_no"] >= found["probability_yes"], "no", "yes")
+    assert list(found["prediction"]) == list(likely)
+    assert run(*common, "-o", "p.tsv.gz", "-q").code == 0
+    assert gzip.decompress(Path("p.tsv.gz").read_bytes()).decode().splitlines() == [
+        "prediction",
+        *found["prediction"],
+    ]
+    again = run(*common, "-o", "p.tsv.gz")
+    assert (again.code, "already exists" in again.err) == (2, True)
+    assert run(*common, "-o", "p.tsv.gz", "--force").code == 0
+    told = run("info", "m")
+    for line in (
+        "estimator: MLPClassifier",
+        "target: sold",
+        "rows: 60",
+        "classes: no, yes",
+        "column: area: numbers",
+        "column: town: 3 categories",
+        "column: zip: 3 categories",  # 007 is not 7
+        "steps: 4",
+        "width: 8",
+    ):
+        assert line in told.out.splitlines()
+
+
+def test_the_same_seed_the_same_model(fit: Run, houses: pd.DataFrame) -> None:
+    found = []
+    for seed in (1, 1, 2):
+        assert fit("houses.csv", "price", "--seed", seed, "--force", "-q").err == ""
+        found.append(load_estimator("m", "cpu").network_.state_dict())
+    same = [all((found[0][key] == other[key]).all() for key in other) for other in found[1:]]
+    assert same == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (range(40), "regression: 'y' holds 40 different numbers"),
+        ([1, 2, 3] * 10, "classification: 'y' holds 3 different whole numbers"),
+        (["1.0", "2", "3.50"] * 10, "regression: 'y' holds fractions"),
+        (["1e3", "x"] * 10, "classification: 'y' holds text"),
+        (["True", "False"] * 10, "classification: 'y' holds text"),
+    ],
+)
+def test_the_task_that_is_chosen(fit: Run, values: Any, said: str) -> None:
+    pd.DataFrame({"x": range(len(values)), "y": list(values)}).to_csv("t.csv", index=False)
+    done = fit("t.csv", "y")
+    assert done.code == 0
+    assert said in done.err
+
+
+def test_a_missing_target(fit: Run) -> None:
+    Path("t.csv").write_text("x,y\n" + "".join(f"{i},{'' if i == 4 else i / 2}\n" for i in range(30)))
+    failed(fit("t.csv", "y"), "'y' is missing in row 5", "--drop-missing-target")
+    assert "29 rows" in fit("t.csv", "y", "--drop-missing-target").err
+    Path("m").unlink()
+    text = Path("t.csv").read_text().replace("\n9,", "\ninf,")
+    Path("t.csv").write_text(text)  # rows are those of the file, whatever was left out
+    failed(fit("t.csv", "y", "--drop-missing-target"), "row 10, column 'x': 'inf' lies beyond 1e+36")
+
+
+BODY = "".join(f"{i},{'ab'[i % 2]},{i / 3}\n" for i in range(30))
+BAD_TABLES: list[tuple[bytes, str]] = [
+    (b"", "it is empty"),
+    (b"\n\n", "it is empty"),
+    (b"x,c,y\n", "a header and no rows"),
+    (b"x,x,y\n1,2,3\n", "two columns are named 'x'"),
+    (b"x,c,y\n1,2,3\n1,2\n", "row 2 (line 3) has 2 cells, the header has 3"),
+    (b"x,c,y\n1,2,3,4\n", "row 1 (line 2) has 4 cells, the header has 3"),
+    (b'x,c,y\n1,"2,3\n', "unexpected end of data"),
+    (b"x,c,y\n1,M\xfcnchen,3\n", "not UTF-8 text (byte 0xfc)"),
+    (b"\x00\x01,\x02\n\x00,1\n", "control characters"),
+    (b"\x89PNG\r\n\x1a\n", "not UTF-8"),
+    (b'"a\nb",c,y\n1,2,3\n', "control characters"),
+    (b"x,c\n1,2\n", "no column 'y' of --target; it has x, c"),
+    (b"y\n1\n2\n", "no column is left"),
+    (b"x,c,y\n1,2,3\n2,2,3\n", "'y' is '3' in every row"),
+    (b"x,c,y\n1,2,\n2,2,NaN\n", "'y' is missing in every row"),
+    (b"x,c,y\ninf,a,1.5\n1,b,2\n", "row 1, column 'x': 'inf' lies beyond 1e+36"),
+    (b"x,c,y\n1,a,1.5\n1,b,inf\n", "row 2, column 'y': 'inf' lies beyond 1e+36"),
+    (b"x,c,y\n1,a,1.5\n1" + b"0" * 400 + b",b,2\n", "row 2, column 'x': '1000"),
+    (b"x,c,y\n1," + b"a" * 200_000 + b",2\n", "field larger than field limit"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), BAD_TABLES)
+def test_bad_tables(fit: Run, content: bytes, said: str) -> None:
+    Path("t.csv").write_bytes(content)
+    failed(fit("t.csv", "y"), "t.csv", said)
+
+
+def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
+    failed(fit("none.csv", "y"), "none.csv", "no such file")
+    Path("folder.csv").mkdir()
+    failed(fit("folder.csv", "y"), "it is a folder")
+    Path("t.xlsx").write_bytes(b"PK")
+    failed(fit("t.xlsx", "y"), ".csv.gz, .tsv, .tsv.gz, .parquet")
+    whole = gzip.compress(b"x,y\n" + b"1,2\n" * 1000)
+    for content in (b"x,y\n1,2\n", whole[:-9], whole[:30] + b"???" + whole[33:]):
+        Path("t.csv.gz").write_bytes(content)
+        failed(fit("t.csv.gz", "y"), "t.csv.gz: it cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--ignore", "y"], "'y' is given for both --target and --ignore"),
+        (["--categorical", "y"], "'y' is given for both --target and --categorical"),
+        (["--weights", "y"], "'y' is given for both --target and --weights"),
+        (["--ignore", "z"], "no column 'z' of --ignore"),
+        (["--weights", "c"], "row 1, column 'c': 'a' is not a number"),
+        (["--weights", "zero"], "every weight in column 'zero' is 0"),
+        (["--weights", "minus"], "row 1, column 'minus': a weight must be 0 or more, however: '-1'"),
+        (["--set", "colour=1"], "no parameter 'colour'; it has batch_size, "),
+        (["--set", "width"], "NAME=VALUE"),
+        (["--set", "batch_size=2.5"], "batch_size must be a whole number"),
+        (["--set", "batch_size=0"], "batch_size must be positive"),
+        (["--set", "learning_rate=fast"], "learning_rate must be a number, however: 'fast'"),
+        (["--set", "dropout=nan"], "dropout must be finite"),
+        (["--set", "dropout=2"], "training cannot go on: dropout probability"),
+        (["--set", "scaling=log"], "scaling must be 'standard' or 'quantile'"),
+        (["--set", "layers=1000000000000", "--set", "validation_fraction=2"], "validation_fraction"),
+        (["--set", "device=cuda"], "use --device"),
+        (["--set", "random_state=1"], "use --seed"),
+        (["--steps", "3"], "steps is given twice"),
+        (["--task", "regression", "--target", "c"], "'c' holds text; use --task classification"),
+        (["--model", "mlp", "--set", "width=100000000000"], "training cannot go on"),
+        (["--model", "spin", "--set", "heads=3"], "heads must divide the width"),
+        (["-o", "none/m"], "there is no folder none"),
+        (["-o", "t.csv"], "it is also read from"),
+    ],
+)
+def test_bad_options(fit: Run, arguments: list[str], said: str) -> None:
+    lines = BODY.splitlines()
+    Path("t.csv").write_text("x,c,y,zero,minus\n" + "".join(f"{line},0,-1\n" for line in lines))
+    failed(fit("t.csv", "y", *arguments), said)
+
+
+@pytest.mark.parametrize("command", [[], ["fit"], ["predict"], ["info"]])
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
+    code = (
+        "import sys\nfrom cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        "print([name for name in ('torch', 'numpy', 'pandas', 'sklearn') if name in sys.modules])"
+    )
+    words = [sys.executable, "-c", code, "tabular", *command, "-h"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("Usage: spinimpute tabular")
+    assert done.stdout.endswith("\n[]\n")
+
+
+def test_no_gpu(fit: Run) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    failed(fit("t.csv", "y", "--device", "cuda"), "PyTorch finds no GPU")
+
+
+def test_odd_columns(run: Run, fit: Run) -> None:
+    """Constant, empty, of huge numbers, without a name, and of keys; a byte-order mark before the first."""
+    n = 1_002
+    rows = {
+        "x": range(n),
+        "same": 7,
+        "empty": "",
+        "huge": [f"{i}{'0' * 30}" for i in range(n)],
+        "": range(n),
+        "date": [str(day.date()) for day in pd.date_range("2001-01-01", periods=n)],
+        "y": [i % 7 + 0.5 for i in range(n)],
+    }
+    pd.DataFrame(rows).to_csv("t.csv", index=False, encoding="utf-8-sig")
+    done = fit("t.csv", "y", "--set", "scaling=quantile")
+    assert done.code == 0
+    warned = [line for line in done.err.splitlines() if "warning" in line]
+    assert len(warned) == 2
+    assert "column 'empty' is missing in every row" in warned[0]
+    assert "column 'date' holds another text in every row, taken for 1002 categories" in warned[1]
+    assert "column: Unnamed: 4: numbers" in run("info", "m").out
+    assert run("predict", "--model", "m", "--table", "t.csv", "-o", "p.csv").code == 0
+    assert pd.read_csv("p.csv")["prediction"].notna().all()
+
+
+def test_predicting_what_does_not_fit(run: Run, fit: Run) -> None:
+    Path("t.csv").write_text("x,c,y\n" + BODY)
+    assert fit("t.csv", "y").code == 0
+    Path("m").rename("model")
+
+    def predict(text: str, *arguments: object) -> Result:
+        Path("new.csv").write_text(text)
+        return run("predict", "--model", "model", "--table", "new.csv", "-o", "p.csv", *arguments)
+
+    failed(predict("x\n1\n"), "no column 'c' that the model reads; it has x")
+    failed(predict("z\n1\n"), "no column 'x', 'c'")
+    failed(predict("x,c\n1,a\nten,b\n"), "row 2, column 'x': 'ten' is not a number")
+    failed(predict("x,c\n1,a\n-inf,b\n"), "row 2, column 'x': '-inf' lies beyond 1e+36")
+    failed(predict("x,c\n"), "a header and no rows")
+    failed(predict("x,c\n1,a\n", "--probabilities"), "predicts numbers")
+    failed(predict("x,c\n1,a\n", "--id", "k"), "no column 'k' of --id")
+    failed(predict("x,c,prediction\n1,a,1\n", "--id", "prediction"), "--id prediction")
+    failed(predict("x,c\n1,a\n", "-o", "p.doc"), "p.doc")
+    assert not Path("p.csv").exists()
+    Path("model").rename("whole")
+    Path("model").write_bytes(Path("whole").read_bytes()[:-4])
+    failed(predict("x,c\n1,a\n"), "tabular model model", "copy it again")
+    Path("whole").rename("model")
+    done = predict("c,x\nnew,NA\n,5\nnew,7\na,1\n")
+    assert done.code == 0
+    assert "column 'c': 2 cells hold a category that training rows lack" in done.err
+    assert len(pd.read_csv("p.csv")) == 4
+
+
+def test_a_model_without_names_of_columns(run: Run) -> None:
+    from spinimpute.tabular import MLPRegressor
+
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    save_estimator(MLPRegressor(steps=1, width=4).fit(rows, rows[:, 0]), "m2")
+    Path("t.csv").write_text("x\n1\n")
+    failed(run("predict", "--model", "m2", "--table", "t.csv", "-o", "-"), "without names of columns")
+    assert "column: 1: numbers" in run("info", "m2").out
+
+
+def test_parquet(run: Run, fit: Run, houses: pd.DataFrame) -> None:
+    pytest.importorskip("pyarrow")
+    typed = houses.assign(
+        area=pd.to_numeric(houses["area"], errors="coerce"),
+        new=houses["sold"] == "yes",
+        town=houses["town"].astype("category"),
+    )
+    typed.to_parquet("houses.parquet")
+    typed.to_csv("typed.csv", index=False)
+    for name in ("houses.parquet", "typed.csv"):
+        assert fit(name, "sold", "--ignore", "key", "--force", "--categorical", "weight").code == 0
+        for other in ("houses.parquet", "typed.csv"):
+            out = f"{name}.{other}.parquet"
+            assert run("predict", "--model", "m", "--table", other, "-o", out, "--probabilities").code == 0
+    found = [pd.read_parquet(path) for path in Path().glob("*.*.*.parquet")]
+    assert len(found) == 4
+    for other in found:
+        pd.testing.assert_frame_equal(other, found[0])
+    Path("m").unlink()
+    Path("bad.parquet").write_bytes(b"PAR1 and more")
+    failed(fit("bad.parquet", "x"), "no readable Parquet file")
+
+
+def test_parquet_without_pyarrow(fit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    Path("t.parquet").write_bytes(b"PAR1")
+    failed(fit("t.parquet", "y"), "pip install pyarrow")
+
+
+cells = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.tuples(cells, cells), min_size=1, max_size=5),
+    suffix=st.sampled_from([".csv", ".tsv.gz"]),
+)
+def test_any_text_survives_a_file(rows: list[tuple[str, str]], suffix: str, tmp_path: Path) -> None:
+    written = pd.DataFrame(rows, columns=["a", "b"], dtype=object)
+    write_table(written, tmp_path / f"t{suffix}", suffix)
+    read = read_table(tmp_path / f"t{suffix}")
+    assert [*read.itertuples(index=False, name=None)] == rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e36, 1e36) | st.none(), min_size=1, max_size=9))
+def test_numbers_are_read_exactly(values: list[float | None]) -> None:
+    column = pd.Series(["" if value is None else repr(value) for value in values], dtype=object, name="x")
+    assert is_numeric(column)
+    np.testing.assert_array_equal(
+        numbers_of(column, "t.csv"), [np.nan if value is None else value for value in values]
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60) | st.text('ab,"\n\r1', max_size=40).map(str.encode))
+def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    try:
+        read = read_table(path)
+    except InputError as error:
+        said = str(error)
+    else:
+        said = "one line"
+        plain = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
+        assert len(read) == len(plain) - 1
+    assert len(said.splitlines()) == 1
