@@ -77,6 +77,41 @@ class FlatPredictor(nn.Module):
         return self.head(out.unflatten(-1, (self.columns, self.width)))
 
 
+class RowPredictor(nn.Module):
+    """The paper's predictor with rows folded to R numbers: X + unfold(MAB(fold(X), unfold(H))), any number
+    of MABs, then a linear map of every token. Its weights grow with D * E * R, not with (D * E)^2.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        outputs: int,
+        columns: int,
+        latent_attributes: int,
+        row_width: int,
+        layers: int,
+        options: MABOptions,
+    ) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"predictor_layers must be at least 1, however: {layers}")
+        self.width = width
+        self.columns = columns
+        self.fold = nn.Linear(columns * width, row_width)
+        self.read = nn.ModuleList(MAB(row_width, latent_attributes * width, options) for _ in range(layers))
+        self.unfold = nn.Linear(row_width, columns * width)
+        self.head = ColumnHead(width, outputs, columns)
+
+    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
+        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        _check(x_BQDE, h_BHFE, self.width)
+        require_size("x", x_BQDE, 2, self.columns, "columns")
+        row_BQR = self.fold(x_BQDE.flatten(-2))
+        for read in self.read:
+            row_BQR = read(row_BQR, h_BHFE.flatten(-2))
+        return self.head(x_BQDE + self.unfold(row_BQR).unflatten(-1, (self.columns, self.width)))
+
+
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:
     for name, tensor in (("x", x_BQDE), ("h", h_BHFE)):
         require_dimensions(name, tensor, 4)

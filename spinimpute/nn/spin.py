@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from spinimpute.nn.attention import ABLA, XABA, XABD, MABOptions, Scale
 from spinimpute.nn.embedding import ColumnEmbedding
-from spinimpute.nn.predictors import FlatPredictor, TokenwisePredictor
+from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor
 from spinimpute.nn.shapes import require_dimensions, require_size
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 
@@ -206,8 +206,9 @@ class SPINConfig:
         columns: D; None where it varies from call to call (needs `side_width`, `latent_start="learned"`).
         continuous, pieces: columns that hold standardised scalars (see `ColumnEmbedding`).
         side_width: numbers that describe a column; they replace the column-index embedding.
-        predictor: "tokenwise" (O(E^2) weights) or "flat" (the paper's).
-        predictor_layers: layers of the tokenwise predictor.
+        predictor: "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
+        predictor_layers: layers of the predictor, unless it is flat.
+        row_width: R, see `RowPredictor`.
 
     The other attributes are those of `SPINEncoder` and `MABOptions`.
     """
@@ -218,8 +219,9 @@ class SPINConfig:
     inducing_points: int = 10
     latent_attributes: int = 10
     blocks: int = 2
-    predictor: Literal["tokenwise", "flat"] = "tokenwise"
+    predictor: Literal["tokenwise", "flat", "row"] = "tokenwise"
     predictor_layers: int = 2
+    row_width: int = 256
     latent_start: Literal["linear", "learned"] = "linear"
     latent_self_attention: bool = True
     continuous: tuple[int, ...] = ()
@@ -244,11 +246,16 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
     width, outputs = config.width, config.vocabulary
     if config.predictor == "tokenwise":
         return TokenwisePredictor(width, outputs, config.columns, config.predictor_layers, config.options)
-    if config.predictor != "flat":
-        raise ValueError(f"predictor must be 'tokenwise' or 'flat', however: {config.predictor!r}")
+    if config.predictor not in ("flat", "row"):
+        raise ValueError(f"predictor must be 'tokenwise', 'flat' or 'row', however: {config.predictor!r}")
     if config.columns is None:
-        raise ValueError("columns must be a number with predictor='flat'")
-    return FlatPredictor(width, outputs, config.columns, config.latent_attributes, config.options)
+        raise ValueError(f"columns must be a number with predictor={config.predictor!r}")
+    latents, options = config.latent_attributes, config.options
+    if config.predictor == "flat":
+        return FlatPredictor(width, outputs, config.columns, latents, options)
+    return RowPredictor(
+        width, outputs, config.columns, latents, config.row_width, config.predictor_layers, options
+    )
 
 
 class SPIN(nn.Module):

@@ -34,7 +34,8 @@ from spinimpute.tabular.table import Rows, TableEncoder
 
 POSITIVE = {
     "steps", "batch_size", "learning_rate", "patience", "evaluate_every", "width", "heads", "blocks",
-    "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "context_size",
+    "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
+    "context_size",
 }  # fmt: skip
 LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
@@ -72,12 +73,13 @@ class TableEstimator(BaseEstimator, ABC):
             label_N = self._labels(np.asarray(y)[counted_N], len(table))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with self._seeded(seed), _peak_memory(self._device()) as peak:
-            kept_N, apart_N = self._split(len(label_N), seed)
+            kept_N, apart_N = self._split(label_N, seed)
             self.encoder_ = TableEncoder(self.scaling, self.categorical_features).fit(
                 _take(table, kept_N), seed
             )
             self._scale_labels(label_N[kept_N])
-            rows, label = self._tensors(table, label_N)
+            rows = self._encoded(table)
+            label = self._label_tensor(label_N)
             weight = torch.as_tensor(weight_N / weight_N[kept_N].mean(), dtype=torch.float32)
             self._train(rows, label, weight.to(label.device), kept_N, apart_N, seed)
         self.peak_memory_ = peak()
@@ -147,26 +149,41 @@ class TableEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _labels(self, y: Any, n_rows: int) -> np.ndarray:
-        """Codes or numbers, (N,)."""
+        """Codes or numbers, (N,), from which classes are learned."""
+
+    @abstractmethod
+    def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
+        """Codes or numbers, (N,), of labels as training had them."""
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
         """Learn the scale of labels from training rows; nothing for classes."""
         del label_N
 
     @abstractmethod
-    def _tensors(self, table: Any, label_N: np.ndarray) -> tuple[Rows, Tensor]: ...
+    def _label_tensor(self, label_N: np.ndarray) -> Tensor:
+        """Codes or scaled numbers on the device, (N,)."""
+
+    def _encoded(self, table: Any) -> Rows:
+        """On the device."""
+        return Rows(*(part.to(self._device()) for part in self.encoder_.transform(table)))
 
     @abstractmethod
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
         """(N,)."""
 
-    def _split(self, n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows for early stopping; none of the latter where there are few rows."""
-        order = np.random.default_rng(seed).permutation(n_rows)
-        n_apart = int(self.validation_fraction * n_rows)
+    def _split(self, label_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on and rows for early stopping, of all classes and sizes of labels alike; none of the
+        latter where there are few rows."""
+        n_apart = int(self.validation_fraction * len(label_N))
         if n_apart < LEAST_VALIDATION:
-            return np.arange(n_rows), np.empty(0, np.int64)
-        return np.sort(order[n_apart:]), np.sort(order[:n_apart])
+            return np.arange(len(label_N)), np.empty(0, np.int64)
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(label_N))
+        order = order[np.argsort(label_N[order], kind="stable")]
+        # one from each of so many equal parts
+        drawn = ((np.arange(n_apart) + rng.random(n_apart)) * (len(label_N) / n_apart)).astype(np.int64)
+        apart_N = np.sort(order[drawn.clip(max=len(label_N) - 1)])
+        return np.setdiff1d(np.arange(len(label_N)), apart_N), apart_N
 
     def _check_parameters(self) -> None:
         """Raises ValueError for numbers that make no sense."""
@@ -183,9 +200,8 @@ class TableEstimator(BaseEstimator, ABC):
         """Of a fitted estimator, on its device, as its network is then."""
         check_is_fitted(self, "n_parameters_")
         table = self._checked(X, None, reset=False)
-        device = self._device()
-        self.network_.to(device).eval()
-        return Rows(*(part.to(device) for part in self.encoder_.transform(table)))
+        self.network_.to(self._device()).eval()
+        return self._encoded(table)
 
     def _predicted(self, X: Any) -> Tensor:
         """(N, O) on the processor."""
@@ -259,10 +275,17 @@ class ClassifierOutputs(TableEstimator):
         self.classes_, label_N = np.unique(y, return_inverse=True)
         return np.asarray(label_N)
 
-    def _tensors(self, table: Any, label_N: np.ndarray) -> tuple[Rows, Tensor]:
-        device = self._device()
-        rows = Rows(*(part.to(device) for part in self.encoder_.transform(table)))
-        return rows, torch.as_tensor(label_N, dtype=torch.int64, device=device)
+    def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
+        y = column_or_1d(y, warn=True)
+        _same_length(y, n_rows)
+        code_N = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[code_N] != y
+        if unknown.any():
+            raise ValueError(f"y holds a class that training had not: {str(y[unknown][0])!r}")
+        return np.asarray(code_N)
+
+    def _label_tensor(self, label_N: np.ndarray) -> Tensor:
+        return torch.as_tensor(label_N, dtype=torch.int64, device=self._device())
 
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
         return functional.cross_entropy(outputs_NO.float(), label_N, reduction="none")
@@ -293,11 +316,12 @@ class RegressorOutputs(TableEstimator):
         sd = float(label_N.std())
         self.label_sd_ = sd if sd > 0 else 1.0
 
-    def _tensors(self, table: Any, label_N: np.ndarray) -> tuple[Rows, Tensor]:
-        device = self._device()
-        rows = Rows(*(part.to(device) for part in self.encoder_.transform(table)))
+    def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
+        return self._labels(y, n_rows)
+
+    def _label_tensor(self, label_N: np.ndarray) -> Tensor:
         scaled_N = (label_N - self.label_mean_) / self.label_sd_
-        return rows, torch.as_tensor(scaled_N, dtype=torch.float32, device=device)
+        return torch.as_tensor(scaled_N, dtype=torch.float32, device=self._device())
 
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
         return (outputs_NO[:, 0].float() - label_N).square()

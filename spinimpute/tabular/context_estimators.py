@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from spinimpute.nn.attention_maps import recorded_attention
 from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 from spinimpute.tabular.base import TableEstimator
@@ -37,7 +40,7 @@ class ContextEstimator(TableEstimator):
     """
 
     context_size: int = 256
-    attribute_loss: float = 0.5
+    attribute_loss: float = 0.0
     attribute_masking: float = 0.15
     pieces: int = 16
     scaling: str = "quantile"
@@ -79,6 +82,17 @@ class ContextEstimator(TableEstimator):
 
         return loss
 
+    def set_context(self, X: Any, y: Any) -> ContextEstimator:
+        """Predict from these labelled rows instead of the training rows; the weights stay as they are.
+
+        Raises ValueError for columns or classes that training had not.
+        """
+        rows = self._rows(X)
+        if not len(rows):
+            raise ValueError("a context must hold at least one row")
+        self._remember(rows, self._label_tensor(self._known_labels(y, len(rows))))
+        return self
+
     @property
     def _classes(self) -> int:
         """Of the label; 0 for a number."""
@@ -97,21 +111,23 @@ class RowsAsContext(ContextEstimator):
             self.context_, self.context_label_ = rows.take(index), label_N[index]
 
     def _outputs(self, rows: Rows) -> Tensor:
-        device = rows.value_ND.device
-        context = Rows(*(part.to(device) for part in self.context_))
-        label_N = self.context_label_.to(device)
+        context, label_N = self._context(rows.value_ND.device)
         found = [
             self.network_.label_outputs(self.network_(context, label_N, rows.take(index)))
-            for index in torch.arange(len(rows), device=device).split(PREDICTED_AT_A_TIME)
+            for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME)
         ]
         return torch.cat(found)
+
+    def _context(self, device: torch.device) -> tuple[Rows, Tensor]:
+        return Rows(*(part.to(device) for part in self.context_)), self.context_label_.to(device)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):
-    """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, dropout of the
-    network; context_size, attribute_loss, attribute_masking of the training. `fit` encodes all training rows
-    into `inducing_points_`, which predictions read: their cost does not depend on the training rows."""
+    """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width (of
+    the predictor), dropout of the network; context_size, attribute_loss, attribute_masking of the training.
+    `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost does not
+    depend on the training rows."""
 
     width: int = 32
     blocks: int = 1
@@ -119,6 +135,7 @@ class SPINEstimator(ContextEstimator):
     inducing_points: int = 16
     latent_attributes: int = 4
     predictor_layers: int = 2
+    row_width: int = 256
     dropout: float = 0.1
 
     def _make(self) -> nn.Module:
@@ -131,6 +148,7 @@ class SPINEstimator(ContextEstimator):
             self.inducing_points,
             self.latent_attributes,
             self.predictor_layers,
+            self.row_width,
             self.dropout,
             self.pieces,
         )
@@ -154,6 +172,30 @@ class SPINEstimator(ContextEstimator):
         self.__dict__.pop("_training_label_", None)
         return self
 
+    def inducing_attention(self, X: Any) -> np.ndarray:
+        """How much the prediction of each row reads each inducing point: (N, H), rows sum to 1; mean over
+        layers and heads."""
+        rows, layers, found = self._rows(X), self.network_.predictor_layers(), []
+        for index in torch.arange(len(rows), device=rows.value_ND.device).split(PREDICTED_AT_A_TIME):
+            with torch.no_grad(), recorded_attention(layers) as maps:
+                self.network_.predict(rows.take(index), self.inducing_points_.to(index.device))
+            found.append(torch.cat(maps).mean((0, 1)))
+        return torch.cat(found).cpu().numpy()
+
+    def training_row_attention(self) -> np.ndarray:
+        """How much each inducing point reads each row it was trained on, in their order without those kept
+        apart: (H, N), rows sum to 1; mean over blocks and heads. `inducing_attention(X) @` this tells which
+        training rows a prediction comes from.
+
+        Raises ValueError after `forget_training_data`.
+        """
+        check_is_fitted(self, "n_parameters_")
+        if "_training_rows_" not in self.__dict__:
+            raise ValueError("the training rows have been forgotten: fit again to see which ones are read")
+        with torch.no_grad(), recorded_attention(self.network_.eval().datapoint_layers()) as maps:
+            self.network_.encode_whole(self._training_rows_, self._training_label_)
+        return torch.cat(maps).mean((0, 1)).cpu().numpy()
+
     def _outputs(self, rows: Rows) -> Tensor:
         if self._is_training:
             self._encode(ENCODED_WHILE_TRAINING)  # the weights have changed since
@@ -174,6 +216,18 @@ class NPTEstimator(RowsAsContext):
     blocks: int = 2
     heads: int = 2
     dropout: float = 0.1
+
+    def row_attention(self, X: Any) -> np.ndarray:
+        """How much each row attends to each of the training rows that are its context: (blocks, N, M), rows
+        sum to 1; mean over heads."""
+        rows = self._rows(X)
+        context, label_N = self._context(rows.value_ND.device)
+        layers, found = self.network_.datapoint_layers(), []
+        for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME):
+            with torch.no_grad(), recorded_attention(layers) as maps:
+                self.network_(context, label_N, rows.take(index))
+            found.append(torch.cat(maps).mean(1)[:, len(context) :, : len(context)])
+        return torch.cat(found, 1).cpu().numpy()
 
     def _make(self) -> nn.Module:
         return make_npt(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spinimpute.nn.attention import MABOptions
+from spinimpute.nn.attention import ABD, XABD, MABOptions, MultiHeadAttention
 from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.npt import NPT
 from spinimpute.nn.rows import RowModel
@@ -55,10 +55,24 @@ class ContextNetwork(nn.Module):
         ]
         return self.network.encode_stream(chunks)
 
+    def encode_whole(self, context: Rows, label_N: Tensor) -> Tensor:
+        """As `encode`, of all rows at once."""
+        assert isinstance(self.network, SPIN)
+        return self.network.encode(*_with_label(context, label_N))
+
     def predict(self, query: Rows, h_1HFE: Tensor) -> Tensor:
         """As `forward`, from H."""
         assert isinstance(self.network, SPIN)
         return self.network.predict(*_without_label(query), h_1HFE)[0]
+
+    def datapoint_layers(self) -> list[MultiHeadAttention]:
+        """Attention to rows of the context: of a SPIN's inducing points, of an NPT's rows."""
+        return [layer.mab.attention for layer in self.modules() if isinstance(layer, XABD | ABD)]
+
+    def predictor_layers(self) -> list[MultiHeadAttention]:
+        """Attention of a SPIN's queries to the inducing points."""
+        assert isinstance(self.network, SPIN)
+        return [layer for layer in self.network.predictor.modules() if isinstance(layer, MultiHeadAttention)]
 
     def label_outputs(self, outputs_QDK: Tensor) -> Tensor:
         """Logits (Q, classes), or numbers (Q, 1)."""
@@ -112,10 +126,11 @@ def make_spin(
     inducing_points: int,
     latent_attributes: int,
     predictor_layers: int,
+    row_width: int,
     dropout: float,
     pieces: int,
 ) -> ContextNetwork:
-    """SPIN with the token-wise predictor."""
+    """SPIN; its predictor folds rows, so that it stays small however many columns there are."""
     vocabulary, columns, continuous = _table(schema, classes)
     config = SPINConfig(
         vocabulary,
@@ -124,7 +139,9 @@ def make_spin(
         inducing_points,
         latent_attributes,
         blocks,
+        predictor="row",
         predictor_layers=predictor_layers,
+        row_width=row_width,
         continuous=continuous,
         pieces=pieces,
         heads=heads,

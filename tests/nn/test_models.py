@@ -39,7 +39,7 @@ def tables(rows: int, tasks: int = 2) -> tuple[Tensor, Tensor]:
     return tokens, torch.rand(tokens.shape) < 0.1
 
 
-SPINS = ["tokenwise", "flat", "cipnp"]
+SPINS = ["tokenwise", "flat", "row", "cipnp"]
 ALL = [*SPINS, "npt", "set transformer"]
 
 
@@ -206,7 +206,7 @@ def test_contradictions_and_wrong_shapes_are_named() -> None:
             {"columns": None, "side_width": 2, "latent_start": "learned", "predictor": "flat"},
             "columns must be",
         ),
-        ({"predictor": "other"}, "predictor must be 'tokenwise' or 'flat', however: 'other'"),
+        ({"predictor": "other"}, "predictor must be 'tokenwise', 'flat' or 'row', however: 'other'"),
         ({"latent_start": "zero"}, "latent_start must be 'linear' or 'learned', however: 'zero'"),
         ({"blocks": 0}, "blocks must be at least 1, however: blocks=0"),
         ({"inducing_points": 0}, "inducing_points must be at least 1"),

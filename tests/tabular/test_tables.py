@@ -114,7 +114,7 @@ def test_spin_predicts_from_inducing_points_alone() -> None:
     assert len(pickle.dumps(model)) < size - 200 * 3 * 4 * 0.8
     np.testing.assert_array_equal(model.predict(x[:20]), before)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x[:20]), before)
-    assert model.inducing_points_.shape[1:] == (16, 8, 16)
+    assert model.inducing_points_.shape[1:] == (16, 4, 16)
     model.inducing_points_ = torch.zeros_like(model.inducing_points_)
     assert np.abs(model.predict(x[:20]) - before).max() > 1e-3  # they are read
 
@@ -215,3 +215,25 @@ def test_what_cannot_be_fitted() -> None:
         SPINClassifier(width=8, heads=3).fit(x, y)
     with pytest.raises(ValueError, match="every label must be a number"):
         MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
+
+
+@pytest.mark.parametrize("kind", [SPINClassifier, NPTClassifier, SetTransformerClassifier])
+def test_another_context_serves_without_training(kind: Any) -> None:
+    table, label = people(150)
+    model = kind(**SMALL | {"steps": 10}).fit(table, label)
+    before, weights = model.predict_proba(table[:30]), model.network_.state_dict()
+    weights = {name: weight.clone() for name, weight in weights.items()}
+    model.set_context(table[:50], label[:50])
+    other = model.predict_proba(table[:30])
+    assert np.abs(other - before).max() > 1e-6
+    for name, weight in model.network_.state_dict().items():
+        assert torch.equal(weight, weights[name])
+    order = np.random.default_rng(0).permutation(50)
+    model.set_context(table.iloc[order], label[order])
+    np.testing.assert_allclose(model.predict_proba(table[:30]), other, atol=1e-5)
+    with pytest.raises(ValueError, match="a class that training had not: 'dead'"):
+        model.set_context(table[:2], ["well", "dead"])
+    with pytest.raises(ValueError, match="3 and 2"):
+        model.set_context(table[:3], label[:2])
+    with pytest.raises(NotFittedError):
+        kind().set_context(table, label)

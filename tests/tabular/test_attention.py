@@ -1,0 +1,86 @@
+"""Which rows and inducing points predictions read."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from spinimpute.tabular import NPTRegressor, SPINClassifier, SPINRegressor
+
+SMALL: dict[str, Any] = {"width": 8, "heads": 2, "blocks": 2, "steps": 3, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(0).normal(size=(70, 3))
+    return x, x[:, 0] + x[:, 1]
+
+
+def test_predictions_trace_to_training_rows_through_inducing_points(
+    table: tuple[np.ndarray, np.ndarray],
+) -> None:
+    x, y = table
+    model = SPINRegressor(**SMALL, inducing_points=5, latent_attributes=2, row_width=8).fit(x, y)
+    read, kept = model.inducing_attention(x[:9]), model.training_row_attention()
+    assert read.shape == (9, 5)
+    assert kept.shape == (5, 60)  # 10 of 70 are apart
+    np.testing.assert_allclose(read.sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(kept.sum(1), 1, rtol=1e-5)
+    assert (read >= 0).all()
+    assert (kept >= 0).all()
+    # of one row as of many, and after other predictions
+    np.testing.assert_allclose(model.inducing_attention(x[4:5]), read[4:5], rtol=1e-5)
+
+
+def test_attention_follows_what_is_read() -> None:
+    """An inducing point whose key is every query's own is read alone."""
+    x = np.random.default_rng(1).normal(size=(40, 2))
+    model = SPINClassifier(**SMALL, inducing_points=3, latent_attributes=1, predictor_layers=1, row_width=8)
+    model.fit(x, x[:, 0] > 0)
+    (layer,) = model.network_.predictor_layers()
+    with torch.no_grad():
+        layer.query.weight.zero_()
+        layer.query.bias.fill_(10.0)
+        layer.key.bias.zero_()
+        layer.key.weight.copy_(torch.ones_like(layer.key.weight))
+        model.inducing_points_[:] = 0
+        model.inducing_points_[:, 1] = 1.0
+    np.testing.assert_allclose(model.inducing_attention(x), np.tile([[0, 1, 0]], (40, 1)), atol=1e-6)
+
+
+def test_forgotten_rows_cannot_be_traced(table: tuple[np.ndarray, np.ndarray]) -> None:
+    model = SPINRegressor(**SMALL).fit(*table).forget_training_data()
+    with pytest.raises(ValueError, match="have been forgotten"):
+        model.training_row_attention()
+    assert model.inducing_attention(table[0]).shape == (70, 16)
+
+
+def test_npt_attends_to_its_context(table: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = table
+    model = NPTRegressor(**SMALL, context_size=50).fit(x, y)
+    found = model.row_attention(x[:6])
+    assert found.shape == (2, 6, 50)
+    np.testing.assert_allclose(found.sum(2), 1, rtol=1e-5)
+    np.testing.assert_allclose(model.row_attention(x[3:4]), found[:, 3:4], rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_rows_apart_are_of_all_kinds(seed: int) -> None:
+    """One class in fifty, and the largest labels, are among the rows for early stopping as among all."""
+    model = SPINClassifier(validation_fraction=0.2)
+    label = np.r_[np.zeros(480, int), np.ones(20, int)][np.random.default_rng(seed).permutation(500)]
+    kept, apart = model._split(label, seed)
+    assert len(apart) == 100
+    assert label[apart].sum() == 4
+    assert sorted([*kept, *apart]) == list(range(500))
+    number = np.random.default_rng(seed).normal(size=500)
+    kept, apart = model._split(number, seed)
+    assert (number[apart] > np.quantile(number, 0.9)).sum() == 10
+    other = model._split(number, seed + 1)[1]
+    assert 0 < len(set(apart) - set(other)) < 100
