@@ -2,6 +2,9 @@
 
     python -m benchmarks.tabular tables --data FOLDER --seconds 60 --folds 3 --sets yacht concrete boston
     python -m benchmarks.tabular report
+    python -m benchmarks.tabular poker --data FOLDER
+    python -m benchmarks.tabular california --data FOLDER
+    python -m benchmarks.tabular cost
 
 Each fit has the same budget of processor seconds on one thread, search of settings included.
 """
@@ -11,7 +14,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.tabular.california import california
+from benchmarks.tabular.cost import cost, one_cost
 from benchmarks.tabular.methods import METHODS
+from benchmarks.tabular.poker import poker
 from benchmarks.tabular.report import report
 from benchmarks.tabular.tables import one, tables
 from spinimpute.tabular.datasets import NAMES
@@ -45,6 +51,29 @@ def main() -> None:
     sub = commands.add_parser("report")
     sub.set_defaults(function=report)
     sub.add_argument("--results", type=Path, default=RESULTS / "tables")
+    sub = commands.add_parser("poker", help="contexts of many sizes, given at test time")
+    sub.set_defaults(function=poker)
+    sub.add_argument("--data", type=Path, required=True)
+    sub.add_argument("--results", type=Path, default=RESULTS / "poker")
+    sub.add_argument("--models", nargs="+", default=["SPIN", "NPT"])
+    sub.add_argument("--seconds", type=float, default=900, help="of training, for each model")
+    sub.add_argument("--seed", type=int, default=1)
+    sub = commands.add_parser("california", help="published defaults, importances")
+    sub.set_defaults(function=california)
+    sub.add_argument("--data", type=Path, required=True)
+    sub.add_argument("--results", type=Path, default=RESULTS / "california")
+    sub.add_argument("--models", nargs="+", default=["ResNet", "MLP", "FTTransformer"])
+    sub.add_argument("--epochs", type=int, default=200, help="at most")
+    sub.add_argument("--seeds", type=int, nargs="+", default=[1])
+    sub.add_argument("--threads", type=int, default=1)
+    sub = commands.add_parser("cost", help="time and memory against rows and columns")
+    sub.set_defaults(function=cost)
+    sub.add_argument("--results", type=Path, default=RESULTS / "cost")
+    sub = commands.add_parser("one-cost", help="one point, for `cost`")
+    sub.set_defaults(function=one_cost)
+    sub.add_argument("kind")
+    sub.add_argument("rows", type=int)
+    sub.add_argument("columns", type=int)
     arguments = parser.parse_args()
     arguments.function(arguments)
 
