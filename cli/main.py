@@ -27,6 +27,7 @@ COMMANDS = {
     "np": ("cli.np", "np", "Neural processes on Gaussian-process tasks."),
     "tabular": ("cli.tabular", "tabular", "Learn from tables and predict a column."),
     "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),
+    "version": ("cli.version", "version", "Versions of models and libraries, and the hardware."),
 }
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,6 +12,8 @@ from unittest import mock
 import pytest
 
 from cli.main import COMMANDS
+from spinimpute.imputation.predictors import FORMAT, shipped_model
+from spinimpute.tensor_files import fingerprint, load_tensors
 
 Run = Callable[..., Any]
 
@@ -55,6 +58,19 @@ def test_version(run: Run) -> None:
     shown = run("--version")
     assert shown.code == 0
     assert shown.out.startswith("spinimpute 0.")
+
+
+def test_version_names_models_and_libraries(run: Run) -> None:
+    told = json.loads(run("version", "--json").out)
+    assert told["spinimpute"] == run("--version").out.split()[1]
+    for sort in ("haplotype", "inducing"):
+        weights, _ = load_tensors(shipped_model(sort), FORMAT, "model")
+        assert told[f"model {sort}"] == fingerprint(weights)
+    for library in ("numpy", "torch", "cyvcf2", "numba", "safetensors", "scikit-learn"):
+        assert told[library] == version(library)
+    assert not {"pytest", "snakemake"} & told.keys()
+    lines = run("version").out.splitlines()
+    assert [line.split("  ")[0].strip() for line in lines] == list(told)
 
 
 @pytest.mark.parametrize(
