@@ -1,0 +1,62 @@
+"""What is installed from a wheel, and what other packagers are told, is what the project says."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Of a copy of the sources, so that nothing is left among them."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("spinimpute", "cli"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = f"import setuptools.build_meta as b; print(b.build_wheel({str(out)!r}))"
+    subprocess.run(
+        [sys.executable, "-c", build], cwd=source, check=True, capture_output=True, text=True, timeout=120
+    )
+    return zipfile.ZipFile(next(out.glob("*.whl")))
+
+
+def test_a_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
+    packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    files = {
+        str(path.relative_to(ROOT))
+        for package in ("spinimpute", "cli")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == files
+    assert {"spinimpute/weights/haplotype.safetensors", "spinimpute/report/page.css"} <= packed
+
+
+def test_a_wheel_installs_the_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
+    folder = next(name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
+    assert "spinimpute = cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert f"{folder}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_the_conda_recipe_asks_for_what_the_project_needs() -> None:
+    recipe = (ROOT / "workflows/conda/meta.yaml").read_text()
+    run = re.search(r"  run:\n((?:    - .+\n)+)", recipe)
+    assert run is not None
+    asked = dict(line[6:].split(maxsplit=1) for line in run[1].splitlines())
+    project = PROJECT["project"]
+    wanted = {"python": project["requires-python"]}
+    for line in project["dependencies"]:
+        name, bounds = re.fullmatch(r"([\w-]+)(.*)", line).groups()  # type: ignore[union-attr]
+        wanted[CONDA_NAMES.get(name, name)] = bounds
+    assert asked == wanted
+    assert f'set version = "{project["version"]}"' in recipe
