@@ -36,12 +36,17 @@ def train(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Meta-train a model on simulated segments, or further on a panel's own people."""
+    """Meta-train a model on simulated segments, or further on a panel's own people.
+
+    On several GPUs, or processes: torchrun --nproc-per-node N -m spinimpute train ..., with training.tasks in
+    the configuration a multiple of N.
+    """
     from spinimpute.errors import InputError
     from spinimpute.imputation.train import train as run
+    from spinimpute.processes import is_first
 
     total = 0
-    with progress_bar("training", quiet) as show:
+    with progress_bar("training", quiet or not is_first()) as show:
 
         def progress(entry: dict[str, Any]) -> None:
             nonlocal total
@@ -78,6 +83,7 @@ def train(
             )
         except ImportError as error:
             raise InputError(str(error)) from error
-    click.echo(
-        f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps", err=True
-    )
+    if is_first():
+        click.echo(
+            f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps", err=True
+        )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tomllib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +32,7 @@ from spinimpute.imputation.sources import PanelSource, SimulatedSource
 from spinimpute.imputation.training import Trainer, TrainingSettings, versions
 from spinimpute.model_weights import arrays_of, load_weights
 from spinimpute.output_files import check_output
+from spinimpute.processes import all_processes, is_first, local_device, restarted
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 DEFAULT_SEGMENTS = 300
@@ -185,6 +188,10 @@ def train(
         seed, steps: replace those of the configuration.
         log: JSON lines, by default `<out>.log.jsonl`.
         progress: called with each log entry.
+
+    Started by torchrun, processes share out the tasks of each update (training.tasks in the configuration);
+    the first one writes, and a run that torchrun starts anew after a failure goes on from its state.
+
     Raises:
         InputError: the configuration, panel or checkpoint is unusable, or `out` exists and neither
             `force` nor `resume` is set.
@@ -193,11 +200,14 @@ def train(
     out = Path(out)
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
-    check_output(out, force or resume, [config, panel, init], " or --resume to continue")
-    check_output(log, force or resume, [config, panel, init, out, state])
-    check_output(state, force or resume, [config, panel, init, out])
+    resume = resume or (restarted() and state.exists())
+    if is_first():
+        check_output(out, force or resume, [config, panel, init], " or --resume to continue")
+        check_output(log, force or resume, [config, panel, init, out, state])
+        check_output(state, force or resume, [config, panel, init, out])
     if resume and not state.exists():
         raise InputError(f"--resume: there is no {state} to continue from")
+    where = local_device(choose_device(device))
     if threads is not None:
         torch.set_num_threads(threads)
     configuration = read_configuration(config)
@@ -208,7 +218,7 @@ def train(
         model = replace(model, **start.settings | configuration.chosen)
     torch.manual_seed(training.seed)
     try:
-        learner = _learner(model, configuration.episodes, torch.device(choose_device(device)))
+        learner = _learner(model, configuration.episodes, where)
     except ValueError as error:
         raise InputError(f"configuration {config}: no model has these sizes: {error}") from error
     if start is not None:
@@ -218,14 +228,17 @@ def train(
             raise InputError(
                 f"--init {init}: its weights do not fit the sizes in [model] of {config}: {error}"
             ) from error
-    opened = None if panel is None else Panel.open(panel)
-    try:
+    with ExitStack() as stack:
+        opened = None if panel is None else stack.enter_context(Panel.open(panel))
+        processes = stack.enter_context(all_processes(where))
+        if processes.first and not resume:
+            state.unlink(missing_ok=True)  # of another run
         source = (
             SimulatedSource(training.seed, configuration.segments, configuration.simulation)
             if opened is None
             else PanelSource(opened, training.seed)
         )
-        trainer = Trainer(learner, training, source, source.validation(VALIDATION_SEGMENTS))
+        trainer = Trainer(learner, training, source, source.validation(VALIDATION_SEGMENTS), processes)
         provenance = {
             "configuration": configuration.as_dict() | {"training": asdict(training)},
             "data": "simulated" if opened is None else f"panel {opened.checksum}",
@@ -238,9 +251,6 @@ def train(
         return _run(
             trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress
         )
-    finally:
-        if opened is not None:
-            opened.close()
 
 
 @dataclass(frozen=True)
@@ -291,19 +301,23 @@ def _run(
     progress: Callable[[dict[str, Any]], None] | None,
 ) -> TrainingResult:
     best: dict[str, Any] = {}
-    with log.open("a" if resume else "w") as lines:
+    first = trainer.processes.first
+    with (log if first else Path(os.devnull)).open("a" if resume else "w") as lines:
 
         def report(entry: dict[str, Any]) -> None:
             lines.write(json.dumps(entry) + "\n")
             lines.flush()
             if "validation_loss" in entry:
                 best["latest"] = entry
-            if progress is not None:
+            if first and progress is not None:
                 progress(entry)
 
         def checkpoint(improved: bool) -> None:
             if improved:
                 best["entry"] = best["latest"]
+            if not first:
+                return
+            if improved:
                 metadata = {
                     "kind": kind,
                     "model": settings,

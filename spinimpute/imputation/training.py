@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from torch import Tensor
 from spinimpute.errors import InputError
 from spinimpute.imputation.blocks import HaplotypeSource
 from spinimpute.imputation.checkpoint import STATE_FORMAT
-from spinimpute.imputation.learners import Learner
+from spinimpute.imputation.learners import Learner, Outcome
 from spinimpute.model_weights import arrays_of, flatten_state, tensors_of, unflatten_state
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.processes import ALONE, Processes
 from spinimpute.tensor_files import load_tensors, save_tensors
 
 LARGEST_SEED = 9_998  # each seed has its own simulated segments
@@ -29,10 +31,11 @@ class TrainingSettings:
     """steps: updates; optimiser: "adam" or "lamb" (with Lookahead); learning_rate: constant for the part
     `flat` of the steps, then by cosine to 0; clip: gradient norm; validate_every: steps between validations;
     validation_tasks: number of held-out tasks; patience: validations without improvement after which training
-    stops (0: never); seed: of weights and tasks.
+    stops (0: never); seed: of weights and tasks; tasks: of an update, shared out among processes.
     """
 
     steps: int = 3_000
+    tasks: int = 1
     optimiser: str = "adam"
     learning_rate: float = 3e-3
     flat: float = 0.3
@@ -45,7 +48,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         if self.optimiser not in ("adam", "lamb"):
             raise InputError(f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}")
-        for name in ("steps", "validate_every", "validation_tasks"):
+        for name in ("steps", "tasks", "validate_every", "validation_tasks"):
             if getattr(self, name) < 1:
                 raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.flat <= 1:
@@ -81,7 +84,9 @@ class Trainer:
     """Trains a learner's model; `state` and `restore` continue it bit for bit on the CPU.
 
     train_source, validation_sources: where tasks come from; validation tasks are drawn once, from segments or
-    people that are never trained on.
+    people that are never trained on. processes: that share out the tasks; all have the same weights at every
+    step, and the same as one process would have, but for how sums are rounded (not even that, of two).
+    Raises InputError if there are fewer tasks in an update than processes.
     """
 
     def __init__(
@@ -90,14 +95,20 @@ class Trainer:
         settings: TrainingSettings,
         train_source: Sampler,
         validation_sources: Sequence[HaplotypeSource],
+        processes: Processes = ALONE,
     ) -> None:
+        if settings.tasks % processes.count:
+            raise InputError(
+                f"training.tasks must be a multiple of the {processes.count} processes, found "
+                f"{settings.tasks}"
+            )
         self.learner = learner
+        self.processes = processes
         self.settings = settings
         self.train_source = train_source
         self.step = 0
         self.best = float("inf")
         self.stale = 0
-        self.rng = np.random.default_rng([settings.seed, 0])
         held_out = np.random.default_rng([settings.seed, 1])
         self.validation_tasks = [
             learner.draw(validation_sources[i % len(validation_sources)], held_out)
@@ -119,34 +130,61 @@ class Trainer:
 
     def train_step(self) -> float:
         """One update; returns its loss."""
-        task = self.learner.draw(self.train_source(self.rng), self.rng)
-        device = self.parameters[0].device
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss = self.learner.outcome(task, self.step / self.settings.steps, self.rng).loss
-        if not torch.isfinite(loss):
+        numbers = self.processes.mine(range(self.settings.tasks))
+        mine, gradient = self._gradient(numbers)
+        loss = sum(self.processes.joined([mine]))
+        if not math.isfinite(loss):
             raise InputError(
-                f"training diverged: the loss of step {self.step + 1} is {float(loss.detach())}; lower "
-                "training.learning_rate"
+                f"training diverged: the loss of step {self.step + 1} is {loss}; lower training.learning_rate"
             )
-        self.optimiser.zero_grad()
-        loss.backward()
+        self.processes.add_up(gradient)
+        for parameter, part in zip(self.parameters, gradient, strict=True):
+            parameter.grad = part
         torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
         self.optimiser.step()
         self.schedule.step()
         self.step += 1
-        return float(loss.detach())
+        return loss
+
+    def _gradient(self, numbers: Sequence[int]) -> tuple[float, list[Tensor]]:
+        """Of these tasks of the step: their share of the mean loss, and its gradient. Halves are added up:
+        two processes that have a half each then come to the same sum, to the last bit."""
+        if len(numbers) > 1:
+            half = len(numbers) // 2
+            left, gradient = self._gradient(numbers[:half])
+            right, more = self._gradient(numbers[half:])
+            return left + right, [a.add_(b) for a, b in zip(gradient, more, strict=True)]
+        # a task depends on its number alone: not on the process, nor on whether the run was resumed
+        rng = np.random.default_rng([self.settings.seed, 0, self.step, numbers[0]])
+        torch.manual_seed(int(rng.integers(2**62)))
+        task = self.learner.draw(self.train_source(rng), rng)
+        device = self.parameters[0].device
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            loss = self.learner.outcome(task, self.step / self.settings.steps, rng).loss / self.settings.tasks
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        return float(loss.detach()), [
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            for parameter in self.parameters
+        ]
 
     @torch.no_grad()
     def validate(self) -> Validation:
         """Score the held-out tasks."""
-        rng = np.random.default_rng([self.settings.seed, 2])
-        outcomes = [self.learner.outcome(task, 1.0, rng) for task in self.validation_tasks]
+        outcomes = self.processes.joined(
+            [self._validated(number) for number in self.processes.mine(range(len(self.validation_tasks)))]
+        )
         flip = np.concatenate([o.frequency for o in outcomes]) > 0.5
         p = np.concatenate([o.predicted for o in outcomes])
         y = np.concatenate([o.truth for o in outcomes])
         p, y = np.where(flip, 1 - p, p), np.where(flip, 1 - y, y)
         r2 = float(np.corrcoef(p, y)[0, 1] ** 2) if p.std() > 0 and y.std() > 0 else 0.0
         return Validation(float(np.mean([float(o.loss) for o in outcomes])), r2)
+
+    def _validated(self, number: int) -> Outcome:
+        rng = np.random.default_rng([self.settings.seed, 2, number])
+        outcome = self.learner.outcome(self.validation_tasks[number], 1.0, rng)
+        return replace(outcome, loss=outcome.loss.cpu())  # it may go to another process
 
     def run(self, report: Callable[[dict[str, Any]], None], checkpoint: Callable[[bool], None]) -> None:
         """Train to the end or until patience is exhausted.
@@ -201,8 +239,6 @@ class Trainer:
             "step": self.step,
             "best": self.best,
             "stale": self.stale,
-            "rng": self.rng.bit_generator.state,
-            "torch_rng": torch.get_rng_state().tolist(),
         }
         save_tensors(path, arrays_of(tensors), metadata, STATE_FORMAT)
 
@@ -223,8 +259,6 @@ class Trainer:
         self.schedule.last_epoch = saved["schedule"]["last_epoch"]
         self.schedule._last_lr = saved["schedule"]["_last_lr"]
         self.step, self.best, self.stale = metadata["step"], metadata["best"], metadata["stale"]
-        self.rng.bit_generator.state = metadata["rng"]
-        torch.set_rng_state(torch.tensor(metadata["torch_rng"], dtype=torch.uint8))
 
 
 def _apart_from_steps(run: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from spinimpute.nn.embedding import ColumnEmbedding
 from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor
 from spinimpute.nn.shapes import require_dimensions, require_size
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
+from spinimpute.processes import ALONE, Processes
 
 EmbeddedChunk = Tensor | Callable[[], Tensor]
 TokenChunk = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]
@@ -117,6 +118,7 @@ class SPINEncoder(nn.Module):
         *,
         sources: Sequence[Tensor] = (),
         keep_latents: bool = False,
+        processes: Processes = ALONE,
     ) -> Tensor:
         """The same H as `forward` of the concatenated chunks, gradients included, one chunk at a time.
 
@@ -128,6 +130,8 @@ class SPINEncoder(nn.Module):
             keep_latents: False: nothing that grows with N is held, and every chunk is read once a block.
                 True: every chunk is read once, and blocks * N * F * E numbers a task are held during the
                 forward pass. The backward pass reads every chunk once a block either way.
+            processes: that have some of the chunks each (see `streamed_attention`); all get the H of the
+                whole context, and gradients that need no further adding up.
 
         Raises:
             ValueError: there is no chunk, a shape does not fit, or dropout is on (each reading would differ).
@@ -153,6 +157,7 @@ class SPINEncoder(nn.Module):
                 scale=mab.attention.scale,
                 sources=sources,
                 recompute=recompute,
+                processes=processes,
             )
             out = mab.close(x_BHW, mab.attention.join(attended))
             h_BHFE = out.unflatten(-1, h_BHFE.shape[-2:])
@@ -307,10 +312,16 @@ class SPIN(nn.Module):
         return self.encoder(self.embedding(context, mask, side), visible)
 
     def encode_stream(
-        self, chunks: Sequence[TokenChunk], side: Tensor | None = None, *, keep_latents: bool = False
+        self,
+        chunks: Sequence[TokenChunk],
+        side: Tensor | None = None,
+        *,
+        keep_latents: bool = False,
+        processes: Processes = ALONE,
     ) -> Tensor:
         """`encode` for a context in chunks, each (context (B, n, D), mask (B, n, D)) or a function that gives
-        it. Same H, same gradients of the parameters, memory of one chunk; see `SPINEncoder.encode_stream`.
+        it, in one process or several. Same H, same gradients of the parameters, memory of one chunk; see
+        `SPINEncoder.encode_stream`.
         """
 
         def embedded(chunk: TokenChunk) -> Callable[[], Tensor]:
@@ -318,7 +329,10 @@ class SPIN(nn.Module):
 
         sources = [*self.embedding.parameters(), *([] if side is None else [side])]
         return self.encoder.encode_stream(
-            [embedded(chunk) for chunk in chunks], sources=sources, keep_latents=keep_latents
+            [embedded(chunk) for chunk in chunks],
+            sources=sources,
+            keep_latents=keep_latents,
+            processes=processes,
         )
 
     def predict(self, query: Tensor, mask: Tensor, h_BHFE: Tensor, side: Tensor | None = None) -> Tensor:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from spinimpute.nn.shapes import require_dimensions
+from spinimpute.processes import ALONE, Processes
 
 
 class KeysValues(NamedTuple):
@@ -89,6 +90,17 @@ class StreamState:
             mine * self.weighted + theirs * other.weighted,
         )
 
+    def merged_across(self, processes: Processes) -> "StreamState":
+        """The state over the keys of all processes, in each of them."""
+        if processes.count == 1:
+            return self
+        maximum = self.maximum.clone()
+        processes.take_largest(maximum)
+        mine = _weight_of_part(self.maximum, maximum)
+        total, weighted = mine * self.total, mine * self.weighted
+        processes.add_up([total, weighted])
+        return StreamState(maximum, total, weighted)
+
     def result(self) -> Tensor:
         """The attended values (B, G, L, P); zero for a query that no key was visible to."""
         return self.weighted / self.total.where(self.total > 0, 1)
@@ -106,6 +118,7 @@ class _StreamedAttention(torch.autograd.Function):
         chunks: Sequence[Chunk],
         recompute: Sequence[Chunk],
         scale: float,
+        processes: Processes,
         *sources: Tensor,
     ) -> Tensor:
         state = StreamState.empty(q_BGLP)
@@ -117,10 +130,12 @@ class _StreamedAttention(torch.autograd.Function):
                     f"those before it {state.total.shape[0]}"
                 )
             state = state.merge(part)
+        state = state.merged_across(processes)
         attended = state.result()
         ctx.save_for_backward(q_BGLP, attended, state.log_sum_exp(), *sources)
         ctx.recompute = recompute
         ctx.scale = scale
+        ctx.processes = processes
         ctx.device_type = q_BGLP.device.type
         ctx.autocast = torch.is_autocast_enabled(ctx.device_type)
         ctx.autocast_dtype = torch.get_autocast_dtype(ctx.device_type)
@@ -130,7 +145,7 @@ class _StreamedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_attended: Tensor) -> tuple[Tensor | None, ...]:
         q_BGLP, attended, log_sum_exp, *sources = ctx.saved_tensors
-        wanted = [i for i in range(len(sources)) if ctx.needs_input_grad[4 + i]]
+        wanted = [i for i in range(len(sources)) if ctx.needs_input_grad[5 + i]]
         d_sources: list[Tensor | None] = [None] * len(sources)
         wide_q = q_BGLP.to(attended.dtype)
         d_attended = d_attended.to(attended.dtype)
@@ -164,7 +179,19 @@ class _StreamedAttention(torch.autograd.Function):
                     if gradient is not None:
                         so_far = d_sources[i]
                         d_sources[i] = gradient if so_far is None else so_far + gradient
-        return d_q.sum_to_size(q_BGLP.shape).to(q_BGLP.dtype), None, None, None, *d_sources
+        d_q = d_q.sum_to_size(q_BGLP.shape)
+        if ctx.processes.count > 1:
+            # all processes hold the same parameters, and each has read its own chunks with them
+            shared_by_all = [i for i in wanted if isinstance(sources[i], nn.Parameter)]
+            parts = [_or_zeros(d_sources[i], sources[i]) for i in shared_by_all]
+            ctx.processes.add_up([d_q, *parts])
+            for i, part in zip(shared_by_all, parts, strict=True):
+                d_sources[i] = part
+        return d_q.to(q_BGLP.dtype), None, None, None, None, *d_sources
+
+
+def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if gradient is None else gradient
 
 
 def streamed_attention(
@@ -174,6 +201,7 @@ def streamed_attention(
     scale: float,
     sources: Sequence[Tensor] = (),
     recompute: Sequence[Chunk] | None = None,
+    processes: Processes = ALONE,
 ) -> Tensor:
     """Softmax attention of the queries over all chunks together, holding one chunk at a time.
 
@@ -185,9 +213,12 @@ def streamed_attention(
             should reach. A tensor that is missing here gets no gradient through the chunks.
         recompute: what the backward pass calls instead of `chunks`, once each; it must compute the same
             numbers from `sources` (`chunks` may have cached them).
+        processes: that have some of the chunks each, at least one, and the same queries and parameters. All
+            get the same result, and the same gradients of the queries and of those sources that are
+            parameters; sources of other kinds are each process's own.
 
     Returns:
-        (B, G, L, P), equal to attention over the concatenated chunks.
+        (B, G, L, P), equal to attention over the concatenated chunks of all processes.
 
     Raises:
         ValueError: queries do not have 4 dimensions, chunks differ in B, or `recompute` has another length
@@ -201,4 +232,4 @@ def streamed_attention(
         )
     # A tensor named twice would receive its gradient twice.
     distinct = {id(tensor): tensor for tensor in sources}.values()
-    return _StreamedAttention.apply(q_BGLP, chunks, recompute, scale, *distinct)
+    return _StreamedAttention.apply(q_BGLP, chunks, recompute, scale, processes, *distinct)

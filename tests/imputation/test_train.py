@@ -15,6 +15,7 @@ from spinimpute.imputation.checkpoint import FORMAT
 from spinimpute.imputation.episodes import EpisodeSettings
 from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.train import read_configuration, train
+from spinimpute.imputation.training import TrainingSettings
 from spinimpute.tensor_files import load_tensors, save_tensors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -148,7 +149,11 @@ def test_the_shipped_models_are_what_their_configurations_say(weights: str, stag
         configuration = read_configuration(REPOSITORY / "configs" / f"{name}.toml")
         recorded, now = provenance["configuration"], json.loads(json.dumps(configuration.as_dict()))
         # what can be configured since then was as it is by default
-        for table, default in (("episodes", EpisodeSettings()), ("simulation", SimulationSettings())):
+        for table, default in (
+            ("episodes", EpisodeSettings()),
+            ("simulation", SimulationSettings()),
+            ("training", TrainingSettings()),
+        ):
             recorded[table] = json.loads(json.dumps(dataclasses.asdict(default))) | recorded[table]
         assert recorded == now
         last = provenance

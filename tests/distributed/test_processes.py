@@ -1,0 +1,174 @@
+"""Two processes do what one does: the same weights, the same attention, and on again after a crash."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.imputation.checkpoint import FORMAT
+from spinimpute.imputation.training import Trainer, TrainingSettings
+from spinimpute.processes import Processes, all_processes
+from spinimpute.tensor_files import load_tensors
+
+CONFIGURATION = """
+[model]
+kind = "allele-cipnp"
+core = 2
+flank = 4
+inducing_points = 8
+candidates = 4
+[episodes]
+blocks = 2
+queries = 6
+context_people = 8
+array_density = [300, 800.0]
+[simulation]
+segments = 3
+length = [40_000, 50_000]
+people = [20, 24]
+[training]
+steps = 6
+tasks = 4
+validate_every = 2
+validation_tasks = 5
+"""
+
+
+def torchrun(arguments: list[str], processes: int, folder: Path, restarts: int = 0) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    done = subprocess.run(
+        [sys.executable, *launcher, f"--max-restarts={restarts}", *arguments],
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, cwd=folder,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def trained(path: Path) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Weights, and the log without times."""
+    log = [json.loads(line) for line in Path(f"{path}.log.jsonl").read_text().splitlines()]
+    for entry in log:
+        entry.pop("seconds", None)
+    return load_tensors(path, FORMAT, "model")[0], log
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of one process; its folder holds the configuration, too."""
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "c.toml").write_text(CONFIGURATION)
+    train = ["-m", "spinimpute", "train", "--config", "c.toml", "--out", "one.safetensors", "-q"]
+    subprocess.run([sys.executable, *train, "--threads", "1"], cwd=folder, check=True, timeout=300)
+    return folder / "one.safetensors"
+
+
+def test_two_processes_train_the_same_model(alone: Path) -> None:
+    train = ["-m", "spinimpute", "train", "--config", "c.toml", "--out", "two.safetensors", "-q"]
+    torchrun([*train, "--threads", "1"], 2, alone.parent)
+    (one, log), (two, other_log) = trained(alone), trained(alone.parent / "two.safetensors")
+    assert one.keys() == two.keys()
+    for name, expected in one.items():
+        np.testing.assert_array_equal(two[name], expected)
+    assert other_log == log
+
+
+def test_a_killed_worker_costs_nothing_but_time(alone: Path) -> None:
+    """The second process is killed in the fifth step; torchrun starts both anew and they go on."""
+    script = alone.parent / "killed.py"
+    script.write_text(
+        dedent("""
+        import os, signal, sys
+        from spinimpute.imputation.training import Trainer
+        from spinimpute.imputation.train import train
+        from spinimpute.processes import restarted
+
+        step = Trainer.train_step
+
+        def killed(trainer):
+            if trainer.step == 4 and not restarted() and os.environ["RANK"] == "1":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return step(trainer)
+
+        Trainer.train_step = killed
+        train("c.toml", "killed.safetensors", threads=1)
+        """)
+    )
+    torchrun([str(script)], 2, alone.parent, restarts=1)
+    (one, log), (two, other_log) = trained(alone), trained(alone.parent / "killed.safetensors")
+    for name, expected in one.items():
+        np.testing.assert_array_equal(two[name], expected)
+    starts = [number for number, entry in enumerate(other_log) if "configuration" in entry]
+    assert len(starts) == 2
+    assert other_log[: starts[1]] == log[: starts[1]]
+    assert other_log[starts[1] + 1 :] == log[starts[1] :]
+
+
+@pytest.mark.parametrize("keep_latents", [False, True])
+def test_attention_over_the_rows_of_two_processes(tmp_path: Path, keep_latents: bool) -> None:
+    script = tmp_path / "attention.py"
+    script.write_text(
+        dedent(f"""
+        import json, torch
+        from spinimpute.nn.attention import MABOptions
+        from spinimpute.nn.spin import SPINEncoder
+        from spinimpute.processes import ALONE, all_processes
+
+        with all_processes(torch.device("cpu")) as processes:
+            assert processes.count == 2
+            torch.manual_seed(3)
+            encoder = SPINEncoder(8, 5, inducing_points=4, latent_attributes=3, blocks=3,
+                                  options=MABOptions(heads=2))
+            data, target = 3 * torch.randn(2, 23, 5, 8), torch.randn(2, 4, 3, 8)
+            chunks = list(data.split([5, 1, 9, 2, 6], 1))
+
+            def outcome(chunks, processes):
+                h = encoder.encode_stream(chunks, keep_latents={keep_latents}, processes=processes)
+                return [h, *torch.autograd.grad((h * target).sum(), list(encoder.parameters()))]
+
+            alone, together = outcome(chunks, ALONE), outcome(processes.mine(chunks), processes)
+            # keys' biases change nothing: their gradients are rounding, and are compared with the others'
+            largest = max(float(gradient.abs().max()) for gradient in alone[1:])
+            far = max(
+                float((got - expected).abs().max()) / max(largest, float(expected.abs().max()))
+                for expected, got in zip(alone, together)
+            )
+            found = processes.joined([far])
+            if processes.first:
+                json.dump(found, open("far.json", "w"))
+        """)
+    )
+    torchrun([str(script)], 2, tmp_path)
+    far = json.loads((tmp_path / "far.json").read_text())
+    assert len(far) == 2
+    assert 0 < max(far) < 1e-5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("length", [0, 1, 5, 12])
+def test_parts_of_a_list(count: int, length: int) -> None:
+    items = list(range(length))
+    parts = [Processes(rank, count).mine(items) for rank in range(count)]
+    assert [item for part in parts for item in part] == items
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_tasks_that_cannot_be_shared_out_are_refused() -> None:
+    with pytest.raises(InputError, match=r"training\.tasks must be a multiple of the 2 processes, found 3"):
+        Trainer(None, TrainingSettings(tasks=3), None, [], Processes(0, 2))  # type: ignore[arg-type]
+
+
+def test_a_lone_process_that_was_promised_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="start them with torchrun"), all_processes(torch.device("cpu")):
+        pass
