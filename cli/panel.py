@@ -1,4 +1,4 @@
-"""`spinimpute panel build | tune | info | verify`"""
+"""`spinimpute panel build | tune | info | chunks | verify`"""
 
 from __future__ import annotations
 
@@ -283,6 +283,22 @@ def _about_points(panel: InducingPanel) -> dict[str, object]:
         "model": f"{panel.kind} {panel.fingerprint}",
         "panel's checksum": panel.panel_checksum,
     }
+
+
+@panel.command()
+@click.argument("file")
+@click.option("--length-cm", type=float, default=20.0, show_default=True, help="Of a chunk, at most.")
+@click.option("--sites", type=click.IntRange(min=1), default=500_000, show_default=True, help="At most.")
+def chunks(file: str, length_cm: float, sites: int) -> None:
+    """Regions that can be imputed apart and joined with 'ligate': number, region, sites and cM of each."""
+    from spinimpute.genotypes.chunk_regions import cut_chunks
+    from spinimpute.imputation.preparing import open_panels
+
+    with open_panels(file) as parts:
+        found = cut_chunks(parts, length_cm, sites)
+    click.echo("chunk\tregion\tsites\tcM")
+    for number, chunk in enumerate(found, 1):
+        click.echo(f"{number}\t{chunk.region}\t{chunk.sites}\t{chunk.cM:.3f}")
 
 
 @panel.command()

@@ -183,3 +183,20 @@ def test_tune_with_what_is_no_array(run: Run, panel: Path, tmp_path: Path) -> No
     failed = run("panel", "tune", "--panel", array, "--array", array, "--out", out)
     assert failed.code == 2
     assert "not a spinimpute panel" in failed.err
+
+
+def test_chunks(run: Run, example: Path, tmp_path: Path) -> None:
+    panel = tmp_path / "p.spin"
+    build_panels(example / "panel.vcf.gz", panel, example / "genetic.map")
+    shown = run("panel", "chunks", panel, "--length-cm", "0.5")
+    assert shown.code == 0
+    lines = [line.split("\t") for line in shown.out.splitlines()]
+    assert lines[0] == ["chunk", "region", "sites", "cM"]
+    with Panel.open(panel) as opened:
+        assert sum(int(line[2]) for line in lines[1:]) == opened.n_sites
+        assert lines[1][1].startswith(f"{opened.chrom}:{opened.position[0]}-")
+        assert lines[-1][1].endswith(f"-{opened.position[-1]}")
+    assert [line[0] for line in lines[1:]] == [str(n) for n in range(1, len(lines))]
+    failed = run("panel", "chunks", panel, "--length-cm", "-1")
+    assert failed.code == 2
+    assert "positive length" in failed.err
