@@ -5,6 +5,7 @@
     python -m benchmarks.tabular poker --data FOLDER
     python -m benchmarks.tabular california --data FOLDER
     python -m benchmarks.tabular cost
+    python -m benchmarks.tabular probes --data FOLDER
 
 Each fit has the same budget of processor seconds on one thread, search of settings included.
 """
@@ -18,6 +19,8 @@ from benchmarks.tabular.california import california
 from benchmarks.tabular.cost import cost, one_cost
 from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.poker import poker
+from benchmarks.tabular.probes import NAMES as PROBES
+from benchmarks.tabular.probes import probes
 from benchmarks.tabular.report import report
 from benchmarks.tabular.tables import one, tables
 from spinimpute.tabular.datasets import NAMES
@@ -74,6 +77,13 @@ def main() -> None:
     sub.add_argument("kind")
     sub.add_argument("rows", type=int)
     sub.add_argument("columns", type=int)
+    sub = commands.add_parser("probes", help="what other rows are used for")
+    sub.set_defaults(function=probes)
+    sub.add_argument("--data", type=Path, required=True)
+    sub.add_argument("--results", type=Path, default=RESULTS / "probes")
+    sub.add_argument("--only", nargs="+", choices=PROBES, default=list(PROBES))
+    sub.add_argument("--seeds", type=int, nargs="+", default=[1])
+    sub.add_argument("--seconds", type=float, default=30, help="of training, on real tables")
     arguments = parser.parse_args()
     arguments.function(arguments)
 
