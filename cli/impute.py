@@ -38,7 +38,13 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet", "report")
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
-@region_option("Impute this part of the panel only.")
+@region_option("Impute this part of the panel only; 'ligate' joins such chunks.")
+@click.option(
+    "--buffer",
+    type=float,
+    metavar="CM",
+    help="With --region: use typed sites this far around it (default: all of the chromosome).",
+)
 @click.option(
     "--phasing",
     type=click.Choice(["auto", "never"]),
@@ -87,6 +93,7 @@ def impute(
     output_type: str | None,
     formats: str,
     region: str | None,
+    buffer: float | None,
     phasing: str,
     keep_unmatched: bool,
     predictor: str | None,
@@ -137,6 +144,7 @@ def impute(
             predictor=predictor,
             genetic_map=genetic_map,
             region=region,
+            buffer_cM=buffer,
             output=output,
             inducing_points=inducing_points,
             window_cM=window_cm,

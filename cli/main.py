@@ -20,6 +20,7 @@ TERMINATED = 143
 COMMANDS = {
     "panel": ("cli.panel", "panel", "Build, describe and verify reference panels."),
     "impute": ("cli.impute", "impute", "Impute genotypes from a reference panel."),
+    "ligate": ("cli.ligate", "ligate", "Join chunks of a chromosome that were imputed apart."),
     "check": ("cli.check", "check", "Compare a target's sites and calls with a panel."),
     "convert": ("cli.convert", "convert", "Write a target of any form as VCF or BCF."),
     "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spinimpute.imputation.arrays import impute_haplotypes
     from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.imputation.inducing_panel import InducingPanel
+    from spinimpute.imputation.ligation import ligate
     from spinimpute.imputation.panel_tuning import tune_panel
     from spinimpute.imputation.pipeline import OutputSettings, impute
     from spinimpute.imputation.predictors import load_predictor
@@ -35,6 +36,7 @@ _MODULES = {
     "evaluate": "evaluation.evaluate",
     "impute": "imputation.pipeline",
     "impute_haplotypes": "imputation.arrays",
+    "ligate": "imputation.ligation",
     "load_predictor": "imputation.predictors",
     "phase": "imputation.typed_file",
     "read_sexes": "genotypes.ploidy",
@@ -54,6 +56,7 @@ __all__ = [
     "evaluate",
     "impute",
     "impute_haplotypes",
+    "ligate",
     "load_predictor",
     "phase",
     "read_sexes",

@@ -9,7 +9,7 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.genotypes import vcf_writer
+from spinimpute.genotypes import indexed_file, vcf_writer
 from spinimpute.output_files import check_output
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "data" / "example"
@@ -54,7 +54,7 @@ def test_existing_files_need_force(tmp_path: Path) -> None:
 
 def test_an_interrupt_while_the_writer_starts_leaves_nothing(tmp_path: Path) -> None:
     with (
-        mock.patch.object(vcf_writer, "BgzfWriter", side_effect=KeyboardInterrupt),
+        mock.patch.object(indexed_file, "BgzfWriter", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         vcf_writer.GenotypeWriter(tmp_path / "o.bcf", ["a"], np.array([2], np.uint8), ["##contig=<ID=1>"])

@@ -1,4 +1,5 @@
-"""BGZF, the blocked gzip of VCF.gz, BCF and their indices: written in parallel, byte for byte reproducible.
+"""BGZF, the blocked gzip of VCF.gz, BCF and their indices: written in parallel, byte for byte reproducible,
+and read with every block checked.
 
 Every block but the last holds exactly BLOCK_SIZE bytes of the stream, so the bytes of the file depend neither
 on the number of threads nor on how the stream was cut into calls, and the place of any byte of the stream
@@ -9,6 +10,7 @@ import struct
 import zlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import BufferedReader
 from typing import BinaryIO
 
 import numpy as np
@@ -23,6 +25,7 @@ more processor time (0.36 against 0.29 s); level 4 takes longer and is no smalle
 EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 """The empty block that marks the end of a complete file."""
 
+_BLOCK_HEAD = 18  # bytes up to the length of a block
 _BLOCKS_PER_TASK = 16
 _TASKS_IN_FLIGHT_PER_THREAD = 2
 
@@ -112,3 +115,84 @@ class BgzfWriter:
     def _write_blocks(self, blocks: list[bytes]) -> None:
         self._block_lengths.extend(map(len, blocks))
         self._file.write(b"".join(blocks))
+
+
+class DamagedFile(Exception):
+    """A BGZF file is cut or changed; the message says where."""
+
+
+class BgzfReader:
+    """Inflates a file that the caller opened (binary, for reading) and will close, from its beginning.
+
+    Raises DamagedFile for a block that is cut or has not the content that its checksum tells, and for a file
+    without the block that marks its end.
+    """
+
+    def __init__(self, file: BufferedReader, threads: int = 1) -> None:
+        """
+        Parameters:
+            threads: threads that inflate; with 1 the calling thread does.
+        """
+        self._file = file
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
+        self._tasks: deque[Future[bytes]] = deque()
+        self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
+        self._place = 0  # in the file
+        self._at_end = False
+        self._waiting = bytearray()
+
+    def read(self, size: int) -> bytes:
+        """The next `size` bytes of the stream; fewer only at its end."""
+        while len(self._waiting) < size and (piece := self._next_piece()) is not None:
+            self._waiting += piece
+        data = bytes(memoryview(self._waiting)[:size])
+        del self._waiting[:size]
+        return data
+
+    def close(self) -> None:
+        """Release the threads."""
+        self._tasks.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _next_piece(self) -> bytes | None:
+        while len(self._tasks) < self._tasks_in_flight and not self._at_end:
+            blocks = self._read_blocks()
+            if self._pool is not None:
+                self._tasks.append(self._pool.submit(_inflate_blocks, blocks))
+            else:
+                return _inflate_blocks(blocks)
+        return self._tasks.popleft().result() if self._tasks else None
+
+    def _read_blocks(self) -> list[tuple[int, bytes]]:
+        """The next blocks as they are in the file, and where."""
+        blocks: list[tuple[int, bytes]] = []
+        while len(blocks) < _BLOCKS_PER_TASK:
+            head = self._file.read(_BLOCK_HEAD)
+            if not head:
+                raise DamagedFile("the file is truncated: the block that ends a BGZF file is missing")
+            if len(head) == _BLOCK_HEAD and (head[:4] != EOF_BLOCK[:4] or head[10:16] != EOF_BLOCK[10:16]):
+                raise DamagedFile(f"the file is damaged: no BGZF block begins at byte {self._place}")
+            size = int.from_bytes(head[16:18], "little") + 1
+            block = head + self._file.read(max(size - _BLOCK_HEAD, 0))
+            if len(head) < _BLOCK_HEAD or len(block) != size:
+                raise DamagedFile(f"the file is truncated in the block at byte {self._place}")
+            blocks.append((self._place, block))
+            self._place += size
+            if block == EOF_BLOCK and not self._file.peek(1):
+                self._at_end = True
+                break
+        return blocks
+
+
+def _inflate_blocks(blocks: list[tuple[int, bytes]]) -> bytes:
+    pieces = []
+    for place, block in blocks:
+        try:
+            data = zlib.decompress(memoryview(block)[_BLOCK_HEAD:-8], -zlib.MAX_WBITS, 1 << 16)
+        except zlib.error:
+            data = None
+        if data is None or struct.pack("<2I", zlib.crc32(data), len(data)) != block[-8:]:
+            raise DamagedFile(f"the file is damaged: the block at byte {place} does not match its checksum")
+        pieces.append(data)
+    return b"".join(pieces)

@@ -76,15 +76,14 @@ def make_header(
     for line in lines:
         if not line.startswith("##") or "\n" in line or "\r" in line:
             raise ValueError(f"not a line of a VCF header: {line!r}")
-        definition = _DEFINITION.match(line)
-        if definition is None:
+        defined = definition(line)
+        if defined is None:
             continue
-        kind, name = definition.groups()
+        kind, name = defined
         if kind == "contig":
             if name in contigs:
                 raise ValueError(f"contig {name} is defined twice")
-            length = _CONTIG_LENGTH.search(line)
-            contigs[name] = int(length[1]) if length else None
+            contigs[name] = contig_length(line)
             continue
         if kind == "INFO":
             if name in info_types:
@@ -94,6 +93,18 @@ def make_header(
         dictionary.setdefault(name, len(dictionary))
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
     return OutputHeader("\n".join([*lines, "\t".join(columns)]) + "\n", contigs, info_types, dictionary)
+
+
+def definition(line: str) -> tuple[str, str] | None:
+    """What a header line defines: ("INFO", "AF"), or FILTER, FORMAT, contig; None for other lines."""
+    match = _DEFINITION.match(line)
+    return None if match is None else (match[1], match[2])
+
+
+def contig_length(line: str) -> int | None:
+    """Of a "##contig=<...>" line, if it states one."""
+    length = _CONTIG_LENGTH.search(line)
+    return int(length[1]) if length else None
 
 
 def _check_samples(samples: Sequence[str]) -> None:

@@ -115,11 +115,12 @@ class HaplotypeEngine(Engine):
             return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
 
         def impute(chunk: PanelChunk, window: Window, p_UQ: np.ndarray, queries: slice) -> None:
-            first = int(chunk.site_start_G1[0]) - window.start
+            first = int(chunk.site_start_G1[0])
             p = self.predictor.impute_chunk(
                 self.panel, chunk, typed_TQ[:, queries], self._jumps_per_cM.result()
             )
-            p_UQ[first : first + len(p), queries] = p
+            start, stop = max(first, window.start), min(first + len(p), window.stop)
+            p_UQ[start - window.start : stop - window.start, queries] = p[start - first : stop - first]
 
         numbers = [chunks_of(window, self.typed_index) for window in windows]
         prepared = self._ahead(

@@ -27,6 +27,7 @@ CORE = 16
 FLANK = 160
 REACH_CM = 0.3  # where typed sites are dense, flanks have more of them: they reach so far,
 MOST_FLANK = 1_024  # or have so many
+WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
 HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
 
 
@@ -36,8 +37,8 @@ class PanelChunk:
 
     panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
     their panel sites; frequency_S, cM_S: float64.
-    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to a window; patterns: of those sites;
-    spans: patterns of the typed places.
+    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to the blocks that a window touches;
+    patterns: of those sites; spans: patterns of the typed places.
     """
 
     first_gap: int
@@ -115,7 +116,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     edges_G1 = np.insert(ends[first_gap : first_gap + n_gaps], 0, ends[first_gap - 1] if first_gap else 0)
     order_N = _order(panel, packed_SB, edges_G1)
     typed = TypedAlleles.of(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes)[:, order_N])
-    site_start_G1 = edges_G1.clip(window.start, window.stop)
+    site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
     start, stop = int(site_start_G1[0]), int(site_start_G1[-1])
     patterns = gap_patterns(
         panel.packed(start, stop),
@@ -139,6 +140,20 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         patterns,
         span_patterns(typed.bits_XW, len(rows)),
     )
+
+
+def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
+    """A window's sites, and the rest of the blocks at its ends: what is computed for a part of a block may be
+    rounded otherwise. A block of very many sites is cut all the same."""
+    edges = np.append(edges_G1[:-1:CORE], edges_G1[-1])
+    start, stop = window.start, window.stop
+    first = int(np.searchsorted(edges, start, side="right")) - 1
+    last = int(np.searchsorted(edges, stop, side="left"))
+    if 0 <= first < len(edges) - 1 and edges[first + 1] - edges[first] <= WHOLE_BLOCK_SITES:
+        start = int(edges[first])
+    if 0 < last < len(edges) and edges[last] - edges[last - 1] <= WHOLE_BLOCK_SITES:
+        stop = int(edges[last])
+    return start, stop
 
 
 def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:

@@ -16,11 +16,12 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.genotypes.letters import UNKNOWN_ALLELE
+from spinimpute.genotypes.indexed_file import choose_output_type
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.sites import Region, SiteMatch, Sites, plain_chromosome
-from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
+from spinimpute.genotypes.sites import Region, SiteMatch, Sites
+from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
+from spinimpute.imputation.chunk_file import region_line
 from spinimpute.imputation.engine import Engine, default_threads
 from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
@@ -29,6 +30,7 @@ from spinimpute.imputation.leave_one_out import left_out_chances
 from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
+from spinimpute.imputation.regions import check_buffer, panel_ranges, unmatched_sites, within
 from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output, written_whole
@@ -70,6 +72,7 @@ def impute(
     predictor: str | None = None,
     genetic_map: str | Path | GeneticMap | None = None,
     region: str | Region | None = None,
+    buffer_cM: float | None = None,
     output: OutputSettings = OutputSettings(),
     inducing_points: int | None = None,
     window_cM: float | None = None,
@@ -94,7 +97,10 @@ def impute(
             compiled first (with `genetic_map`).
         model: a checkpoint or a loaded predictor; by default a shipped one.
         predictor: "haplotype" (attention to the panel's haplotypes, the default) or "inducing" (points).
-        region: impute these panel sites only; typed sites around them are still used.
+        region: impute these panel sites only; typed sites around them are still used. The output is a
+            chunk, which `ligate` joins with others.
+        buffer_cM: with `region`, use typed sites no further than this from its panel sites; by default all
+            of the chromosome, which makes joined chunks the same as a single run.
         inducing_points: h of every block, at most; by default 1,024. For inducing points only.
         window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
             for inducing points, which see nothing beyond the overlaps, and what memory allows for haplotype
@@ -126,6 +132,7 @@ def impute(
     if phasing not in PHASING:
         raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     region = Region.parse(region) if isinstance(region, str) else region
+    check_buffer(buffer_cM, region)
     summary = ImputationSummary()
     with ExitStack() as stack:
         with summary.stage("open panel"):
@@ -135,7 +142,7 @@ def impute(
                 f"panel {panels[0].path}: no call can be left out with inducing points, which are for all "
                 "sites of an array; give a .spin file, a VCF or a BCF"
             )
-        ranges = _panel_ranges(panels, region)
+        ranges = panel_ranges(panels, region)
         with summary.stage("load model"):
             loaded = predictor_for(panels[0], model, device, inducing_points, predictor)
         with summary.stage("read target"):
@@ -152,6 +159,9 @@ def impute(
         chosen = [(part, ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges]
         if not chosen:
             raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
+        if buffer_cM is not None:
+            chosen = [(within(part, *span, buffer_cM), span) for part, span in chosen]
+            summary.used_sites = sum(len(part.match.panel_index) for part, _ in chosen)
         if summary.samples < RELIABLE_SAMPLES:
             summary.notes.append(
                 f"R2 is estimated from {summary.samples} samples: of fewer than {RELIABLE_SAMPLES} it says "
@@ -167,24 +177,31 @@ def impute(
             summary.left_out = LeftOutQuality(list(chosen[0][0].target.samples))
         shares = Shares(progress, [last - first for _, (first, last) in chosen])
         first_part = chosen[0][0]
+        unmatched = [
+            unmatched_sites(part.target, part.match, region, summary) if output.keep_unmatched else None
+            for part, _ in chosen
+        ]
+        header_lines = _header_lines(panels, loaded, output, summary.notes)
+        if region is not None:
+            n_sites = sum(last - first for _, (first, last) in chosen)
+            n_unmatched = sum(map(len, kept)) if (kept := [u for u in unmatched if u is not None]) else None
+            header_lines.append(region_line(replace(region, chrom=panels[0].chrom), n_sites, n_unmatched))
         writer = stack.enter_context(
             GenotypeWriter(
                 out,
                 first_part.target.samples,
                 first_part.target.ploidy,
                 [first_part.panel.contig_line],
-                _header_lines(panels, loaded, output, summary.notes),
+                header_lines,
                 output.formats,
                 output_type,
                 threads,
                 extra_info_lines=[ER2_LINE] if loo else [],
             )
         )
-        run = _Run(
-            loaded, writer, summary, region, output.keep_unmatched, window_cM, overlap_cM, threads, loo
-        )
+        run = _Run(loaded, writer, summary, window_cM, overlap_cM, threads, loo)
         for number, (part, span) in enumerate(chosen):
-            _impute_part(run, part, *span, shares.of(number))
+            _impute_part(run, part, *span, unmatched[number], shares.of(number))
         with summary.stage("finish file and index"):
             writer.close()
     summary.peak_memory_mb = peak_memory_mb()
@@ -197,27 +214,6 @@ def impute(
     return summary
 
 
-def _panel_ranges(panels: Sequence[AnyPanel], region: Region | None) -> dict[str, tuple[int, int]]:
-    """By the checksum of each panel that has some: its sites [first, last) of a region."""
-    chrom = panels[0].chrom
-    if region is None:
-        return {panel.checksum: (0, panel.n_sites) for panel in panels}
-    if plain_chromosome(region.chrom) != plain_chromosome(chrom):
-        raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
-    ranges = {}
-    for panel in panels:
-        first = int(np.searchsorted(panel.position, region.start, side="left"))
-        last = int(np.searchsorted(panel.position, region.end, side="right"))
-        if first < last:
-            ranges[panel.checksum] = (first, last)
-    if not ranges:
-        raise InputError(
-            f"the panel has no site in {region}; it reaches from {chrom}:{panels[0].position[0]} "
-            f"to {panels[-1].position[-1]}"
-        )
-    return ranges
-
-
 @dataclass(frozen=True)
 class _Run:
     """What all parts of a chromosome share."""
@@ -225,16 +221,24 @@ class _Run:
     predictor: Predictor
     writer: GenotypeWriter
     summary: ImputationSummary
-    region: Region | None
-    keep_unmatched: bool
     window_cM: float | None
     overlap_cM: float
     threads: int
     write_er2: bool
 
 
-def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Progress | None) -> None:
-    """Phase what has no phase and impute the panel sites [first, last) of one part of the chromosome."""
+def _impute_part(
+    run: _Run,
+    part: Prepared,
+    first: int,
+    last: int,
+    unmatched: np.ndarray | None,
+    progress: Progress | None,
+) -> None:
+    """Phase what has no phase and impute the panel sites [first, last) of one part of the chromosome.
+
+    unmatched: the target's sites that are written beside them, if any.
+    """
     panel, target, match, summary = part.panel, part.target, part.match, run.summary
     run.writer.set_ploidy(target.ploidy)
     left_out = summary.left_out
@@ -249,7 +253,6 @@ def _impute_part(run: _Run, part: Prepared, first: int, last: int, progress: Pro
             er2_T = _left_out(panel, target, match, left_out, run.threads, shares.of(1))
     n_haplotypes = target.alleles.shape[1]
     windows = _windows(panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes)
-    unmatched = _unmatched(target, match, run.region, summary) if run.keep_unmatched else None
     written = er2_T if run.write_er2 else None
     records = WindowRecords(panel, target, match, unmatched, windows, written, summary.imputed)
     if isinstance(panel, InducingPanel):
@@ -335,32 +338,6 @@ def _left_out(
     chance_TQ = left_out_chances(panel, index, alleles_TQ, threads, progress)
     sites, frequency_T = panel.sites.take(index), panel.frequency[index]
     return quality.add(sites, frequency_T, alleles_TQ, chance_TQ, target.ploidy)
-
-
-def _unmatched(
-    target: Haplotypes, match: SiteMatch, region: Region | None, summary: ImputationSummary
-) -> np.ndarray:
-    """The typed sites of a region that the panel lacks and that can be written."""
-    index = match.unmatched_index
-    if region is not None:
-        position = target.sites.position[index]
-        index = index[(position >= region.start) & (position <= region.end)]
-    unnamed = np.array([UNKNOWN_ALLELE in (target.sites.ref[i], target.sites.alt[i]) for i in index], bool)
-    if unnamed.any():
-        summary.warnings.append(
-            f"{unnamed.sum()} unmatched typed sites are left out: their file does not say which alleles they "
-            "have"
-        )
-        index = index[~unnamed]
-    if target.unphased is not None:
-        unphased = target.unphased[index].any(axis=1)
-        if unphased.any():
-            summary.warnings.append(
-                f"{unphased.sum()} unmatched typed sites are left out: they have unphased heterozygotes, and "
-                "only the panel's sites can be phased"
-            )
-        index = index[~unphased]
-    return index
 
 
 def _header_lines(

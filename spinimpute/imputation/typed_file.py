@@ -12,8 +12,9 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.indexed_file import choose_output_type
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.vcf_writer import GenotypeWriter, choose_output_type
+from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.phasing import phase as phase_calls
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare

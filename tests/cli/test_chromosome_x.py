@@ -248,3 +248,18 @@ def test_forms_of_lists_of_sexes(tmp_path: Path) -> None:
     path.write_text("a femal\nb M\n")
     with pytest.raises(InputError, match="line 1: 'femal' is no sex"):
         read_sexes(path)
+
+
+@pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf"])
+def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: Path, suffix: str) -> None:
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
+    first, second = PAR1_END - 50_000, PAR1_END + 100_000
+    regions = (f"X:1-{first}", f"X:{first - 10_000}-{second}", f"X:{second - 10_000}-155270560")
+    chunks = [tmp_path / f"{number}{suffix}" for number in range(3)]
+    for chunk, region in zip(chunks, regions, strict=True):
+        spinimpute.impute(target, chunk, x_panel, region=region)
+    summary = spinimpute.ligate(chunks, tmp_path / f"joined{suffix}", panel=x_panel)
+    assert [join.exchanged for join in summary.joins] == [0, 0]
+    assert min(join.sites for join in summary.joins) > 20
+    spinimpute.impute(target, tmp_path / f"whole{suffix}", x_panel)
+    assert (tmp_path / f"joined{suffix}").read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()

@@ -61,6 +61,7 @@ class TestArguments:
             "report": None,
             "genetic_map": None,
             "region": None,
+            "buffer_cM": None,
             "inducing_points": None,
             "window_cM": None,
             "overlap_cM": DEFAULT_OVERLAP_CM,

@@ -1,0 +1,68 @@
+"""`spinimpute ligate`"""
+
+from __future__ import annotations
+
+import click
+
+from cli.options import (
+    force_option,
+    out_option,
+    output_type_option,
+    progress_bar,
+    quiet_option,
+    threads_option,
+)
+
+
+@click.command()
+@click.argument("chunks", nargs=-1, required=True, metavar="CHUNK...")
+@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@click.option(
+    "--panel", metavar="FILE", help="The panel of the chunks: check that each of its sites is there once."
+)
+@click.option("--allow-gaps", is_flag=True, help="Join regions although sites between them may be missing.")
+@output_type_option
+@threads_option
+@force_option
+@quiet_option
+def ligate(
+    chunks: tuple[str, ...],
+    out: str,
+    panel: str | None,
+    allow_gaps: bool,
+    output_type: str | None,
+    threads: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Join chunks of a chromosome, given in any order, that 'impute --region' wrote.
+
+    All are read and checked before anything is written: none may be damaged, missing or of other samples.
+    Chunks may overlap; where a sample's phase differs there, its haplotypes are exchanged in the right one.
+    Chunks of a phased target that were imputed without --buffer give the file of a single run.
+    """
+    from spinimpute.imputation.ligation import ligate as run
+    from spinimpute.kernels import announce_compilation
+    from spinimpute.output_files import check_outputs
+
+    check_outputs([out], force, [*chunks, panel])
+    if not quiet:
+        announce_compilation(
+            lambda: click.echo("compiling for this processor, which happens once ...", err=True)
+        )
+    with progress_bar("joining", quiet) as progress:
+        summary = run(
+            chunks,
+            out,
+            panel=panel,
+            output_type=output_type,
+            allow_gaps=allow_gaps,
+            threads=threads,
+            force=force,
+            progress=progress,
+        )
+    for warning in summary.warnings:
+        click.echo(f"spinimpute: warning: {warning}", err=True)
+    if not quiet:
+        for line in [*summary.lines(), f"output:   {out}"]:
+            click.echo(line, err=True)

@@ -1,0 +1,86 @@
+"""Imputing a region: its panel sites, the typed sites that are used for it, and those written beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.letters import UNKNOWN_ALLELE
+from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
+from spinimpute.imputation.preparing import AnyPanel, Prepared
+from spinimpute.imputation.summary import ImputationSummary
+
+
+def panel_ranges(panels: Sequence[AnyPanel], region: Region | None) -> dict[str, tuple[int, int]]:
+    """By the checksum of each panel that has some: its sites [first, last) of a region."""
+    chrom = panels[0].chrom
+    if region is None:
+        return {panel.checksum: (0, panel.n_sites) for panel in panels}
+    if plain_chromosome(region.chrom) != plain_chromosome(chrom):
+        raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
+    ranges = {}
+    for panel in panels:
+        first = int(np.searchsorted(panel.position, region.start, side="left"))
+        last = int(np.searchsorted(panel.position, region.end, side="right"))
+        if first < last:
+            ranges[panel.checksum] = (first, last)
+    if not ranges:
+        raise InputError(
+            f"the panel has no site in {region}; it reaches from {chrom}:{panels[0].position[0]} "
+            f"to {panels[-1].position[-1]}"
+        )
+    return ranges
+
+
+def check_buffer(buffer_cM: float | None, region: Region | None) -> None:
+    if buffer_cM is None:
+        return
+    if region is None:
+        raise InputError("a buffer lies around a region: give --region, or leave --buffer out")
+    if not buffer_cM >= 0:
+        raise InputError(f"a buffer must have a length of at least 0 cM: got {buffer_cM} cM")
+
+
+def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
+    """A part with those of its matched sites that lie near the panel sites [first, last)."""
+    cM, match = part.panel.cM, part.match
+    at = cM[match.panel_index]
+    near = (at >= cM[first] - buffer_cM) & (at <= cM[last - 1] + buffer_cM)
+    if not near.any():
+        panel = part.panel
+        raise InputError(
+            f"no typed site lies within {buffer_cM:g} cM of {panel.chrom}:{panel.position[first]}-"
+            f"{panel.position[last - 1]}: give a longer --buffer"
+        )
+    nearby = replace(match, panel_index=match.panel_index[near], target_index=match.target_index[near])
+    return replace(part, repaired=replace(part.repaired, match=nearby))
+
+
+def unmatched_sites(
+    target: Haplotypes, match: SiteMatch, region: Region | None, summary: ImputationSummary
+) -> np.ndarray:
+    """The typed sites of a region that the panel lacks and that can be written."""
+    index = match.unmatched_index
+    if region is not None:
+        position = target.sites.position[index]
+        index = index[(position >= region.start) & (position <= region.end)]
+    unnamed = np.array([UNKNOWN_ALLELE in (target.sites.ref[i], target.sites.alt[i]) for i in index], bool)
+    if unnamed.any():
+        summary.warnings.append(
+            f"{unnamed.sum()} unmatched typed sites are left out: their file does not say which alleles they "
+            "have"
+        )
+        index = index[~unnamed]
+    if target.unphased is not None:
+        unphased = target.unphased[index].any(axis=1)
+        if unphased.any():
+            summary.warnings.append(
+                f"{unphased.sum()} unmatched typed sites are left out: they have unphased heterozygotes, and "
+                "only the panel's sites can be phased"
+            )
+        index = index[~unphased]
+    return index
