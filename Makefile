@@ -1,9 +1,10 @@
-# make demo: install into .venv, impute the example in data/, score it. make test: lint, types, tests.
+# make demo: install into .venv, impute the example in data/, score it. make workflow: the same with Snakemake, in
+# chunks. make test: lint, types, tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo workflow test lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -28,13 +29,20 @@ demo: $(VENV)/installed
 	@echo "Imputed genotypes:  demo/imputed.vcf.gz"
 	@echo "Accuracy:           demo/evaluation/accuracy.tsv and accuracy.png"
 
+workflow: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[workflow]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --snakefile workflows/impute/Snakefile --cores 2 \
+	    --config out=demo/workflow chunk_cM=0.4
+	@echo
+	@echo "Report over all targets and chromosomes:  demo/workflow/report.html"
+
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
 clean:
 	rm -rf $(VENV) demo build *.egg-info

@@ -1,33 +1,193 @@
-"""The Snakemake workflow imputes the example."""
+"""The Snakemake workflow: the example in chunks, mistakes in configurations, and runs that are killed."""
 
+import importlib.util
 import os
+import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import cyvcf2
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+WORKFLOW = REPOSITORY / "workflows" / "impute"
+# the jobs need the spinimpute command of this interpreter
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+ENVIRONMENT = os.environ | {"PATH": PATH, "OMP_NUM_THREADS": "1"}
+CHUNKS = ["--config", "chunk_cM=0.4"]  # three
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("snakemake") is None,
+    reason="snakemake is not installed: pip install 'spinimpute[workflow]'",
+)
 
 
-def test_the_example(tmp_path: Path) -> None:
-    snakemake = shutil.which("snakemake")
-    if snakemake is None:
-        pytest.skip("snakemake is not installed: pip install 'spinimpute[workflow]'")
-    shutil.copytree(REPOSITORY / "data" / "example", tmp_path / "data" / "example")
-    snakefile = REPOSITORY / "workflows" / "impute" / "Snakefile"
-    # the jobs need the spinimpute command of this interpreter
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [snakemake, "--snakefile", str(snakefile), "--cores", "2", "--directory", str(tmp_path)],
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
+def command(folder: Path, *arguments: str) -> list[str]:
+    return [
+        sys.executable, "-m", "snakemake", "--snakefile", str(WORKFLOW / "Snakefile"), "--directory",
+        str(folder), "--cores", "2", *arguments,
+    ]  # fmt: skip
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(folder, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
     )
-    assert done.returncode == 0, done.stderr
-    records = list(cyvcf2.VCF(str(tmp_path / "imputed" / "20.vcf.gz")))
+
+
+@contextmanager
+def example_in(folder: Path) -> Iterator[Path]:
+    shutil.copytree(REPOSITORY / "data" / "example", folder / "data" / "example")
+    yield folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with example_in(tmp_path_factory.mktemp("finished")) as folder:
+        done = snakemake(folder, *CHUNKS)
+        assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "imputed"
+
+
+def test_the_example_in_chunks_is_the_example_in_one_go(finished: Path, tmp_path: Path) -> None:
+    chunks = (finished / "panels" / "20.chunks.tsv").read_text().splitlines()
+    assert len(chunks) == 1 + 3
+    whole = tmp_path / "whole.vcf.gz"
+    subprocess.run(
+        [
+            # the same paths: the header holds the command
+            shutil.which("spinimpute", path=PATH) or "", "impute",
+            "--vcf", "imputed/example/20/phased.vcf.gz", "--panel", "imputed/panels/20.spin",
+            "-o", whole, "-q",
+        ],
+        check=True, env=ENVIRONMENT, cwd=finished.parent,
+    )  # fmt: skip
+    assert (finished / "example.20.vcf.gz").read_bytes() == whole.read_bytes()
+    assert (finished / "example.20.vcf.gz.tbi").read_bytes() == Path(f"{whole}.tbi").read_bytes()
+
+
+def test_the_report_tells_sites_and_accuracy(finished: Path) -> None:
+    head, row = ((finished / "report.tsv").read_text().splitlines())[:2]
+    told = dict(zip(head.split("\t"), row.split("\t"), strict=True))
+    records = list(cyvcf2.VCF(str(finished / "example.20.vcf.gz")))
     assert len(records) == 4453
-    assert (tmp_path / "imputed" / "20.vcf.gz.tbi").exists()
+    assert int(told["imputed sites"]) == sum(record.INFO.get("TYPED") is None for record in records)
+    accuracy = (finished / "example" / "20" / "evaluation" / "accuracy.tsv").read_text()
+    overall = re.search(r"^imputed\tall\t\d+\t([\d.]+)", accuracy, re.M)
+    assert overall is not None
+    assert float(told["true r2"]) == pytest.approx(float(overall[1]), abs=1e-4)
+    assert "example" in (finished / "report.html").read_text()
+
+
+def test_nothing_is_made_twice(finished: Path) -> None:
+    again = snakemake(finished.parent, *CHUNKS)
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_killed_run_goes_on_and_ends_the_same(finished: Path, tmp_path: Path, seed: int) -> None:
+    seconds = random.Random(seed).uniform(2.0, 12.0)
+    with example_in(tmp_path):
+        run = subprocess.Popen(
+            command(tmp_path, *CHUNKS), env=ENVIRONMENT, start_new_session=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        time.sleep(seconds)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        assert snakemake(tmp_path, *CHUNKS, "--unlock").returncode == 0
+        done = snakemake(tmp_path, *CHUNKS, "--rerun-incomplete")
+    assert done.returncode == 0, f"killed after {seconds:.1f} s: {done.stderr[-3000:]}"
+    for name in ("example.20.vcf.gz", "example.20.vcf.gz.tbi", "report.tsv"):
+        assert (tmp_path / "imputed" / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_a_damaged_chunk_is_found_and_made_again(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.parent, copy)
+    chunk = copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz"
+    chunk.write_bytes(chunk.read_bytes()[:-100])
+    (copy / "imputed" / "example.20.vcf.gz").unlink()
+    failed = snakemake(copy, *CHUNKS, "--rerun-triggers", "mtime")
+    assert failed.returncode != 0
+    log = (copy / "imputed" / "logs" / "ligate.example.20.log").read_text()
+    assert "chunk.2.vcf.gz" in log
+    chunk.unlink()
+    assert snakemake(copy, *CHUNKS, "--rerun-triggers", "mtime").returncode == 0
+    found = (copy / "imputed" / "example.20.vcf.gz").read_bytes()
+    assert found == (finished / "example.20.vcf.gz").read_bytes()
+
+
+def test_a_dry_run_plans_every_step(tmp_path: Path) -> None:
+    with example_in(tmp_path):
+        planned = snakemake(tmp_path, "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    for rule in ("panel", "chunks", "check", "phase", "ligate", "evaluate", "report"):
+        assert re.search(rf"^{rule} +1$", planned.stdout + planned.stderr, re.M)
+    assert not (tmp_path / "imputed").exists()
+
+
+def test_lint(tmp_path: Path) -> None:
+    linted = snakemake(tmp_path, "--lint")
+    assert linted.returncode == 0, linted.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("targets: {a: {file: t.vcf}}\nout: o\npanels: {}\n", "panels"),
+        ("targets: {a: {fiel: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "fiel"),
+        ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {vcf: p.vcf}}\n", "panels"),
+        ("targets: {a/b: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "a/b"),
+        ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nformat: GT;rm\n", "GT;rm"),
+        ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nthreads: 0\n", "threads"),
+    ],
+)
+def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> None:
+    """Alone: the shipped configuration is not merged in."""
+    shutil.copytree(WORKFLOW, tmp_path / "workflow")
+    (tmp_path / "workflow" / "config.yaml").write_text(text)
+    failed = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--dry-run"],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+    assert failed.returncode != 0
+    assert "Error validating config file" in failed.stdout + failed.stderr
+    assert said in failed.stdout + failed.stderr
+
+
+def estimates() -> tuple[Callable[..., float], Callable[..., float]]:
+    names: dict[str, Callable[..., float]] = {}
+    exec((WORKFLOW / "resources.smk").read_text(), names)
+    return names["chunk_memory_mb"], names["chunk_minutes"]
+
+
+def test_a_chunk_gets_the_memory_and_time_it_needs(finished: Path, tmp_path: Path) -> None:
+    """Measured on the example's second chunk, by the kernel."""
+    memory_mb, minutes = estimates()
+    region = (finished / "panels" / "20.chunks.tsv").read_text().splitlines()[2].split("\t")
+    code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+    started = time.perf_counter()
+    done = subprocess.run(
+        [
+            sys.executable, "-c", code, shutil.which("spinimpute", path=PATH) or "", "impute", "--vcf",
+            finished / "example" / "20" / "phased.vcf.gz", "--panel", finished / "panels" / "20.spin",
+            "--region", region[1], "-o", tmp_path / "c.vcf.gz", "-q",
+        ],
+        env=ENVIRONMENT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    elapsed, used = time.perf_counter() - started, float(done.stdout.splitlines()[-1])
+    size = SimpleNamespace(sites=int(region[2]), haplotypes=400, samples=20)
+    asked = memory_mb(size.sites, size.haplotypes, size.samples)
+    assert used < asked < 4 * used
+    assert elapsed / 60 < minutes(size.sites, size.haplotypes, size.samples, 1)

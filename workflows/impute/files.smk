@@ -1,0 +1,30 @@
+"""Names of files, and what depends on the configuration."""
+
+OUT = config["out"]
+TARGETS = config["targets"]
+PANELS = {str(chrom): panel for chrom, panel in config["panels"].items()}
+FORMAT = config.get("format", "GT,DS")
+THREADS = config.get("threads", 2)
+JUDGED = [name for name, target in TARGETS.items() if "truth" in target]
+
+
+def panel_of(wildcards):
+    return PANELS[wildcards.chrom].get("spin", f"{OUT}/panels/{wildcards.chrom}.spin")
+
+
+def options_of(wildcards):
+    """Of a target."""
+    target = TARGETS[wildcards.target]
+    return " ".join(f"--{name} {target[name]!r}" for name in ("sex", "chain") if name in target)
+
+
+def chunks_of(wildcards):
+    """Files of all chunks of a chromosome: how many there are is known when its panel is."""
+    with checkpoints.chunks.get(chrom=wildcards.chrom).output[0].open() as table:
+        count = sum(1 for _ in table) - 1
+    return [f"{OUT}/{wildcards.target}/{wildcards.chrom}/chunk.{n}.vcf.gz" for n in range(1, count + 1)]
+
+
+def region_of(wildcards, input):
+    with open(input.chunks) as table:
+        return table.readlines()[int(wildcards.chunk)].split("\t")[1]
