@@ -3,11 +3,9 @@
 import csv
 import gzip
 import io
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,79 +16,26 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.main import main
 from spinimpute.errors import InputError
 from spinimpute.tabular.model_files import load_estimator, save_estimator
 from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
 
 TINY = [word for one in ("steps=4", "width=8", "blocks=1") for word in ("--set", one)]
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """run(*arguments): `spinimpute tabular` in the temporary folder."""
-    terminate = signal.getsignal(signal.SIGTERM)
-    monkeypatch.chdir(tmp_path)
-
-    def run_main(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["spinimpute", "tabular", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        signal.signal(signal.SIGTERM, terminate)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Result(int(exited.value.code or 0), out, err)
-
-    return run_main
+Run = Callable[..., Any]
 
 
 @pytest.fixture
 def fit(run: Run) -> Run:
     """fit(table, target, *arguments): a tiny MLP, into the file `m`."""
 
-    def run_fit(table: str, target: str, *arguments: object) -> Result:
+    def run_fit(table: str, target: str, *arguments: object) -> Any:
         few = [] if "--model" in arguments else ["--model", "mlp", *TINY[:4]]
         return run("fit", "--table", table, "--target", target, "-o", "m", *few, *arguments)
 
     return run_fit
 
 
-@pytest.fixture
-def houses(tmp_path: Path) -> pd.DataFrame:
-    """houses.csv: 60 rows of numbers, text, keys, gaps."""
-    rng = np.random.default_rng(0)
-    found = pd.DataFrame(
-        {
-            "key": [f"h{number}" for number in range(60)],
-            "area": rng.normal(100, 20, 60).round(1).astype(str),
-            "town": rng.choice(["Bern", "Köln, Süd", 'the "Y"'], 60),
-            "zip": rng.choice(["007", "7", "10"], 60),
-            "weight": rng.choice([0, 1, 2], 60),
-            "price": rng.normal(500, 90, 60).round(2),
-            "sold": rng.choice(["yes", "no"], 60),
-        }
-    )
-    found.loc[::5, "area"] = "NA"
-    found.to_csv(tmp_path / "houses.csv", index=False)
-    return found
-
-
-def failed(result: Result, *said: str) -> None:
+def failed(result: Any, *said: str) -> None:
     """Status 2, one line that says so, and no model."""
     assert (result.code, result.out) == (2, "")
     errors = [line for line in result.err.splitlines() if line.startswith("spinimpute: error:")]
@@ -274,7 +219,7 @@ def test_bad_options(fit: Run, arguments: list[str], said: str) -> None:
     failed(fit("t.csv", "y", *arguments), said)
 
 
-@pytest.mark.parametrize("command", [[], ["fit"], ["predict"], ["info"]])
+@pytest.mark.parametrize("command", [[], ["fit"], ["predict"], ["info"], ["benchmark"]])
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     code = (
         "import sys\nfrom cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
@@ -321,7 +266,7 @@ def test_predicting_what_does_not_fit(run: Run, fit: Run) -> None:
     assert fit("t.csv", "y").code == 0
     Path("m").rename("model")
 
-    def predict(text: str, *arguments: object) -> Result:
+    def predict(text: str, *arguments: object) -> Any:
         Path("new.csv").write_text(text)
         return run("predict", "--model", "model", "--table", "new.csv", "-o", "p.csv", *arguments)
 

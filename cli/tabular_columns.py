@@ -1,0 +1,230 @@
+"""Which columns of a table are features, target and weights: their options, and how their cells are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.options import Command
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+MOST_CLASSES = 20  # different whole numbers of a target that --task auto takes for classes
+MANY_CATEGORIES = 1_000  # of a text column, all different: dates, names, keys
+table_option = click.option(
+    "--table", required=True, metavar="FILE", help="CSV or TSV, also .gz, or Parquet, known by suffix."
+)
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """What the options of `labelled_table_options` say."""
+
+    table: str
+    target: str
+    task: str
+    weights: str | None
+    ignore: tuple[str, ...]
+    categorical: tuple[str, ...]
+    drop_missing_target: bool
+
+
+def labelled_table_options(command: Command) -> Command:
+    """The command is given the fields of `ColumnChoice`."""
+    for option in (
+        click.option("--drop-missing-target", is_flag=True, help="Leave out rows whose target is missing."),
+        click.option(
+            "--categorical", multiple=True, metavar="COLUMN", help="Numbers that are names; repeatable."
+        ),
+        click.option("--ignore", multiple=True, metavar="COLUMN", help="Not a feature; may be repeated."),
+        click.option("--weights", metavar="COLUMN", help="Weights of the rows; not a feature."),
+        click.option(
+            "--task",
+            type=click.Choice(["auto", "classification", "regression"]),
+            default="auto",
+            show_default=True,
+            help=f"auto: regression if the target holds fractions or more than {MOST_CLASSES} different "
+            "numbers.",
+        ),
+        click.option("--target", required=True, metavar="COLUMN", help="To be predicted."),
+        table_option,
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class LabelledTable:
+    """features as of `features_of`, label (N,) text of classes or numbers, weight (N,), "classification" or
+    "regression"."""
+
+    features: pd.DataFrame
+    label: np.ndarray
+    weight: np.ndarray | None
+    task: str
+
+
+def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
+    """The rows whose target is known. Says which task it is unless quiet. Raises InputError."""
+    from spinimpute.tabular.table_files import read_table
+
+    table = choice.table
+    rows = read_table(table)
+    columns = _feature_columns(rows, choice)
+    rows = _with_target(rows, choice)
+    task, reason = _task(rows[choice.target], table, choice.task)
+    if not quiet:
+        click.echo(f"task:     {task}: {reason}", err=True)
+    label = _label(rows[choice.target], table, task)
+    weight = None if choice.weights is None else _weight(rows[choice.weights], table)
+    return LabelledTable(features_of(rows, table, columns, choice.categorical), label, weight, task)
+
+
+def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
+    """All that are neither target, weights nor ignored."""
+    from spinimpute.errors import InputError
+
+    table, target, weights, categorical = choice.table, choice.target, choice.weights, choice.categorical
+    others = {
+        "--target": [target],
+        "--weights": [] if weights is None else [weights],
+        "--ignore": [*choice.ignore],
+    }
+    for option, names in [*others.items(), ("--categorical", [*categorical])]:
+        require_columns(rows, table, names, f"of {option}")
+    for option, names in others.items():
+        for other, others_names in [*others.items(), ("--categorical", [*categorical])]:
+            both = set(names) & set(others_names)
+            if option != other and both:
+                raise InputError(f"column {min(both)!r} is given for both {option} and {other}")
+    left_out = {name for names in others.values() for name in names}
+    columns = [name for name in rows.columns if name not in left_out]
+    if not columns:
+        raise InputError(f"table {table}: no column is left to predict {target!r} from")
+    return columns
+
+
+def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
+    """Rows whose target is known."""
+    from spinimpute.errors import InputError
+    from spinimpute.tabular.table_files import missing_cells
+
+    table, target = choice.table, choice.target
+    missing = missing_cells(rows[target])
+    if missing.all():
+        raise InputError(f"table {table}: the target {target!r} is missing in every row")
+    if not missing.any():
+        return rows
+    if not choice.drop_missing_target:
+        numbers = [str(number + 1) for number in missing.nonzero()[0]]
+        raise InputError(
+            f"table {table}: the target {target!r} is missing in row {listed(numbers, 5)}; use "
+            "--drop-missing-target to leave such rows out"
+        )
+    return rows[~missing]
+
+
+def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
+    """Classification or regression, and why."""
+    from spinimpute.tabular.table_files import is_numeric, numbers_of
+
+    if task != "auto":
+        return task, "as --task says"
+    if not is_numeric(column):
+        return "classification", f"{column.name!r} holds text"
+    number = numbers_of(column, table)
+    if (number % 1 != 0).any():
+        return "regression", f"{column.name!r} holds fractions"
+    different = len(set(number.tolist()))
+    if different > MOST_CLASSES:
+        return "regression", f"{column.name!r} holds {different} different numbers"
+    return "classification", f"{column.name!r} holds {different} different whole numbers"
+
+
+def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
+    """Text of classes, or numbers, (N,)."""
+    from spinimpute.errors import InputError
+    from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, shown
+
+    if task == "classification":
+        label = categories_of(column).to_numpy(dtype=str)
+    elif is_numeric(column):
+        label = numbers_of(column, table)
+    else:
+        raise InputError(f"table {table}: the target {column.name!r} holds text; use --task classification")
+    different = len(set(label.tolist()))
+    if different == 1:
+        raise InputError(
+            f"table {table}: the target {column.name!r} is {shown(label.tolist()[0])} in every row"
+        )
+    return label
+
+
+def _weight(column: pd.Series, table: str) -> np.ndarray:
+    """(N,)."""
+    from spinimpute.errors import InputError
+    from spinimpute.tabular.table_files import numbers_of, shown
+
+    weight = numbers_of(column, table)
+    wrong = (~(weight >= 0)).nonzero()[0]
+    if len(wrong):
+        raise InputError(
+            f"table {table}: row {column.index[wrong[0]] + 1}, column {column.name!r}: a weight must be 0 or "
+            f"more, however: {shown(column.iloc[wrong[0]])}"
+        )
+    if not weight.any():
+        raise InputError(f"table {table}: every weight in column {column.name!r} is 0")
+    return weight
+
+
+def features_of(
+    rows: pd.DataFrame, table: str, columns: list[str], categorical: Any, no_other_text: bool = False
+) -> pd.DataFrame:
+    """float64 columns of numbers, columns of text for categories: of those named, and of all that hold text
+    unless there must be none."""
+    import pandas as pd
+
+    from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of
+
+    found: dict[str, Any] = {}
+    for name in columns:
+        column = rows[name]
+        if name in categorical or not (no_other_text or is_numeric(column)):
+            found[name] = categories_of(column)
+            different = found[name].nunique()
+            if not no_other_text and different == len(column) > MANY_CATEGORIES:
+                warn(f"column {name!r} holds another text in every row, taken for {different} categories")
+        else:
+            found[name] = numbers_of(column, table)
+            if not no_other_text and (found[name] != found[name]).all():
+                warn(f"column {name!r} is missing in every row")
+    return pd.DataFrame(found)
+
+
+def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> None:
+    from spinimpute.errors import InputError
+
+    present = set(rows.columns)
+    absent = [name for name in names if name not in present]
+    if absent:
+        raise InputError(
+            f"table {table}: there is no column {listed([repr(name) for name in absent])} {what}; it has "
+            f"{listed(list(rows.columns))}"
+        )
+
+
+def listed(names: list[str], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(on_one_line, names[:most])) + more
+
+
+def on_one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)
+
+
+def warn(message: str) -> None:
+    click.echo(f"spinimpute: warning: {message}", err=True)

@@ -1,0 +1,185 @@
+"""Networks on a table beside scikit-learn's boosted trees, its nearest neighbours and a trivial predictor.
+
+All are fitted and judged on the same folds of a cross-validation, with their default parameters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.utils.validation import has_fit_parameter
+
+from spinimpute.tabular.model_files import ESTIMATORS, KINDS
+
+METRICS = {"regression": ("rmse", "r2"), "classification": ("accuracy", "log_loss")}  # the first one ranks
+TRIVIAL = {"regression": "mean", "classification": "most frequent class"}
+BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
+MOST_CATEGORIES = 255  # that boosted trees take; rarer ones are one
+MOST_INDICATORS = 100  # of a column's categories, for nearest neighbours; rarer ones share one
+NEIGHBOURS_ASKED = 10
+LEAST_CHANCE = 1e-7  # of a class in the log loss, about what float32 tells from 0
+
+Report = Callable[[Mapping[str, Any]], None]
+
+
+def compare(
+    features: pd.DataFrame,
+    target: np.ndarray,
+    task: str,
+    models: Sequence[str],
+    folds: int = 5,
+    seed: int = 1,
+    *,
+    weight: np.ndarray | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    report: Report = lambda score: None,
+) -> pd.DataFrame:
+    """Scores of k-fold cross-validation: a row per model and fold.
+
+    Columns: model; fold, from 1; rmse and r2, or accuracy and log_loss; fit_seconds and predict_seconds, by
+    the clock; weights of a network, missing for others.
+
+    features: columns of numbers, all others are categories; NaN and None are missing.
+    target: (N,), numbers or names of classes. task: "regression" or "classification".
+    models: of `model_files.KINDS`. parameters: of all networks, such as {"steps": 100}.
+    weight: (N,), of rows, in training (but of nearest neighbours) and in scores.
+    report: is given each row at once.
+
+    Raises ValueError for rows that cannot be split so, RuntimeError if a model fails.
+    """
+    unknown = sorted({*models} - {*KINDS})
+    if unknown:
+        raise ValueError(f"models must be of {', '.join(KINDS)}, however: {unknown[0]!r}")
+    if weight is not None:
+        counted = weight > 0
+        features, target, weight = features[counted], target[counted], weight[counted]
+    classes = np.unique(target) if task == "classification" else None
+    splits = [*_splits(target, task, folds, seed)]
+    scores: list[dict[str, Any]] = []
+    for name in [*dict.fromkeys(models), BOOSTING, NEIGHBOURS, TRIVIAL[task]]:
+        for fold, (train, test) in enumerate(splits, 1):
+            score: dict[str, Any] = {"model": name, "fold": fold}
+            try:
+                model = _model(name, task, features.iloc[train], seed, parameters or {})
+                started = time.perf_counter()
+                _fit(model, features.iloc[train], target[train], None if weight is None else weight[train])
+                fitted = time.perf_counter()
+                predicted = (model.predict if classes is None else model.predict_proba)(features.iloc[test])
+                ended = time.perf_counter()
+                tested = None if weight is None else weight[test]
+                score |= (
+                    _regression_scores(target[test], predicted, tested)
+                    if classes is None
+                    else _class_scores(target[test], predicted, tested, classes, model.classes_)
+                )
+            except (ValueError, RuntimeError, MemoryError) as error:
+                raise RuntimeError(f"{name}, fold {fold}: {error or type(error).__name__}") from error
+            score |= {"fit_seconds": fitted - started, "predict_seconds": ended - fitted}
+            scores.append(score | {"weights": getattr(model, "n_parameters_", None)})
+            report(scores[-1])
+    return pd.DataFrame(scores).astype({"weights": "Int64"})
+
+
+def summary(scores: pd.DataFrame) -> pd.DataFrame:
+    """What `compare` gives, over folds: a row per model, best first.
+
+    Of scores the mean, and the standard deviation as NAME_sd; of seconds (the first fold loads what is
+    needed) and weights the median.
+    """
+    task = "regression" if "rmse" in scores else "classification"
+    by_model = scores.drop(columns="fold").groupby("model", sort=False)
+    found = by_model.median()
+    for number, metric in enumerate(METRICS[task]):
+        found[metric] = by_model[metric].mean()
+        found.insert(2 * number + 1, f"{metric}_sd", by_model[metric].std())
+    first = METRICS[task][0]
+    return found.sort_values(first, ascending=first == "rmse", kind="stable").reset_index()
+
+
+def _splits(target: np.ndarray, task: str, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train on and to test on."""
+    if len(target) < 2 * folds:
+        raise ValueError(f"each of {folds} folds must have 2 rows, however: {len(target)} rows that count")
+    if task == "regression":
+        return KFold(folds, shuffle=True, random_state=seed).split(target)
+    count = np.sort(np.unique(target, return_counts=True)[1])
+    if len(count) < 2 or count[-2] < 2:  # a training part would have one class alone
+        raise ValueError("two classes must have 2 rows or more, and weights above 0")
+    return StratifiedKFold(folds, shuffle=True, random_state=seed).split(target, target)
+
+
+def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapping[str, Any]) -> Any:
+    """An estimator that is not fitted, for these training rows."""
+    regression = task == "regression"
+    if name == TRIVIAL[task]:
+        return DummyRegressor() if regression else DummyClassifier(strategy="prior")
+    rows = rows.loc[:, rows.notna().any()]  # scikit-learn's trees fail at columns that are empty
+    categories = list(rows.select_dtypes(exclude="number").columns)
+    numbers = list(rows.select_dtypes("number").columns)
+    if name == BOOSTING:
+        boosting = HistGradientBoostingRegressor if regression else HistGradientBoostingClassifier
+        codes = OrdinalEncoder(
+            handle_unknown="use_encoded_value",
+            unknown_value=np.nan,
+            encoded_missing_value=np.nan,
+            max_categories=MOST_CATEGORIES,
+        )
+        coded = make_column_transformer((codes, categories), ("passthrough", numbers))
+        # the early stopping of large tables fails where a class has one row
+        trees = boosting(categorical_features=range(len(categories)), early_stopping=False, random_state=seed)
+        return make_pipeline(coded, trees)
+    if name == NEIGHBOURS:
+        neighbours = KNeighborsRegressor if regression else KNeighborsClassifier
+        scaled = make_pipeline(SimpleImputer(), StandardScaler())
+        indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MOST_INDICATORS)
+        flat = make_column_transformer((scaled, numbers), (indicators, categories), sparse_threshold=0)
+        return make_pipeline(flat, neighbours(min(NEIGHBOURS_ASKED, len(rows)), weights="distance"))
+    network = ESTIMATORS[name + ("Regressor" if regression else "Classifier")]()
+    return network.set_params(random_state=seed, **parameters)
+
+
+def _fit(model: Any, features: pd.DataFrame, target: np.ndarray, weight: np.ndarray | None) -> None:
+    step, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
+    argument = f"{step}__sample_weight" if step else "sample_weight"
+    takes_weight = weight is not None and has_fit_parameter(last, "sample_weight")
+    model.fit(features, target, **({argument: weight} if takes_weight else {}))
+
+
+def _regression_scores(
+    target: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None
+) -> dict[str, float]:
+    predicted = predicted.astype(np.float64)
+    return {
+        "rmse": float(root_mean_squared_error(target, predicted, sample_weight=weight)),
+        "r2": float(r2_score(target, predicted, sample_weight=weight)),
+    }
+
+
+def _class_scores(
+    target: np.ndarray,
+    chance: np.ndarray,
+    weight: np.ndarray | None,
+    classes: np.ndarray,
+    trained: np.ndarray,
+) -> dict[str, float]:
+    """chance: (N, trained), of the classes that training rows have."""
+    full = np.full((len(target), len(classes)), LEAST_CHANCE)
+    full[:, np.searchsorted(classes, trained)] = chance.clip(LEAST_CHANCE)
+    full /= full.sum(1, keepdims=True)
+    return {
+        "accuracy": float(accuracy_score(target, trained[chance.argmax(1)], sample_weight=weight)),
+        "log_loss": float(log_loss(target, full, labels=classes, sample_weight=weight)),
+    }
