@@ -136,6 +136,19 @@ def test_a_dry_run_plans_every_step(tmp_path: Path) -> None:
     assert not (tmp_path / "imputed").exists()
 
 
+def test_the_example_is_not_part_of_other_runs(tmp_path: Path) -> None:
+    with example_in(tmp_path):
+        (tmp_path / "mine.yaml").write_text(
+            "targets: {me: {file: data/example/target.vcf.gz}}\nout: o\n"
+            "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+        )
+        planned = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
+    said = planned.stdout + planned.stderr
+    assert planned.returncode == 0, said
+    assert "o/me.20.vcf.gz" in said
+    assert "example.20" not in said
+
+
 def test_lint(tmp_path: Path) -> None:
     linted = snakemake(tmp_path, "--lint")
     assert linted.returncode == 0, linted.stderr
