@@ -152,6 +152,8 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
 
     if task == "classification":
         label = categories_of(column).to_numpy(dtype=str)
+        if is_numeric(column):
+            _require_one_spelling(label, numbers_of(column, table), column, table)
     elif is_numeric(column):
         label = numbers_of(column, table)
     else:
@@ -162,6 +164,19 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
             f"table {table}: the target {column.name!r} is {shown(label.tolist()[0])} in every row"
         )
     return label
+
+
+def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
+    """Raise InputError where one number is two classes, such as 1 and 1.0."""
+    from spinimpute.errors import InputError
+
+    first: dict[float, str] = {}
+    for row, (name, value) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
+        if first.setdefault(value, name) != name:
+            raise InputError(
+                f"table {table}: row {column.index[row] + 1}, target {column.name!r}: {name!r} and "
+                f"{first[value]!r} are the same number; write every class in one way"
+            )
 
 
 def _weight(column: pd.Series, table: str) -> np.ndarray:

@@ -105,5 +105,10 @@ def restarted() -> bool:
     return _restarts() > 0
 
 
+def launch() -> str:
+    """Names the torchrun that started this process: the same before and after a restart."""
+    return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
+
+
 def _restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))

@@ -1,9 +1,9 @@
 """Methods of the comparison: each trains on one part, looks at another, for a budget of processor seconds.
 
 A method is a function (Problem) -> Fitted. Networks spend the budget on one run with the estimator's defaults
-(batches of 64 rows below 2,000 rows, otherwise 256), and keep the weights that validated best. All others
-search: their defaults first, then settings drawn at random, until the budget is spent; the one that validates
-best is kept.
+(batches of 64 rows below 2,000 rows, otherwise 256), and keep the weights that validated best on as many
+rows; measuring their speed is part of the budget, and 20 steps are the least. All others search: their
+defaults first, then settings drawn at random, until the budget is spent; the one that validates best is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier as SklearnMLPClassifier
 from sklearn.neural_network import MLPRegressor as SklearnMLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from spinimpute import tabular
 
@@ -30,6 +30,7 @@ LOOKS = 25  # at the validation part, of a network
 MOST_LOOKED_AT = 4_000  # rows
 TREES = 3_000  # at most; early stopping ends most
 PATIENCE = 50  # trees
+MOST_CATEGORIES = 255  # that scikit-learn's trees take; rarer ones are one
 RANGES = {
     "xgboost": {
         "learning_rate": (0.01, 0.3), "max_depth": (3, 11), "min_child_weight": (1.0, 30.0),
@@ -88,11 +89,14 @@ def network(kind: str) -> Callable[[Problem], Fitted]:
 
     def fit(problem: Problem) -> Fitted:
         estimator = getattr(tabular, kind + ("Regressor" if problem.regression else "Classifier"))
-        features = pd.concat([problem.train, problem.validation])
-        target = np.concatenate([problem.train_target, problem.validation_target])
+        looked_at = min(len(problem.validation), MOST_LOOKED_AT)
+        # the estimator keeps as many rows apart as it gets for that, drawn anew
+        spread = np.linspace(0, len(problem.validation) - 1, looked_at).astype(int)
+        features = pd.concat([problem.train, problem.validation.iloc[spread]])
+        target = np.concatenate([problem.train_target, problem.validation_target[spread]])
         settings: dict[str, Any] = {
             "batch_size": 64 if len(features) < 2_000 else 256,
-            "validation_fraction": min(len(problem.validation), MOST_LOOKED_AT) / len(features),
+            "validation_fraction": looked_at / len(features),
             "random_state": problem.seed,
         }
         spent = time.process_time()
@@ -168,10 +172,8 @@ def xgboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
         n_jobs=1, random_state=problem.seed, **settings,
     )  # fmt: skip
     classes, code = _coded(problem)
-    told = (
-        classes.searchsorted(problem.validation_target) if classes is not None else problem.validation_target
-    )
-    model.fit(problem.train, code, eval_set=[(problem.validation, told)], verbose=False)
+    validation = _evaluated(problem, classes)
+    model.fit(problem.train, code, eval_set=[validation], verbose=False)
     return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration) + 1})
 
 
@@ -183,11 +185,9 @@ def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
         n_estimators=TREES, n_jobs=1, random_state=problem.seed, verbose=-1, subsample_freq=1, **settings
     )
     classes, code = _coded(problem)
-    told = (
-        classes.searchsorted(problem.validation_target) if classes is not None else problem.validation_target
-    )
+    validation = _evaluated(problem, classes)
     model.fit(
-        problem.train, code, eval_set=[(problem.validation, told)],
+        problem.train, code, eval_set=[validation],
         callbacks=[early_stopping(PATIENCE, verbose=False)],
     )  # fmt: skip
     return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration_ or 0)})
@@ -195,9 +195,19 @@ def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
 
 def sklearn_boosting(problem: Problem, settings: dict[str, Any]) -> Fitted:
     kind = HistGradientBoostingRegressor if problem.regression else HistGradientBoostingClassifier
-    model = kind(
-        categorical_features="from_dtype", random_state=problem.seed, early_stopping=False, **settings
+    categories = list(problem.train.select_dtypes(exclude="number").columns)
+    codes = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan,
+        max_categories=MOST_CATEGORIES,
+    )  # fmt: skip
+    trees = kind(
+        categorical_features=range(len(categories)),
+        random_state=problem.seed,
+        early_stopping=False,
+        **settings,
     )
+    coded = make_column_transformer((codes, categories), remainder="passthrough")
+    model = make_pipeline(coded, trees)
     model.fit(problem.train, problem.train_target)
     return Fitted(model.predict, settings)
 
@@ -239,8 +249,16 @@ def _flat(features: pd.DataFrame) -> Any:
 def _coded(problem: Problem) -> tuple[np.ndarray | None, np.ndarray]:
     if problem.regression:
         return None, problem.train_target
-    classes = np.unique(np.concatenate([problem.train_target, problem.validation_target]))
+    classes = np.unique(problem.train_target)
     return classes, classes.searchsorted(problem.train_target)
+
+
+def _evaluated(problem: Problem, classes: np.ndarray | None) -> tuple[pd.DataFrame, np.ndarray]:
+    """Rows for early stopping, coded: those of classes that training has."""
+    if classes is None:
+        return problem.validation, problem.validation_target
+    known = np.isin(problem.validation_target, classes)
+    return problem.validation[known], classes.searchsorted(problem.validation_target[known])
 
 
 def _named(predict: Callable[[Any], np.ndarray], classes: np.ndarray | None) -> Callable[[Any], np.ndarray]:

@@ -72,7 +72,7 @@ def _ranks(found: dict) -> str:
 
 def _costs(found: dict) -> str:
     """Means over sets and folds: weights, steps, peak memory beside NPT's, seconds of 1,000 predictions."""
-    lines = [["", "weights", "steps", "peak memory / NPT's", "s for 1,000 predictions"]]
+    lines = [["", "weights", "steps", "peak memory / NPT's", "s for 1,000 predictions", "budget spent"]]
     for method in METHODS:
         rows = [row for by_method in found.values() for row in by_method.get(method, [])]
         if not rows:
@@ -91,6 +91,7 @@ def _costs(found: dict) -> str:
                 f"{np.mean([row['steps'] for row in rows]):,.0f}" if "steps" in rows[0] else "",
                 f"{np.mean(memory):.2f}" if memory else "",
                 f"{np.mean([1000 * row['predict_seconds'] / row['rows'][2] for row in rows]):.3f}",
+                f"{np.mean([row['fit_seconds'] / row['budget_seconds'] for row in rows]):.0%}",
             ]
         )
     return markdown(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import resource
 import subprocess
@@ -20,12 +21,15 @@ import xgboost
 from benchmarks.tabular.methods import METHODS, Problem, loss
 from spinimpute.tabular.datasets import FOLDS, load_table, split
 
+# other libraries than torch have threads of their own
+ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 MOST_TESTED = 100_000  # rows: of a test part that is larger, so many are drawn
 
 
 def tables(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.results
     folder.mkdir(parents=True, exist_ok=True)
+    failed: list[str] = []
     for name in arguments.sets:
         for fold in range(min(arguments.folds, FOLDS[name])):
             for method in arguments.methods:
@@ -34,13 +38,16 @@ def tables(arguments: argparse.Namespace) -> None:
                     continue
                 command = [sys.executable, "-m", "benchmarks.tabular", "one", name, str(fold), method]
                 command += ["--seconds", str(arguments.seconds), "--data", str(arguments.data)]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                done = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
                 if done.returncode:
+                    failed.append(f"{name} {fold} {method}")
                     print(f"{name} {fold} {method}: failed\n{done.stderr[-800:]}", flush=True)
                     continue
                 row = json.loads(done.stdout.splitlines()[-1])
                 out.write_text(json.dumps(row, indent=1) + "\n")
                 print(f"{name} {fold} {method}: {row['loss']:.4f} {row['fit_seconds']:.0f} s", flush=True)
+    if failed:
+        raise SystemExit(f"{len(failed)} fits failed: {', '.join(failed)}")
 
 
 def one(arguments: argparse.Namespace) -> None:

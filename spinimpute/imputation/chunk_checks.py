@@ -163,10 +163,10 @@ def check_panel(
     before = int(np.searchsorted(sites.position, first.region.start))
     behind = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
     if before or behind:
-        warnings.append(
-            f"the panel has {before} sites before the first chunk and {behind} behind the last: they are "
-            "left out"
-        )
+        what = f"the panel has {before} sites before the first chunk and {behind} behind the last"
+        if not allow_gaps:
+            raise InputError(f"{what}: is a chunk missing? Give it, or --allow-gaps")
+        warnings.append(f"{what}: they are left out")
 
 
 def _untyped_parts(

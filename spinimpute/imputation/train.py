@@ -17,7 +17,7 @@ import torch
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.imputation.checkpoint import FORMAT, shipped_model
+from spinimpute.imputation.checkpoint import FORMAT, STATE_FORMAT, shipped_model
 from spinimpute.imputation.episodes import EpisodeSettings
 from spinimpute.imputation.haplotype_attention import HaplotypeAttention
 from spinimpute.imputation.haplotype_features import HaplotypeSettings
@@ -32,7 +32,7 @@ from spinimpute.imputation.sources import PanelSource, SimulatedSource
 from spinimpute.imputation.training import Trainer, TrainingSettings, versions
 from spinimpute.model_weights import arrays_of, load_weights
 from spinimpute.output_files import check_output
-from spinimpute.processes import all_processes, is_first, local_device, restarted
+from spinimpute.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 DEFAULT_SEGMENTS = 300
@@ -200,7 +200,7 @@ def train(
     out = Path(out)
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
-    resume = resume or (restarted() and state.exists())
+    resume = resume or _continues(state)
     if is_first():
         check_output(out, force or resume, [config, panel, init], " or --resume to continue")
         check_output(log, force or resume, [config, panel, init, out, state])
@@ -231,8 +231,6 @@ def train(
     with ExitStack() as stack:
         opened = None if panel is None else stack.enter_context(Panel.open(panel))
         processes = stack.enter_context(all_processes(where))
-        if processes.first and not resume:
-            state.unlink(missing_ok=True)  # of another run
         source = (
             SimulatedSource(training.seed, configuration.segments, configuration.simulation)
             if opened is None
@@ -247,10 +245,20 @@ def train(
         }
         if resume:
             trainer.restore_state(state, provenance)
+        elif processes.first:
+            trainer.save_state(state, provenance)  # whenever it is restarted, there is something to continue
         settings = asdict(model)
         return _run(
             trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress
         )
+
+
+def _continues(state: Path) -> bool:
+    """Whether torchrun has started this process again, and the state is of its first start."""
+    if not (restarted() and state.exists()):
+        return False
+    _, metadata = load_tensors(state, STATE_FORMAT, "training state")
+    return bool(metadata["launch"] == launch())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from spinimpute.imputation.checkpoint import STATE_FORMAT
 from spinimpute.imputation.learners import Learner, Outcome
 from spinimpute.model_weights import arrays_of, flatten_state, tensors_of, unflatten_state
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
-from spinimpute.processes import ALONE, Processes
+from spinimpute.processes import ALONE, Processes, launch
 from spinimpute.tensor_files import load_tensors, save_tensors
 
 LARGEST_SEED = 9_998  # each seed has its own simulated segments
@@ -239,6 +239,7 @@ class Trainer:
             "step": self.step,
             "best": self.best,
             "stale": self.stale,
+            "launch": launch(),
         }
         save_tensors(path, arrays_of(tensors), metadata, STATE_FORMAT)
 

@@ -80,8 +80,8 @@ class TableEstimator(BaseEstimator, ABC):
             self._scale_labels(label_N[kept_N])
             rows = self._encoded(table)
             label = self._label_tensor(label_N)
-            weight = torch.as_tensor(weight_N / weight_N[kept_N].mean(), dtype=torch.float32)
-            self._train(rows, label, weight.to(label.device), kept_N, apart_N, seed)
+            weight = torch.as_tensor(weight_N / weight_N[kept_N].mean(), device=label.device)
+            self._train(rows, label, weight, kept_N, apart_N, seed)
         self.peak_memory_ = peak()
         self.n_parameters_ = sum(p.numel() for p in self.network_.parameters())
         return self
@@ -104,7 +104,8 @@ class TableEstimator(BaseEstimator, ABC):
 
         def validate() -> float:
             loss_N = self._losses(self._outputs(rows.take(apart)), label_N[apart])
-            return float((loss_N * weight_N[apart]).sum() / weight_N[apart].sum())
+            mean = (loss_N.double() * weight_N[apart]).sum() / weight_N[apart].sum()
+            return float(mean)
 
         self._is_training = True
         history = train_network(
@@ -180,9 +181,9 @@ class TableEstimator(BaseEstimator, ABC):
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(label_N))
         order = order[np.argsort(label_N[order], kind="stable")]
-        # one from each of so many equal parts
-        drawn = ((np.arange(n_apart) + rng.random(n_apart)) * (len(label_N) / n_apart)).astype(np.int64)
-        apart_N = np.sort(order[drawn.clip(max=len(label_N) - 1)])
+        # one from each of so many parts, which are equal but for one row
+        edges = np.linspace(0, len(label_N), n_apart + 1).astype(np.int64)
+        apart_N = np.sort(order[rng.integers(edges[:-1], edges[1:])])
         return np.setdiff1d(np.arange(len(label_N)), apart_N), apart_N
 
     def _check_parameters(self) -> None:

@@ -66,6 +66,7 @@ def compare(
     if weight is not None:
         counted = weight > 0
         features, target, weight = features[counted], target[counted], weight[counted]
+    features = _plain(features)
     classes = np.unique(target) if task == "classification" else None
     splits = [*_splits(target, task, folds, seed)]
     scores: list[dict[str, Any]] = []
@@ -107,6 +108,19 @@ def summary(scores: pd.DataFrame) -> pd.DataFrame:
         found.insert(2 * number + 1, f"{metric}_sd", by_model[metric].std())
     first = METRICS[task][0]
     return found.sort_values(first, ascending=first == "rmse", kind="stable").reset_index()
+
+
+def _plain(features: pd.DataFrame) -> pd.DataFrame:
+    """float64, or text with None, whatever the types were."""
+    return pd.DataFrame(
+        {
+            name: column.to_numpy(dtype=np.float64, na_value=np.nan)
+            if getattr(column.dtype, "kind", "O") in "iuf"
+            else column.astype(object).map(str).where(column.notna(), None).astype(object)
+            for name, column in features.items()
+        },
+        index=features.index,
+    )
 
 
 def _splits(target: np.ndarray, task: str, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

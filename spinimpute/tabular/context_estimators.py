@@ -83,7 +83,8 @@ class ContextEstimator(TableEstimator):
         return loss
 
     def set_context(self, X: Any, y: Any) -> ContextEstimator:
-        """Predict from these labelled rows instead of the training rows; the weights stay as they are.
+        """Predict from these labelled rows instead of the training rows; the weights stay as they are. NPT
+        and the Set Transformer take context_size of them, drawn at random, where there are more.
 
         Raises ValueError for columns or classes that training had not.
         """
@@ -154,22 +155,22 @@ class SPINEstimator(ContextEstimator):
         )
 
     def _remember(self, rows: Rows, label_N: Tensor) -> None:
-        self._training_rows_, self._training_label_ = rows, label_N
+        self._encoded_rows_, self._encoded_label_ = rows, label_N
         self._encode()
 
     def _encode(self, most: int | None = None) -> None:
         self.network_.eval()
-        step = 1 if most is None else max(1, len(self._training_rows_) // most)
-        index = torch.arange(0, len(self._training_rows_), step, device=self._training_label_.device)
+        step = 1 if most is None else max(1, len(self._encoded_rows_) // most)
+        index = torch.arange(0, len(self._encoded_rows_), step, device=self._encoded_label_.device)
         with torch.no_grad():
             self.inducing_points_ = self.network_.encode(
-                self._training_rows_.take(index), self._training_label_[index]
+                self._encoded_rows_.take(index), self._encoded_label_[index]
             )
 
     def forget_training_data(self) -> SPINEstimator:
-        """Drop the training rows, if they are still there; `inducing_points_` alone serves predictions."""
-        self.__dict__.pop("_training_rows_", None)
-        self.__dict__.pop("_training_label_", None)
+        """Drop the context's rows, if they are still there; `inducing_points_` alone serves predictions."""
+        self.__dict__.pop("_encoded_rows_", None)
+        self.__dict__.pop("_encoded_label_", None)
         return self
 
     def inducing_attention(self, X: Any) -> np.ndarray:
@@ -183,17 +184,19 @@ class SPINEstimator(ContextEstimator):
         return torch.cat(found).cpu().numpy()
 
     def training_row_attention(self) -> np.ndarray:
-        """How much each inducing point reads each row it was trained on, in their order without those kept
-        apart: (H, N), rows sum to 1; mean over blocks and heads. `inducing_attention(X) @` this tells which
-        training rows a prediction comes from.
+        """How much each inducing point reads each row of the context: the training rows in their order,
+        without those kept apart, or those of `set_context`. (H, N), rows sum to 1; mean over blocks and
+        heads. `inducing_attention(X) @` this tells which rows a prediction comes from.
 
         Raises ValueError after `forget_training_data`.
         """
         check_is_fitted(self, "n_parameters_")
-        if "_training_rows_" not in self.__dict__:
+        if "_encoded_rows_" not in self.__dict__:
             raise ValueError("the training rows have been forgotten: fit again to see which ones are read")
         with torch.no_grad(), recorded_attention(self.network_.eval().datapoint_layers()) as maps:
-            self.network_.encode_whole(self._training_rows_, self._training_label_)
+            device = next(self.network_.parameters()).device
+            rows = Rows(*(part.to(device) for part in self._encoded_rows_))
+            self.network_.encode_whole(rows, self._encoded_label_.to(device))
         return torch.cat(maps).mean((0, 1)).cpu().numpy()
 
     def _outputs(self, rows: Rows) -> Tensor:

@@ -70,6 +70,11 @@ def train_network(
         network.eval()
         with torch.no_grad():
             looks.append(validate())
+        if not math.isfinite(looks[-1]):
+            raise ValueError(
+                f"the loss of the rows kept apart is {looks[-1]} after step {done}: lower the learning rate, "
+                "or look at the weights and labels"
+            )
         if looks[-1] < best:
             best, best_step, worse = looks[-1], done, 0
             best_state = copy.deepcopy(network.state_dict())

@@ -388,7 +388,10 @@ class TestRefusals:
 
     def test_gaps_that_are_allowed(self, run: Run, made: Path, panel: Path, tmp_path: Path) -> None:
         chunks = (made / "a2.bcf", made / "a1.bcf")
-        done = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q")
+        missing = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q")
+        assert missing.code == 2
+        assert "and 0 behind the last: is a chunk missing?" in missing.err
+        done = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q", "--allow-gaps")
         assert done.code == 0
         assert re.search(r"the panel has \d+ sites before the first chunk and 0 behind", done.err)
         chunks = (made / "a0.bcf", made / "a2.bcf")

@@ -79,11 +79,12 @@ def test_two_processes_train_the_same_model(alone: Path) -> None:
     assert other_log == log
 
 
-def test_a_killed_worker_costs_nothing_but_time(alone: Path) -> None:
-    """The second process is killed in the fifth step; torchrun starts both anew and they go on."""
+@pytest.mark.parametrize("step", [0, 4])
+def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
+    """The second process is killed before a step; torchrun starts both anew and they go on."""
     script = alone.parent / "killed.py"
     script.write_text(
-        dedent("""
+        dedent(f"""
         import os, signal, sys
         from spinimpute.imputation.training import Trainer
         from spinimpute.imputation.train import train
@@ -92,16 +93,16 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path) -> None:
         step = Trainer.train_step
 
         def killed(trainer):
-            if trainer.step == 4 and not restarted() and os.environ["RANK"] == "1":
+            if trainer.step == {step} and not restarted() and os.environ["RANK"] == "1":
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(trainer)
 
         Trainer.train_step = killed
-        train("c.toml", "killed.safetensors", threads=1)
+        train("c.toml", "killed-{step}.safetensors", threads=1)
         """)
     )
     torchrun([str(script)], 2, alone.parent, restarts=1)
-    (one, log), (two, other_log) = trained(alone), trained(alone.parent / "killed.safetensors")
+    (one, log), (two, other_log) = trained(alone), trained(alone.parent / f"killed-{step}.safetensors")
     for name, expected in one.items():
         np.testing.assert_array_equal(two[name], expected)
     starts = [number for number, entry in enumerate(other_log) if "configuration" in entry]
@@ -157,6 +158,19 @@ def test_parts_of_a_list(count: int, length: int) -> None:
     parts = [Processes(rank, count).mine(items) for rank in range(count)]
     assert [item for part in parts for item in part] == items
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_restart_overwrites_no_other_run(alone: Path) -> None:
+    before = alone.read_bytes()
+    train = ["-m", "spinimpute", "train", "--config", "c.toml", "--steps", "9", "--out", alone.name, "-q"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "--max-restarts=1"]
+    done = subprocess.run(
+        [sys.executable, *launcher, *train], capture_output=True, text=True, timeout=300, cwd=alone.parent,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("already exists; use --force") == 2
+    assert alone.read_bytes() == before
 
 
 def test_tasks_that_cannot_be_shared_out_are_refused() -> None:

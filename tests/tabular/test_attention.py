@@ -82,5 +82,10 @@ def test_rows_apart_are_of_all_kinds(seed: int) -> None:
     number = np.random.default_rng(seed).normal(size=500)
     kept, apart = model._split(number, seed)
     assert (number[apart] > np.quantile(number, 0.9)).sum() == 10
+    assert len(set(apart.tolist())) == 100
+    for size in (308, 1_001):  # not a multiple
+        apart = SPINClassifier(validation_fraction=0.222)._split(np.arange(size) % 7, seed)[1]
+        assert len(set(apart.tolist())) == int(0.222 * size)
+    apart = model._split(number, seed)[1]
     other = model._split(number, seed + 1)[1]
     assert 0 < len(set(apart) - set(other)) < 100

@@ -368,3 +368,9 @@ def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path)
         plain = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
         assert len(read) == len(plain) - 1
     assert len(said.splitlines()) == 1
+
+
+def test_a_class_has_one_spelling(fit: Run) -> None:
+    cells = ["0", "1", "1.0", "0"] * 10
+    Path("t.csv").write_text("x,y\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells)))
+    failed(fit("t.csv", "y"), "row 3", "'1.0' and '1' are the same number")

@@ -167,3 +167,22 @@ def test_parameters_reach_the_network() -> None:
     scores = compare(features, y, "regression", ["MLP"], 2, parameters={**FEW, "width": 4})
     expected = MLPRegressor(**FEW, width=4).fit(features, y).n_parameters_
     assert list(scores["weights"])[:2] == [expected] * 2
+
+
+def test_columns_of_every_type() -> None:
+    """Nullable, boolean, mixed and text columns with missing values, and an empty one."""
+    n = 60
+    rng = np.random.default_rng(0)
+    features = pd.DataFrame(
+        {
+            "whole": pd.array([None, *range(n - 1)], dtype="Int64"),
+            "yes": pd.array([None, *(rng.random(n - 1) < 0.5)], dtype="boolean"),
+            "mixed": [True, "a", None, 1] * (n // 4),
+            "text": pd.array(["u", None, "v"] * (n // 3), dtype="string"),
+            "kind": pd.Categorical(["k", "l"] * (n // 2)),
+            "empty": [None] * n,
+        }
+    )
+    scores = compare(features, rng.normal(size=n), "regression", ["MLP"], folds=2, parameters={"steps": 3})
+    assert set(scores["model"]) == {"MLP", "HistGradientBoosting", "k-NN", "mean"}
+    assert np.isfinite(scores["rmse"]).all()

@@ -237,3 +237,11 @@ def test_another_context_serves_without_training(kind: Any) -> None:
         model.set_context(table[:3], label[:2])
     with pytest.raises(NotFittedError):
         kind().set_context(table, label)
+
+
+def test_a_validation_loss_that_is_no_number_ends_training() -> None:
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    model = MLPRegressor(steps=4, evaluate_every=2, random_state=0)
+    model._losses = lambda outputs, label: (outputs[:, 0] - label).square() / (0 if len(label) < 50 else 1)
+    with pytest.raises(ValueError, match=r"kept apart is (nan|inf) after step 2"):
+        model.fit(x, x[:, 0])

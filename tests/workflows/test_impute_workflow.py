@@ -150,7 +150,8 @@ def test_the_example_is_not_part_of_other_runs(tmp_path: Path) -> None:
 
 
 def test_lint(tmp_path: Path) -> None:
-    linted = snakemake(tmp_path, "--lint")
+    with example_in(tmp_path):
+        linted = snakemake(tmp_path, "--lint")
     assert linted.returncode == 0, linted.stderr
 
 
@@ -163,6 +164,9 @@ def test_lint(tmp_path: Path) -> None:
         ("targets: {a/b: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "a/b"),
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nformat: GT;rm\n", "GT;rm"),
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nthreads: 0\n", "threads"),
+        ("targets: {..: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "'..'"),
+        ("targets: {logs: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "logs"),
+        ("targets: {a: {file: t.vcf}}\nout: 'o{x}'\npanels: {'20': {spin: p.spin}}\n", "o{x}"),
     ],
 )
 def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> None:
@@ -176,6 +180,32 @@ def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> No
     assert failed.returncode != 0
     assert "Error validating config file" in failed.stdout + failed.stderr
     assert said in failed.stdout + failed.stderr
+
+
+def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with example_in(tmp_path):
+        (tmp_path / "mine.yaml").write_text(
+            "targets: {me: {file: data/example/target.vcf.gz, sex: who.txt}}\nout: o\n"
+            "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+        )
+        failed = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
+    assert failed.returncode != 0
+    assert "target me: there is no file who.txt (sex)" in failed.stdout + failed.stderr
+
+
+def test_names_of_files_are_not_run_by_the_shell(tmp_path: Path) -> None:
+    with example_in(tmp_path):
+        odd = tmp_path / "Anna's $(touch run).txt"
+        names = cyvcf2.VCF(str(tmp_path / "data" / "example" / "target.vcf.gz")).samples
+        odd.write_text("".join(f"{name} F\n" for name in names))
+        (tmp_path / "mine.yaml").write_text(
+            f'targets: {{me: {{file: data/example/target.vcf.gz, sex: "{odd}"}}}}\nout: o\n'
+            "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+        )
+        done = snakemake(tmp_path, "--configfile", str(tmp_path / "mine.yaml"), "--until", "check")
+    assert not (tmp_path / "run").exists()
+    said = "".join(path.read_text() for path in (tmp_path / "o" / "logs").glob("check*"))
+    assert done.returncode == 0, said
 
 
 def estimates() -> tuple[Callable[..., float], Callable[..., float]]:

@@ -1,5 +1,8 @@
 """Names of files, and what depends on the configuration."""
 
+from pathlib import Path
+from shlex import quote
+
 OUT = config["out"]
 TARGETS = config["targets"]
 PANELS = {str(chrom): panel for chrom, panel in config["panels"].items()}
@@ -7,15 +10,28 @@ FORMAT = config.get("format", "GT,DS")
 THREADS = config.get("threads", 2)
 JUDGED = [name for name, target in TARGETS.items() if "truth" in target]
 
+# said before anything is made: most files are needed late
+for kind, entries in (("target", TARGETS), ("panel", PANELS)):
+    for name, entry in entries.items():
+        for what, path in entry.items():
+            if not Path(path).is_file():
+                raise WorkflowError(f"{kind} {name}: there is no file {path} ({what})")
+
 
 def panel_of(wildcards):
     return PANELS[wildcards.chrom].get("spin", f"{OUT}/panels/{wildcards.chrom}.spin")
 
 
+def extras_of(wildcards):
+    """Files that a target's options name."""
+    target = TARGETS[wildcards.target]
+    return [target[name] for name in ("sex", "chain") if name in target]
+
+
 def options_of(wildcards):
     """Of a target."""
     target = TARGETS[wildcards.target]
-    return " ".join(f"--{name} {target[name]!r}" for name in ("sex", "chain") if name in target)
+    return " ".join(f"--{name} {quote(target[name])}" for name in ("sex", "chain") if name in target)
 
 
 def chunks_of(wildcards):

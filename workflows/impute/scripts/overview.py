@@ -57,7 +57,8 @@ def quality(path: Path) -> dict[str, object]:
     )
     return {
         "samples": len(vcf.samples), "imputed sites": len(values), "mean R2": float(values.mean()),
-        f"share with R2 of {RELIABLE} or more": float((values >= RELIABLE).mean()),
+        f"share with R2 of {RELIABLE} or more": float((values.dropna() >= RELIABLE).mean()),
+        "sites without R2": int(values.isna().sum()),
     }  # fmt: skip
 
 
