@@ -100,7 +100,8 @@ def ligate(
         out: BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
         panel: what the chunks were imputed from: every site of it between the first chunk's region and the
             last one's must be there.
-        allow_gaps: between regions there may be sites that no chunk has.
+        allow_gaps: between regions, and of the panel before and behind them, there may be sites that no
+            chunk has.
     Returns:
         counts.
     Raises:

@@ -193,6 +193,27 @@ def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
     assert "target me: there is no file who.txt (sex)" in failed.stdout + failed.stderr
 
 
+def test_a_target_of_some_chromosomes(tmp_path: Path) -> None:
+    text = (
+        "targets: {some: {file: data/example/target.vcf.gz, chromosomes: ['CHROM']}, "
+        "all: {file: data/example/target.vcf.gz}}\nout: o\n"
+        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}, "
+        "'21': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+    )
+    with example_in(tmp_path):
+        config = tmp_path / "mine.yaml"
+        config.write_text(text.replace("CHROM", "20"))
+        planned = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
+        config.write_text(text.replace("CHROM", "22"))
+        refused = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
+    said = planned.stdout + planned.stderr
+    for name in ("some.20", "all.20", "all.21"):
+        assert f"o/{name}.vcf.gz" in said
+    assert "o/some.21.vcf.gz" not in said
+    assert refused.returncode != 0
+    assert "target some: there is no panel of chromosome 22" in refused.stdout + refused.stderr
+
+
 def test_names_of_files_are_not_run_by_the_shell(tmp_path: Path) -> None:
     with example_in(tmp_path):
         odd = tmp_path / "Anna's $(touch run).txt"

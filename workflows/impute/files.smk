@@ -8,14 +8,29 @@ TARGETS = config["targets"]
 PANELS = {str(chrom): panel for chrom, panel in config["panels"].items()}
 FORMAT = config.get("format", "GT,DS")
 THREADS = config.get("threads", 2)
-JUDGED = [name for name, target in TARGETS.items() if "truth" in target]
+PAIRS = [
+    (name, chrom)
+    for name, target in TARGETS.items()
+    for chrom in target.get("chromosomes", PANELS)
+]
 
 # said before anything is made: most files are needed late
 for kind, entries in (("target", TARGETS), ("panel", PANELS)):
     for name, entry in entries.items():
         for what, path in entry.items():
-            if not Path(path).is_file():
+            if what != "chromosomes" and not Path(path).is_file():
                 raise WorkflowError(f"{kind} {name}: there is no file {path} ({what})")
+for name, chrom in PAIRS:
+    if chrom not in PANELS:
+        raise WorkflowError(f"target {name}: there is no panel of chromosome {chrom}")
+
+
+def imputed():
+    return [f"{OUT}/{name}.{chrom}.vcf.gz" for name, chrom in PAIRS]
+
+
+def evaluations():
+    return [f"{OUT}/{name}/{chrom}/evaluation" for name, chrom in PAIRS if "truth" in TARGETS[name]]
 
 
 def panel_of(wildcards):
