@@ -141,9 +141,9 @@ def _report(laws: dict[str, Law], length_mb: float, largest: int, arguments: arg
             mark = " (beyond what was measured)" if panel > largest else ""
             table.append([f"{samples:,}", f"{panel:,}{mark}", *(f"{h:,.0f}" for h in hours), dollars])
     measured = (
-        "Processor seconds = start + panel haplotypes N + target haplotypes × f(N), fitted to measured "
-        f"commands on {length_mb:g} Mb of simulated data with panels of up to {largest:,} haplotypes; the last column "
-        "is the largest ratio between a measurement and its law."
+        "Processor seconds = start + panel haplotypes N + target haplotypes × f(N), fitted to commands on "
+        f"{length_mb:g} Mb of simulated data with panels of up to {largest:,} haplotypes; the last column is "
+        "the largest ratio between a measurement and its law."
     )
     reckoned = (
         f"A genome of {GENOME_MB:,.0f} Mb in chunks of {arguments.chunk_mb:g} Mb, phased targets, the panel "
