@@ -1,7 +1,6 @@
 """The Snakemake wrapper: as its own test uses it, odd names, mistakes, and what its description says."""
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -11,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.workflow.runs import ENVIRONMENT, PATH, REPOSITORY
+
 yaml = pytest.importorskip("yaml", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 WRAPPER = REPOSITORY / "workflows" / "wrapper" / "spinimpute" / "impute"
-# the jobs need the spinimpute command of this interpreter
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-ENVIRONMENT = os.environ | {"PATH": PATH, "OMP_NUM_THREADS": "1"}
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("snakemake") is None,
