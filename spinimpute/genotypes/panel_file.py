@@ -33,7 +33,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
 from spinimpute.genotypes.vcf_reader import HaplotypeReader
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_output, written_whole
 
 FORMAT_VERSION = 1
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
@@ -329,17 +329,10 @@ def build_panel(
     """
     out = check_output(out, force, [vcf, genetic_map])
     reader = HaplotypeReader(vcf, region, samples=samples, role="panel", allow_missing=False)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            _write_panel(file, reader, genetic_map, command)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, out)
-    except OSError as error:
-        raise InputError(f"cannot write the panel {out}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(out) as partial, partial.open("wb") as file:
+        _write_panel(file, reader, genetic_map, command)
+        file.flush()
+        os.fsync(file.fileno())
     return Panel.open(out)
 
 

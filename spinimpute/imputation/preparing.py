@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from spinimpute.genotypes.target_reader import read_target
 from spinimpute.genotypes.vcf_reader import NoRecord
 from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.imputation.summary import ImputationSummary
+from spinimpute.output_files import temporary_folder
 
 AnyPanel = Panel | InducingPanel
 Progress = Callable[[float], None]
@@ -54,8 +54,8 @@ def open_panels(
             with open_panel_file(path) as parts:
                 yield parts
         return
-    with tempfile.TemporaryDirectory(prefix="spinimpute-") as folder:
-        built = Path(folder) / "panel.spin"
+    with temporary_folder() as folder:
+        built = folder / "panel.spin"
         build_panels(path, built, genetic_map)
         with open_panel_file(built) as parts:
             yield parts
