@@ -11,7 +11,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
@@ -110,13 +110,22 @@ class _RunningChunk:
     stretch: _Stretch | None
 
     def finish(self) -> Iterator[np.ndarray]:
+        """The results of its stretch, if it is the last of it."""
+        try:
+            for part in self.parts:
+                part.result()
+            if self.stretch is not None:
+                first = self.stretch.whole.start
+                for window in self.stretch.windows:
+                    yield self.results.take(window.start - first, window.stop - first)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nothing is left of it, whatever went wrong."""
         for part in self.parts:
-            part.result()
-        if self.stretch is None:
-            return
-        first = self.stretch.whole.start
-        for window in self.stretch.windows:
-            yield self.results.take(window.start - first, window.stop - first)
+            part.cancel()
+        wait(self.parts)
         self.results.close()
 
 
@@ -173,23 +182,27 @@ class HaplotypeEngine(Engine):
         prepared = self._ahead(prepare, [(one.whole, number) for one in stretches for number in one.chunks])
         running: deque[_RunningChunk] = deque()
         entries = 0
-        for stretch in stretches:
-            window = stretch.whole
-            in_file = len(stretch.windows) > 1
-            shape = (window.stop - window.start, n_queries)
-            results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
-            for number in stretch.chunks:
-                chunk = next(prepared)
-                parts = [self.pool.submit(impute, chunk, window, results, queries) for queries in batches]
-                size = 0 if in_file else int(chunk.site_start_G1[-1] - chunk.site_start_G1[0]) * n_queries
-                last = number == stretch.chunks[-1]
-                running.append(_RunningChunk(parts, size, results, stretch if last else None))
-                entries += size
-                while len(running) > limits.chunks_ahead or (len(running) > 1 and entries > limits.ahead):
-                    entries -= running[0].size
-                    yield from running.popleft().finish()
-        while running:
-            yield from running.popleft().finish()
+        try:
+            for stretch in stretches:
+                window = stretch.whole
+                in_file = len(stretch.windows) > 1
+                shape = (window.stop - window.start, n_queries)
+                results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
+                for number in stretch.chunks:
+                    chunk = next(prepared)
+                    parts = [self.pool.submit(impute, chunk, window, results, queries) for queries in batches]
+                    size = 0 if in_file else int(np.ptp(chunk.site_start_G1)) * n_queries
+                    last = number == stretch.chunks[-1]
+                    running.append(_RunningChunk(parts, size, results, stretch if last else None))
+                    entries += size
+                    while len(running) > limits.chunks_ahead or (len(running) > 1 and entries > limits.ahead):
+                        entries -= running[0].size
+                        yield from running.popleft().finish()
+            while running:
+                yield from running.popleft().finish()
+        finally:
+            for chunk_left in running:
+                chunk_left.abandon()
 
     def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results in order, the next of them being computed meanwhile."""

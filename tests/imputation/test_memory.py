@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,6 +103,16 @@ def test_phasing_cannot_shrink() -> None:
     check_phasing(2**30, 100 * MB, 1_000, 10_000, 2)
     with pytest.raises(InputError, match="too little to phase 10000 typed sites"):
         check_phasing(2**30, 100 * MB, 1_000_000, 10_000, 2)
+
+
+def test_a_disk_without_room_for_results(
+    many: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any]
+) -> None:
+    """They are larger than the output, of which there would be room for the beginning."""
+    disk = small_disk(2_048).folder
+    with pytest.raises(InputError, match=rf"cannot write temporary results .*{disk}.*No space left"):
+        spinimpute.impute(many, disk / "o.bcf", example_panel)
+    assert not list(disk.iterdir())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
