@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 
+from benchmarks.imputation.budgets import add_options as add_budgets_options
 from benchmarks.imputation.calibration import calibration
 from benchmarks.imputation.cases import REAL
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
@@ -61,6 +62,10 @@ def make_parser() -> argparse.ArgumentParser:
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
     add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))
+    text = "Memory asked for (--max-memory) and measured, on simulated data."
+    add_budgets_options(
+        commands.add_parser("budgets", help=text, description=text, parents=[shared_options()])
+    )
     text = "What a genome costs, by the law that measurements of 'scale' follow."
     add_cost_options(commands.add_parser("cost", help=text, description=text))
     text = "Makes a simulated set; by default a region of little recombination."

@@ -98,6 +98,24 @@ def test_calibration(programs: None, scorer: Path, simulated: Case, tmp_path: Pa
     assert len((folder / "estimates.tsv").read_text().splitlines()) > 4
 
 
+def test_budgets(programs: None, scorer: Path, tmp_path: Path) -> None:
+    pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
+    results, cache = tmp_path / "results", tmp_path / "cache"
+    sizes = ["--panel", "40", "--targets", "8", "--typed", 10, "--budgets", "50M,2G"]
+    region = ["--length", 20_000, "--centimorgans", 0.02, "--threads", 1]
+    call("budgets", "--cache", cache, "--scorer", scorer, "--results", results, *sizes, *region)
+    (folder,) = results.iterdir()
+    head, none, little, enough = (
+        row.split("\t") for row in (folder / "budgets.tsv").read_text().splitlines()
+    )
+    assert head[2:4] == ["--max-memory", "measured MB"]
+    assert [row[2] for row in (none, little, enough)] == ["none", "50M", "2G"]
+    assert little[3] == "–"
+    assert little[5].startswith("refused, needs")
+    assert 50 < float(enough[3]) < 2048
+    assert enough[5] == "kept"
+
+
 def test_scale(programs: None, scorer: Path, tmp_path: Path) -> None:
     pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
     results, cache = tmp_path / "results", tmp_path / "cache"
