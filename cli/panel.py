@@ -196,7 +196,8 @@ def _source(
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
-    from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
+    from spinimpute.genotypes.panel_build import build_panel
+    from spinimpute.genotypes.panel_file import Panel, is_panel_file
 
     if not is_panel_file(vcf):
         return build_panel(vcf, out, genetic_map, region, samples)

@@ -22,7 +22,8 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.panel_file import PARTS_MAGIC, Panel, build_panel, choose_map, is_panel_file
+from spinimpute.genotypes.panel_build import build_panel, choose_map
+from spinimpute.genotypes.panel_file import PARTS_MAGIC, Panel, is_panel_file
 from spinimpute.genotypes.sites import Region, Sites
 from spinimpute.genotypes.vcf_check import check_variant_file
 from spinimpute.genotypes.vcf_reader import NoRecord, contig_line_of
