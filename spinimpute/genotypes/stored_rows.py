@@ -91,8 +91,11 @@ def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
     layout = RowLayout.of(allele_counts(packed_XB), n_haplotypes)
     listed_X = layout.listed_X
     turn_X = np.where(layout.ref_is_minor_X, 255, 0).astype(np.uint8)
-    minor_XN = np.unpackbits(packed_XB[listed_X] ^ turn_X[listed_X, None], axis=1, count=n_haplotypes)
-    carriers = np.flatnonzero(minor_XN.view(bool)) % n_haplotypes
+    minor_XB = packed_XB[listed_X] ^ turn_X[listed_X, None]
+    row, byte = np.nonzero(minor_XB)
+    place, bit = np.nonzero(np.unpackbits(minor_XB[row, byte][:, None], axis=1))
+    carriers = byte[place] * 8 + bit
+    carriers = carriers[carriers < n_haplotypes]  # bits that are nobody's were turned, too
     stored = np.empty(layout.n_bytes, dtype=np.uint8)
     is_list = np.repeat(listed_X, np.diff(layout.start_X1))
     stored[is_list] = carriers.astype(number_type(n_haplotypes)).view(np.uint8)

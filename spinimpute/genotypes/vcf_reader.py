@@ -306,13 +306,16 @@ class HaplotypeReader:
         """Check the genotypes of a block and split its records into biallelic sites."""
         genotypes = genotypes[: len(rows.position)]
         chrom = rows.chrom
-        peak = int(genotypes[:, :, :2].max())
+        # over phases, too, which are 0 or 1: numpy is slow where the last axis is short and has gaps
+        peak, least = int(genotypes.max()), int(genotypes.min())
         if peak > 1:
             over = genotypes[:, :, :2].max(axis=2) > np.array(rows.n_alts, dtype=np.int16)[:, None]
             self._raise_at(over, rows, "a genotype that names an ALT allele which the record does not have")
         unphased = self._check_phase(genotypes, rows)
-        calls = genotypes[:, :, :2].astype(np.int8 if peak <= 127 else np.int16)
-        has_missing = bool(calls.min() < 0)
+        calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if peak <= 127 else np.int16)
+        calls[:, :, 0] = genotypes[:, :, 0]
+        calls[:, :, 1] = genotypes[:, :, 1]
+        has_missing = least < 0
         if not self._mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
             self._check_ploidy(calls, rows)
         if not self._allow_missing and has_missing:
