@@ -12,8 +12,10 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.index_stretches import stretches_of
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.panel_pieces import PieceReader
+from spinimpute.genotypes.panel_stretches import StretchReader
 from spinimpute.genotypes.panel_writer import PanelWriter, package_version
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
 from spinimpute.output_files import check_output
@@ -27,21 +29,24 @@ def build_panel(
     samples: Sequence[str] | None = None,
     force: bool = False,
     command: str = "",
+    threads: int = 1,
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
 
     genetic_map: a map or its file; without one a constant rate is assumed, with a warning. region, samples:
     the part of the VCF to take. force: overwrite `out`. command: kept in the provenance. Of several records
     with the same position and alleles the first is kept; provenance["skipped"] counts what was left out.
+    threads: with more than one, a large VCF with an index is read by so many processes; they start by running
+    the main script again, which must do its work under `if __name__ == "__main__"`.
 
-    The bytes depend only on the arguments and the VCF. They are written to a temporary file beside `out`
-    which takes its name when it is complete.
+    The bytes depend only on the VCF and on the arguments, `threads` excepted. They are written to a temporary
+    file beside `out` which takes its name when it is complete.
 
     Raises InputError for whatever `read_haplotypes` and `GeneticMap.read` refuse, for missing calls, an
     existing `out` without `force`, and a folder that cannot be written to.
     """
     out = check_output(out, force, [vcf, genetic_map])
-    reader = PieceReader(vcf, region, samples)
+    reader = _reader(vcf, region, samples, threads)
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -56,9 +61,18 @@ def build_panel(
     return Panel.open(out)
 
 
+def _reader(
+    vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
+) -> PieceReader | StretchReader:
+    one = PieceReader(vcf, region, samples)
+    if threads > 1 and (stretches := stretches_of(Path(vcf), one.contigs, region)):
+        return StretchReader(vcf, region, samples, stretches, threads)
+    return one
+
+
 def _write_panel(
     file: BinaryIO,
-    reader: PieceReader,
+    reader: PieceReader | StretchReader,
     vcf: Path,
     genetic_map: str | Path | GeneticMap | None,
     command: str,

@@ -31,15 +31,30 @@ class PieceReader:
     Of several records with the same position and alleles the first is kept. `samples` is known from the
     start; `contig_line` and `ploidy` from the first piece on; `skipped` is complete at the end. Raises
     InputError as `HaplotypeReader`, and for missing calls.
+
+    ploidy: uint8 (n_samples,), of another part of the same VCF; samples that differ from it are refused.
     """
 
-    def __init__(self, vcf: str | Path, region: Region | None, samples: Sequence[str] | None) -> None:
-        self._reader = HaplotypeReader(vcf, region, samples=samples, role="panel", allow_missing=False)
+    def __init__(
+        self,
+        vcf: str | Path,
+        region: Region | None,
+        samples: Sequence[str] | None,
+        ploidy: np.ndarray | None = None,
+    ) -> None:
+        self._reader = HaplotypeReader(
+            vcf, region, samples=samples, role="panel", allow_missing=False, ploidy=ploidy
+        )
         self._n_duplicates = 0
 
     @property
     def samples(self) -> list[str]:
         return self._reader.samples
+
+    @property
+    def contigs(self) -> list[str]:
+        """Names in the order of the header, or of the index."""
+        return self._reader.contigs
 
     @property
     def contig_line(self) -> str:
