@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,15 +34,16 @@ PACKAGES = ("spinimpute", "numpy", "numba", "cyvcf2", "msprime")
 MB = 1e6
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.panels", description=__doc__)
     parser.add_argument("--haplotypes", type=int, default=20_000)
     parser.add_argument("--length", type=int, default=200_000, help="bp")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", default="1", help="of the build, perhaps several: 1,2,4")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="simulate there, once")
+    parser.add_argument("--note", default="", help="for the report, such as what else the machine did")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="panels-") as temporary:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +152,7 @@ def _report(arguments: argparse.Namespace, result: dict) -> str:
         markdown(reading),
         f"A window of {WINDOW_SITES:,} sites, and {TYPED_SITES} sites evenly spread over the panel, as "
         "packed bits; the first time their blocks are checked, too.",
-        f"{processor()}.",
+        " ".join([f"{processor()}, {os.cpu_count()} cores.", arguments.note]).strip(),
     ]
     return "\n\n".join(parts) + "\n"
 

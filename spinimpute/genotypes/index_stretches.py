@@ -65,9 +65,12 @@ def stretches_of(path: Path, header_contigs: list[str], region: Region | None) -
 def _read_index(path: Path, header_contigs: list[str]) -> list[_Contig]:
     """The contigs that hold records. Raises one of many errors if the index is damaged."""
     index = path.with_name(path.name + ".csi")
-    if index.is_file():  # htslib prefers it, too
-        return _read_csi(gzip.decompress(index.read_bytes()), header_contigs)
-    return _read_tbi(gzip.decompress(path.with_name(path.name + ".tbi").read_bytes()))
+    if not index.is_file():  # htslib prefers it, too
+        index = path.with_name(path.name + ".tbi")
+    content = gzip.decompress(index.read_bytes())
+    if content.startswith(b"CSI\1"):
+        return _read_csi(content, header_contigs)
+    return _read_tbi(content) if content.startswith(b"TBI\1") else []
 
 
 def _read_csi(content: bytes, header_contigs: list[str]) -> list[_Contig]:

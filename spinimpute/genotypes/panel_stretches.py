@@ -28,7 +28,7 @@ class StretchReader:
     """The same pieces as those of `PieceReader`, but cut elsewhere: `for piece in reader`, once.
 
     stretches: what the processes read, in order; they are not to overlap. Records that begin before a stretch
-    are left to the one before. Held at once are a few stretches for each process, as they are stored. Raises
+    are left to the one before. Two stretches for each process are held at once, as they are stored. Raises
     InputError as `PieceReader`, and if a process dies.
     """
 
@@ -54,7 +54,7 @@ class StretchReader:
             left = iter(self._stretches)
             reading: deque[Future[_Stretch]] = deque()
             while True:
-                for stretch in islice(left, self._processes + 1 - len(reading)):
+                for stretch in islice(left, 2 * self._processes - len(reading)):
                     reading.append(pool.submit(_read_stretch, self._vcf, stretch, self._chosen, self.ploidy))
                 if not reading:
                     break

@@ -39,7 +39,7 @@ class RowLayout:
     def of(cls, allele_count_X: np.ndarray, n_haplotypes: int, lists: bool = True) -> RowLayout:
         """allele_count_X: haplotypes with ALT, integers from 0 to n_haplotypes. lists: False where all rows
         are bits, as in the first version of panel files."""
-        count_X = allele_count_X.astype(np.int64)
+        count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
         list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_type(n_haplotypes).itemsize
         n_bytes = packed_bytes(n_haplotypes)
