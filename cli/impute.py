@@ -28,7 +28,7 @@ from cli.options import (
 )
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet", "report")
+WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report")
 
 
 @click.command()
@@ -78,6 +78,11 @@ WITHOUT_INFLUENCE = ("out", "threads", "device", "force", "quiet", "report")
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="Such as 2G: work on less at a time to stay below. Results do not depend on it.",
+)
 @threads_option
 @device_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
@@ -106,6 +111,7 @@ def impute(
     chain: str | None,
     loo: str | None,
     report: str | None,
+    max_memory: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -115,6 +121,7 @@ def impute(
     """Impute genotypes at all sites of a reference panel; unphased ones are phased first."""
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
+    from spinimpute.imputation.memory import parse_size
     from spinimpute.imputation.pipeline import OutputSettings
     from spinimpute.imputation.pipeline import impute as run
     from spinimpute.kernels import announce_compilation
@@ -155,6 +162,7 @@ def impute(
             chain=chain,
             loo=loo is not None,
             report=report,
+            max_memory=None if max_memory is None else parse_size(max_memory),
             threads=threads,
             device=device,
             force=force,

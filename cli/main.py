@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import signal
@@ -15,6 +17,7 @@ import click
 BAD_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # name -> (module, attribute, one line of help): commands are listed without importing them
 COMMANDS = {
@@ -85,7 +88,8 @@ def _terminated(*_: Any) -> NoReturn:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    click.echo(f"spinimpute: {message}", err=True)
+    with contextlib.suppress(OSError):  # a full disk where stderr goes: the status tells
+        click.echo(f"spinimpute: {message}", err=True)
     sys.exit(status)
 
 
@@ -110,7 +114,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        # a full disk, a name too long, a folder taken away: the system's word, not a traceback
+        if error.errno in NO_SPACE and error.filename is None:  # all other files have a name
+            _fail(f"error: cannot write standard output: {error.strerror}", BAD_INPUT)
+        # a name too long, a folder taken away: the system's word, not a traceback
         _fail(f"error: {error}", BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", INTERRUPTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -109,12 +108,12 @@ def build(
                 _tell(out, built, quiet)
         return
     from spinimpute.imputation.inducing_build import build_inducing_panel
-    from spinimpute.output_files import check_output
+    from spinimpute.output_files import check_output, temporary_folder
 
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
-        tempfile.TemporaryDirectory(prefix="spinimpute-") as folder,
-        _source(vcf, Path(folder) / "panel.spin", genetic_map, parsed, samples, threads) as panel,
+        temporary_folder() as folder,
+        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, threads) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
             panel,

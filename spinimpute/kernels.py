@@ -57,6 +57,11 @@ class _PackageCache(FunctionCache):
                 _announcements.pop()()
         return found
 
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # a full disk: it is compiled anew by each process
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (*super()._index_key(sig, codegen), source_hash())
 

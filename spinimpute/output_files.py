@@ -1,9 +1,10 @@
-"""Is this a place where a file may be written? Asked before work starts."""
+"""Is this a place where a file may be written? Asked before work starts. And what if it fails later."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,17 @@ from spinimpute.errors import InputError
 
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
+
+
+class CannotWrite(InputError):
+    """The file at `path` cannot be written, or not to its end, such as on a full disk."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.path, self.reason = path, error.strerror or str(error)
+        super().__init__(
+            f"cannot write {path}: {self.reason}. Check the space and the permissions of the folder, or "
+            "choose another one"
+        )
 
 
 def check_writable(path: Path) -> None:
@@ -54,19 +66,41 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, to be written to; it takes the name of `path` unless something fails.
 
-    Raises InputError if it cannot, such as on a full disk.
+    Raises CannotWrite if it cannot, such as on a full disk.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield partial
         os.replace(partial, path)
     except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or error}. Check the space and the permissions of the "
-            "folder, or choose another one"
-        ) from error
+        raise CannotWrite(path, error) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder for files that nobody needs after the run, in $TMPDIR.
+
+    Raises InputError if there can be none, or if there is no space for a file in it.
+    """
+    try:
+        made = tempfile.TemporaryDirectory(prefix="spinimpute-")
+    except OSError as error:
+        raise InputError(
+            f"cannot make a folder for temporary files: {error}. Set TMPDIR to a folder with space"
+        ) from error
+    with made as name:
+        folder = Path(name)
+        try:
+            yield folder
+        except CannotWrite as error:
+            if not error.path.is_relative_to(folder):
+                raise
+            raise InputError(
+                f"cannot write the temporary file {error.path}: {error.reason}. Set TMPDIR to a folder with "
+                "more space; for a panel that is VCF or BCF, 'spinimpute panel build' spares the file"
+            ) from error
 
 
 def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Iterable[object]) -> None:

@@ -1,6 +1,9 @@
 """Fixtures that every test may ask for."""
 
 import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,3 +18,36 @@ def shared_genotypes() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real genotypes are not at {folder}: set SPINIMPUTE_SHARED to the folder of data/")
     return folder
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system of its own in a folder; it has room for some KiB."""
+
+    folder: Path
+
+    def resize(self, kib: int) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={kib}k", self.folder], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Disk]]:
+    """small_disk(kib): a tmpfs of so many KiB, in a folder of its own."""
+    mounted: list[Path] = []
+
+    def mount(kib: int) -> Disk:
+        folder = tmp_path / f"disk{len(mounted)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", folder]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            pytest.skip("there is no mount command here")
+        if done.returncode:
+            pytest.skip(f"a tmpfs may not be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+        return Disk(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)

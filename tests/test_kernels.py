@@ -1,9 +1,12 @@
 """Compiled functions are kept on disk for one version of the package only."""
 
+import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,3 +68,20 @@ print(njit(lambda x: np.sort(x)[::-1].copy())(np.array([1.0, 3.0, 2.0])).tolist(
     ]
     assert [run.returncode for run in runs] == [0, 0], runs[-1].stderr
     assert runs[1].stdout.splitlines() == ["3 False", "[3.0, 2.0, 1.0]"]
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_anew(small_disk: Callable[[int], Any]) -> None:
+    disk = small_disk(4).folder
+    script = """
+import numpy as np
+from spinimpute.imputation.layers import add_products
+x = np.eye(4, dtype=np.float32)
+add_products(x, x, 4, out := np.zeros((4, 4), np.float32))
+print((out == x).all())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=REPOSITORY, check=False,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(disk)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n"

@@ -12,6 +12,7 @@ import argparse
 from benchmarks.imputation.calibration import calibration
 from benchmarks.imputation.cases import REAL
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
+from benchmarks.imputation.cost import add_options as add_cost_options
 from benchmarks.imputation.figure import add_options as add_figure_options
 from benchmarks.imputation.leave_one_out import leave_one_out
 from benchmarks.imputation.options import shared_options
@@ -60,6 +61,8 @@ def make_parser() -> argparse.ArgumentParser:
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
     add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))
+    text = "What a genome costs, by the law that measurements of 'scale' follow."
+    add_cost_options(commands.add_parser("cost", help=text, description=text))
     text = "Makes a simulated set; by default a region of little recombination."
     add_simulate_options(commands.add_parser("simulate", help=text, description=text))
     text = "Draws r² against allele frequency from results."

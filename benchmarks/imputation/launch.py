@@ -1,4 +1,4 @@
-"""Runs one command and reports its wall seconds, peak memory and exit status; started by `measure.py`.
+"""Runs one command and reports its status, wall and processor seconds and peak memory; for `measure.py`.
 
 usage: python -S -E launch.py REPORT LOG LIMIT_SECONDS COMMAND...
 
@@ -48,7 +48,8 @@ def main() -> None:
     outcome = KILLED_BY_LIMIT if over_limit else f"status {status}" if status else "ok"
     with open(report, "w") as file:
         # of a pipeline, the peak is that of its largest process
-        file.write(f"{outcome}\t{seconds}\t{usage.ru_maxrss / 1024}")
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        file.write(f"{outcome}\t{seconds}\t{usage.ru_maxrss / 1024}\t{cpu_seconds}")
 
 
 if __name__ == "__main__":

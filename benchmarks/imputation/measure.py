@@ -1,4 +1,4 @@
-"""Runs whole processes and measures their wall time and peak memory."""
+"""Runs whole processes and measures their wall time, peak memory and processor time."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Stage:
     seconds: float
     peak_mb: float
     command: list[str]
+    cpu_seconds: float = float("nan")
 
 
 def run(
@@ -48,12 +49,12 @@ def run(
     report = log.with_suffix(".measured")
     launcher = [sys.executable, "-S", "-E", str(LAUNCHER), str(report), str(log), str(limit)]
     subprocess.run([*launcher, *words], check=True)
-    outcome, seconds, peak_mb = report.read_text().split("\t")
+    outcome, seconds, peak_mb, cpu_seconds = report.read_text().split("\t")
     if outcome == KILLED_BY_LIMIT:
         raise OverTimeLimit(f"{imputer}, {stage}: stopped after {limit:g} s")
     if outcome != "ok":
         raise ProgramFailed(f"{' '.join(words)}: {outcome}\n{log.read_text(errors='replace')[-2000:]}")
-    done = Stage(imputer, stage, number, float(seconds), float(peak_mb), words)
+    done = Stage(imputer, stage, number, float(seconds), float(peak_mb), words, float(cpu_seconds))
     print(f"{imputer:<24}{stage:<16}{done.seconds:8.1f} s {done.peak_mb:8.0f} MB", flush=True)
     return done
 

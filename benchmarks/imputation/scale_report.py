@@ -33,6 +33,10 @@ class Point:
         found = [s.seconds for s in self.stages if s.stage == stage]
         return median(found) if found and self.status == "ok" else float("nan")
 
+    def cpu_seconds(self, stage: str) -> float:
+        found = [s.cpu_seconds for s in self.stages if s.stage == stage]
+        return median(found) if found and self.status == "ok" else float("nan")
+
     def peak_mb(self, stage: str) -> float:
         found = [s.peak_mb for s in self.stages if s.stage == stage]
         return max(found) if found and self.status == "ok" else float("nan")
@@ -55,6 +59,7 @@ def growth(sizes: Sequence[int], values: Sequence[float]) -> float:
 def write_scale_report(points: Mapping[str, Sequence[Point]], out: Path) -> str:
     """Write scale.tsv, scale.png and report.md; points by axis, sizes ascending. Returns the report."""
     head = ["axis", *AXES, "sites", "imputer", "build_seconds", "seconds", "peak_mb", "pooled_r2", "status"]
+    head.append("cpu_seconds")
     rows: list[list[object]] = [list(head)]
     sections = ["# Growth with the size"]
     for axis, along in points.items():
@@ -63,7 +68,7 @@ def write_scale_report(points: Mapping[str, Sequence[Point]], out: Path) -> str:
             sizes = [str(p.size(name)) for name in AXES]
             build, seconds, peak = p.seconds(BUILD), p.seconds(IMPUTE), p.peak_mb(IMPUTE)
             cells = [number(build, 1), number(seconds, 2), number(peak, 0), number(p.pooled_r2), p.status]
-            rows.append([axis, *sizes, p.sites, p.imputer, *cells])
+            rows.append([axis, *sizes, p.sites, p.imputer, *cells, number(p.cpu_seconds(IMPUTE), 2)])
             table.append([*sizes, str(p.sites), p.imputer, *cells])
         if len(table) == 1:
             continue

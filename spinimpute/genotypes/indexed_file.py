@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.bgzf import BgzfWriter
 from spinimpute.genotypes.vcf_index import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
-from spinimpute.output_files import check_writable
+from spinimpute.output_files import CannotWrite, check_writable
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 """Output type by file suffix: compressed VCF, BCF, plain VCF (which has no index)."""
@@ -104,7 +104,7 @@ class IndexedFile:
         except BaseException as error:
             self.abandon()
             if isinstance(error, OSError):
-                raise self._cannot_write(error) from error
+                raise CannotWrite(self.path, error) from error
             raise
         self._closed = True
 
@@ -141,7 +141,7 @@ class IndexedFile:
                 self._file.write(data)
         except OSError as error:
             self.abandon()
-            raise self._cannot_write(error) from error
+            raise CannotWrite(self.path, error) from error
 
     def _write_index(self, bgzf: BgzfWriter) -> None:
         """Write the index of the finished stream to a temporary file."""
@@ -166,13 +166,7 @@ class IndexedFile:
             return temporary.open("xb")
         except OSError as error:
             self._files.pop()  # there is nothing to remove
-            raise self._cannot_write(error) from error
-
-    def _cannot_write(self, error: OSError) -> InputError:
-        return InputError(
-            f"cannot write {self.path}: {error.strerror or error}. "
-            "Check the space and the permissions of the folder, or choose another one"
-        )
+            raise CannotWrite(self.path, error) from error
 
 
 def choose_output_type(path: Path, output_type: str | None) -> str:

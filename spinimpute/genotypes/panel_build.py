@@ -18,7 +18,7 @@ from spinimpute.genotypes.panel_pieces import PieceReader
 from spinimpute.genotypes.panel_stretches import StretchReader
 from spinimpute.genotypes.panel_writer import PanelWriter, package_version
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_output, written_whole
 
 
 def build_panel(
@@ -47,17 +47,10 @@ def build_panel(
     """
     out = check_output(out, force, [vcf, genetic_map])
     reader = _reader(vcf, region, samples, threads)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            _write_panel(file, reader, Path(vcf), genetic_map, command)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, out)
-    except OSError as error:
-        raise InputError(f"cannot write the panel {out}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(out) as partial, partial.open("wb") as file:
+        _write_panel(file, reader, Path(vcf), genetic_map, command)
+        file.flush()
+        os.fsync(file.fileno())
     return Panel.open(out)
 
 

@@ -28,7 +28,7 @@ from spinimpute.genotypes.sites import Region, Sites
 from spinimpute.genotypes.vcf_check import check_variant_file
 from spinimpute.genotypes.vcf_reader import NoRecord, contig_line_of
 from spinimpute.genotypes.x_chromosome import Part, is_x, parts_of_x
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_output, written_whole
 
 _COUNT = struct.Struct("<I")
 _PLACE = struct.Struct("<QQ")
@@ -102,7 +102,10 @@ def build_panels(
         build_panel(vcf, out, genetic_map, chosen, samples, force, command, threads).close()
         return
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+    with (
+        written_whole(out) as partial,
+        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder,
+    ):
         made: list[Path] = []
         for part in parts:
             path = Path(folder) / f"{part.name}.spin"
@@ -119,7 +122,7 @@ def build_panels(
         if len(made) > 1:
             whole = Path(folder) / "parts"
             join_panels(made, whole)
-        os.replace(whole, out)
+        os.replace(whole, partial)
 
 
 def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:

@@ -19,7 +19,7 @@ from spinimpute.genotypes.liftover import Lift
 from spinimpute.genotypes.panel_parts import PanelSites, all_sites, part_of
 from spinimpute.genotypes.plink import is_plink, read_plink
 from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
-from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.genotypes.vcf_check import starts_as_variant_file
 from spinimpute.genotypes.vcf_reader import HaplotypeReader, read_haplotypes
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
@@ -32,12 +32,14 @@ def read_target(
     allow_unphased: bool = True,
     sexes: dict[str, bool] | None = None,
     chain: str | Path | None = None,
+    stretch: Region | None = None,
 ) -> list[Settled | None]:
     """The target's haplotypes on the chromosome of the panels, one part for each of them.
 
     path: a VCF, VCF.gz, BCF, .bed, .pgen, FinalReport or consumer array's text. None stands for a part of
     chromosome X in which the target has no site. sexes: sample -> male, for X; they go before the file's.
-    chain: a chain file from the target's genome build to the panel's.
+    chain: a chain file from the target's genome build to the panel's. stretch: more is not needed of the
+    target; a VCF or BCF of an autosome is read no further.
     Raises InputError as the reader of each form; for unphased heterozygotes unless `allow_unphased`.
     """
     path = Path(path)
@@ -50,7 +52,7 @@ def read_target(
         and not is_x(chrom)
         and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     ):
-        haplotypes = read_haplotypes(path, chrom=chrom, allow_unphased=allow_unphased)
+        haplotypes = read_haplotypes(path, stretch, chrom=chrom, allow_unphased=allow_unphased)
         return [Settled(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
     if other_form is None:
         # whether a heterozygote has a phase matters only where there are two copies: asked below

@@ -18,7 +18,7 @@ from spinimpute.imputation.bit_rows import trailing_zeros
 from spinimpute.imputation.haplotype_features import CONTRAST, COPIED_FEATURES, EPSILON
 from spinimpute.kernels import kernel
 
-EXPANDED_BYTES = 2**26  # of packed bits that are held at once, if no gap needs more
+EXPANDED_BYTES = 2**24  # of packed bits that are held at once, if no gap needs more
 
 
 class GapPatterns(NamedTuple):

@@ -5,12 +5,15 @@ Because the arithmetic of a part never depends on how many threads there are, ne
 
 from __future__ import annotations
 
+import itertools
 import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self, TypeVar
 
 import numpy as np
@@ -18,15 +21,14 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.windows import Window
+from spinimpute.imputation.chunk_results import ChunkResults, FileResults
 from spinimpute.imputation.copying_rate import rate_of_panel
 from spinimpute.imputation.haplotype_chunk import PanelChunk, chunks_of, prepare_chunk
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
+from spinimpute.imputation.memory import DEFAULT, Limits
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-QUERIES_OF_A_PART = 128
-CHUNKS_AHEAD = 3  # prepared or being computed at the same time: bounds the memory,
-ENTRIES_AHEAD = 12_000_000  # and so do as many sites x queries, if more than one chunk waits
 
 
 def default_threads() -> int:
@@ -71,28 +73,81 @@ def panel_frequencies(frequency_X: np.ndarray, window: Window, n_queries: int) -
 
 
 @dataclass(frozen=True)
+class _Stretch:
+    """Windows whose results are computed together: one of whole chunks, or all that one chunk is cut into."""
+
+    windows: list[Window]
+    chunks: range
+
+    @property
+    def whole(self) -> Window:
+        first, last = self.windows[0], self.windows[-1]
+        return Window(first.index, first.start, last.stop, first.left, last.right)
+
+    @staticmethod
+    def of(windows: Sequence[Window], typed_index: np.ndarray) -> list[_Stretch]:
+        def chunks(window: Window) -> range:
+            return chunks_of(window, typed_index)
+
+        stretches: list[_Stretch] = []
+        for numbers, some in itertools.groupby(windows, chunks):
+            together = list(some)
+            if len(numbers) == 1:
+                stretches.append(_Stretch(together, numbers))
+            else:
+                stretches += [_Stretch([window], numbers) for window in together]
+        return stretches
+
+
+@dataclass(frozen=True)
 class _RunningChunk:
-    """parts: some queries each; size: results of all; window: the results of its window if it is the last."""
+    """parts: some queries each; size: results of all that are in memory; results: of its stretch; stretch:
+    if it is the last of it."""
 
     parts: list[Future[None]]
     size: int
-    window: np.ndarray | None
+    results: ChunkResults
+    stretch: _Stretch | None
 
     def finish(self) -> Iterator[np.ndarray]:
+        """The results of its stretch, if it is the last of it."""
+        try:
+            for part in self.parts:
+                part.result()
+            if self.stretch is not None:
+                first = self.stretch.whole.start
+                for window in self.stretch.windows:
+                    yield self.results.take(window.start - first, window.stop - first)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nothing is left of it, whatever went wrong."""
         for part in self.parts:
-            part.result()
-        if self.window is not None:
-            yield self.window
+            part.cancel()
+        wait(self.parts)
+        self.results.close()
 
 
 class HaplotypeEngine(Engine):
-    """Haplotype attention; a part is some queries in a chunk."""
+    """Haplotype attention; a part is some queries in a chunk.
+
+    limits: what is worked on at the same time. scratch: folder for the results of chunks that are cut into
+    several windows.
+    """
 
     def __init__(
-        self, panel: Panel, predictor: HaplotypePredictor, typed_index: np.ndarray, threads: int
+        self,
+        panel: Panel,
+        predictor: HaplotypePredictor,
+        typed_index: np.ndarray,
+        threads: int,
+        limits: Limits = DEFAULT,
+        scratch: Path | None = None,
     ) -> None:
         super().__init__(typed_index, threads)
-        self.panel, self.predictor = panel, predictor
+        self.panel, self.predictor, self.limits = panel, predictor, limits
+        self.scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
         # a worker's first task, which the others can wait for
         self._jumps_per_cM = self.pool.submit(rate_of_panel, panel, typed_index)
 
@@ -109,38 +164,45 @@ class HaplotypeEngine(Engine):
             for window in windows:
                 yield panel_frequencies(self.panel.frequency, window, n_queries)
             return
-        batches = [slice(i, i + QUERIES_OF_A_PART) for i in range(0, n_queries, QUERIES_OF_A_PART)]
+        limits = self.limits
+        batches = [slice(i, i + limits.queries) for i in range(0, n_queries, limits.queries)]
 
         def prepare(task: tuple[Window, int]) -> PanelChunk:
             return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
 
-        def impute(chunk: PanelChunk, window: Window, p_UQ: np.ndarray, queries: slice) -> None:
+        def impute(chunk: PanelChunk, window: Window, results: ChunkResults, queries: slice) -> None:
             first = int(chunk.site_start_G1[0])
             p = self.predictor.impute_chunk(
                 self.panel, chunk, typed_TQ[:, queries], self._jumps_per_cM.result()
             )
             start, stop = max(first, window.start), min(first + len(p), window.stop)
-            p_UQ[start - window.start : stop - window.start, queries] = p[start - first : stop - first]
+            results.put(start - window.start, queries, p[start - first : stop - first])
 
-        numbers = [chunks_of(window, self.typed_index) for window in windows]
-        prepared = self._ahead(
-            prepare, [(window, n) for window, of in zip(windows, numbers, strict=True) for n in of]
-        )
+        stretches = _Stretch.of(windows, self.typed_index)
+        prepared = self._ahead(prepare, [(one.whole, number) for one in stretches for number in one.chunks])
         running: deque[_RunningChunk] = deque()
         entries = 0
-        for window, of_window in zip(windows, numbers, strict=True):
-            p_UQ = np.empty((window.stop - window.start, n_queries), np.float32)
-            for number in of_window:
-                chunk = next(prepared)
-                parts = [self.pool.submit(impute, chunk, window, p_UQ, queries) for queries in batches]
-                size = int(chunk.site_start_G1[-1] - chunk.site_start_G1[0]) * n_queries
-                running.append(_RunningChunk(parts, size, p_UQ if number == of_window[-1] else None))
-                entries += size
-                while len(running) > CHUNKS_AHEAD or (len(running) > 1 and entries > ENTRIES_AHEAD):
-                    entries -= running[0].size
-                    yield from running.popleft().finish()
-        while running:
-            yield from running.popleft().finish()
+        try:
+            for stretch in stretches:
+                window = stretch.whole
+                in_file = len(stretch.windows) > 1
+                shape = (window.stop - window.start, n_queries)
+                results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
+                for number in stretch.chunks:
+                    chunk = next(prepared)
+                    parts = [self.pool.submit(impute, chunk, window, results, queries) for queries in batches]
+                    size = 0 if in_file else int(np.ptp(chunk.site_start_G1)) * n_queries
+                    last = number == stretch.chunks[-1]
+                    running.append(_RunningChunk(parts, size, results, stretch if last else None))
+                    entries += size
+                    while len(running) > limits.chunks_ahead or (len(running) > 1 and entries > limits.ahead):
+                        entries -= running[0].size
+                        yield from running.popleft().finish()
+            while running:
+                yield from running.popleft().finish()
+        finally:
+            for chunk_left in running:
+                chunk_left.abandon()
 
     def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results in order, the next of them being computed meanwhile."""

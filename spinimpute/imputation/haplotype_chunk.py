@@ -78,13 +78,12 @@ def windows_of_chunks(
     last: int,
     length_cM: float,
     n_sites: int,
-    most_sites: int,
 ) -> list[Window]:
     """Windows over the panel sites [first, last) out of whole chunks, as a chunk that two windows share is
     computed twice.
 
     A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk of
-    more than most_sites sites is cut, into equal parts; results do not depend on it.
+    more sites is cut, into equal parts; results do not depend on it.
     """
     ends = typed_index[CHUNK - 1 :: CHUNK] + 1
     edges = [first, *ends[(ends > first) & (ends < last)].tolist(), last]
@@ -93,7 +92,7 @@ def windows_of_chunks(
         begin = bounds[-1]
         if begin < start and (stop - begin > n_sites or cM[stop - 1] - cM[begin] > length_cM):
             bounds.append(start)
-        parts = -(-(stop - start) // max(most_sites, 1))
+        parts = -(-(stop - start) // max(n_sites, 1))
         if parts > 1:
             if bounds[-1] < start:
                 bounds.append(start)

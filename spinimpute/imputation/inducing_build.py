@@ -24,7 +24,7 @@ from spinimpute.imputation.inducing_panel import KIND, InducingPanel
 from spinimpute.imputation.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
 from spinimpute.imputation.predictors import load_block_predictor
 from spinimpute.imputation.soft_alleles import pack_points
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_output, written_whole
 
 if TYPE_CHECKING:
     from spinimpute.imputation.predictors import Predictor
@@ -75,47 +75,44 @@ def build_inducing_panel(
         typed_index, skipped = matched.panel_index, matched.skipped
         described = {"file": Path(array).name, "sites": matched.n_sites}
     threads = default_threads() if threads is None else threads
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file, BlockEngine(panel, predictor, typed_index, threads) as engine:
-            writer = SectionWriter(file, KIND)
-            masses = _write_blocks(writer, engine, predictor, threads, progress)
-            write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
-            writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
-            writer.add_section("array", write_increasing(typed_index))
-            writer.finish(
-                {
-                    "chrom": panel.chrom,
-                    "contig_line": panel.contig_line,
-                    "n_sites": panel.n_sites,
-                    "n_samples": panel.n_samples,
-                    "n_haplotypes": panel.n_haplotypes,
-                    "kind": predictor.kind,
-                    "fingerprint": predictor.fingerprint,
-                    "shape": {"core": predictor.shape.core, "flank": predictor.shape.flank},
-                    "inducing_points": predictor.inducing_points,
-                    "n_points": len(masses),
-                    "mass_below": {str(k): round(float((masses < k).mean()), 4) for k in MASS_LIMITS},
-                    "panel_checksum": panel.checksum,
-                },
-                {
-                    "provenance": {
-                        "spinimpute": version("spinimpute"),
-                        "panel": panel.provenance.get("source", panel.path.name),
-                        "map": panel.provenance.get("map", "unknown"),
-                        "array": described,
-                        "array sites not used": skipped,
-                        "command": command,
-                    }
-                },
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, out)
-    except OSError as error:
-        raise InputError(f"cannot write the inducing panel {out}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        written_whole(out) as partial,
+        partial.open("wb") as file,
+        BlockEngine(panel, predictor, typed_index, threads) as engine,
+    ):
+        writer = SectionWriter(file, KIND)
+        masses = _write_blocks(writer, engine, predictor, threads, progress)
+        write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
+        writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
+        writer.add_section("array", write_increasing(typed_index))
+        writer.finish(
+            {
+                "chrom": panel.chrom,
+                "contig_line": panel.contig_line,
+                "n_sites": panel.n_sites,
+                "n_samples": panel.n_samples,
+                "n_haplotypes": panel.n_haplotypes,
+                "kind": predictor.kind,
+                "fingerprint": predictor.fingerprint,
+                "shape": {"core": predictor.shape.core, "flank": predictor.shape.flank},
+                "inducing_points": predictor.inducing_points,
+                "n_points": len(masses),
+                "mass_below": {str(k): round(float((masses < k).mean()), 4) for k in MASS_LIMITS},
+                "panel_checksum": panel.checksum,
+            },
+            {
+                "provenance": {
+                    "spinimpute": version("spinimpute"),
+                    "panel": panel.provenance.get("source", panel.path.name),
+                    "map": panel.provenance.get("map", "unknown"),
+                    "array": described,
+                    "array sites not used": skipped,
+                    "command": command,
+                }
+            },
+        )
+        file.flush()
+        os.fsync(file.fileno())
     return InducingPanel.open(out)
 
 

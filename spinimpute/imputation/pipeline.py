@@ -27,17 +27,17 @@ from spinimpute.imputation.haplotype_chunk import windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.leave_one_out import left_out_chances
+from spinimpute.imputation.memory import Limits, check_phasing, limits_within, resident_bytes
 from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
-from spinimpute.imputation.regions import check_buffer, panel_ranges, unmatched_sites, within
+from spinimpute.imputation.regions import check_buffer, panel_ranges, stretch_of, unmatched_sites, within
 from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.output_files import check_output, written_whole
 
 DEFAULT_FORMATS = ("GT", "DS")
-WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written: bounds the memory
-WINDOW_GOAL = 8_000_000  # aimed at for whole chunks: results are written while others are computed
+WINDOW_ENTRIES = 50_000_000  # of inducing points, sites x haplotypes computed before they are written
 WINDOW_SITES = 20_000
 PHASING = ("auto", "never")
 ER2_LINE = (
@@ -85,6 +85,7 @@ def impute(
     chain: str | Path | None = None,
     loo: bool = False,
     report: str | Path | None = None,
+    max_memory: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImputationSummary:
@@ -99,8 +100,8 @@ def impute(
         predictor: "haplotype" (attention to the panel's haplotypes, the default) or "inducing" (points).
         region: impute these panel sites only; typed sites around them are still used. The output is a
             chunk, which `ligate` joins with others.
-        buffer_cM: with `region`, use typed sites no further than this from its panel sites; by default all
-            of the chromosome, which makes joined chunks the same as a single run.
+        buffer_cM: with `region`, read and use typed sites no further than this from its panel sites; by
+            default all of the chromosome, which makes joined chunks the same as a single run.
         inducing_points: h of every block, at most; by default 1,024. For inducing points only.
         window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
             for inducing points, which see nothing beyond the overlaps, and what memory allows for haplotype
@@ -113,6 +114,8 @@ def impute(
         loo: predict each typed call from the others of its haplotype: INFO/ER2, and `left_out` of what is
             returned. For panels of haplotypes.
         report: write a page (HTML) about the run there; implies `loo` where that can be.
+        max_memory: bytes that are not exceeded, for panels of haplotypes and without `loo` or `report`: less
+            is worked on at the same time. Results do not depend on it.
         threads: by default all processors; results do not depend on it.
         progress: called with the fraction that is done.
     Returns:
@@ -133,6 +136,8 @@ def impute(
         raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     region = Region.parse(region) if isinstance(region, str) else region
     check_buffer(buffer_cM, region)
+    if max_memory is not None and (loo or report is not None):
+        raise InputError("a budget of memory is not kept with --loo or --report: leave one of them out")
     summary = ImputationSummary()
     with ExitStack() as stack:
         with summary.stage("open panel"):
@@ -145,6 +150,10 @@ def impute(
         ranges = panel_ranges(panels, region)
         with summary.stage("load model"):
             loaded = predictor_for(panels[0], model, device, inducing_points, predictor)
+        if max_memory is not None and not isinstance(loaded, HaplotypePredictor):
+            raise InputError(
+                "a budget of memory is kept with haplotype attention only, not with inducing points"
+            )
         with summary.stage("read target"):
             prepared = prepare(
                 panels,
@@ -153,6 +162,7 @@ def impute(
                 allow_unphased=phasing == "auto" and isinstance(panels[0], Panel),
                 sexes=sexes,
                 chain=chain,
+                stretch=stretch_of(panels, region, buffer_cM),
                 ambiguous=ambiguous,
                 force=force,
             )
@@ -199,7 +209,7 @@ def impute(
                 extra_info_lines=[ER2_LINE] if loo else [],
             )
         )
-        run = _Run(loaded, writer, summary, window_cM, overlap_cM, threads, loo)
+        run = _Run(loaded, writer, summary, window_cM, overlap_cM, threads, loo, max_memory)
         for number, (part, span) in enumerate(chosen):
             _impute_part(run, part, *span, unmatched[number], shares.of(number))
         with summary.stage("finish file and index"):
@@ -225,6 +235,7 @@ class _Run:
     overlap_cM: float
     threads: int
     write_er2: bool
+    max_memory: int | None
 
 
 def _impute_part(
@@ -245,21 +256,25 @@ def _impute_part(
     shares = Shares(progress, [target.unphased is not None, left_out is not None, 1])
     if target.unphased is not None:
         assert isinstance(panel, Panel), "only a panel's haplotypes can phase"
-        target = _phased(panel, target, match, run.threads, summary, shares.of(0))
+        target = _phased(panel, target, match, run.threads, run.max_memory, summary, shares.of(0))
     er2_T = None
     if left_out is not None:
         assert isinstance(panel, Panel), "refused for others"
         with summary.stage("leave one out"):
             er2_T = _left_out(panel, target, match, left_out, run.threads, shares.of(1))
     n_haplotypes = target.alleles.shape[1]
-    windows = _windows(panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes)
+    limits = limits_within(run.max_memory, resident_bytes(), panel.n_haplotypes, n_haplotypes, run.threads)
+    windows = _windows(
+        panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes, limits
+    )
     written = er2_T if run.write_er2 else None
     records = WindowRecords(panel, target, match, unmatched, windows, written, summary.imputed)
     if isinstance(panel, InducingPanel):
         array = panel.typed_index
         summary.array_sites = len(array)
         summary.outside_array = int(np.isin(match.panel_index, array, invert=True).sum())
-    with engine_for(panel, run.predictor, match.panel_index, run.threads) as engine:
+    scratch = run.writer.path.parent
+    with engine_for(panel, run.predictor, match.panel_index, run.threads, limits, scratch) as engine:
         _stream(engine, records, run.writer, summary, shares.of(2))
 
 
@@ -272,6 +287,7 @@ def _windows(
     length_cM: float | None,
     overlap_cM: float,
     n_haplotypes: int,
+    limits: Limits,
 ) -> list[Window]:
     """Windows over the panel sites [first, last); their overlaps may reach beyond."""
     if isinstance(predictor, HaplotypePredictor):
@@ -287,8 +303,7 @@ def _windows(
             first,
             last,
             length_cM,
-            WINDOW_GOAL // n_haplotypes,
-            WINDOW_ENTRIES // n_haplotypes,
+            limits.window // n_haplotypes,
         )
     length_cM = DEFAULT_LENGTH_CM if length_cM is None else length_cM
     most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // n_haplotypes))
@@ -308,6 +323,7 @@ def _phased(
     target: Haplotypes,
     match: SiteMatch,
     threads: int,
+    max_memory: int | None,
     summary: ImputationSummary,
     progress: Progress | None,
 ) -> Haplotypes:
@@ -317,6 +333,7 @@ def _phased(
     summary.count_phased(unphased)
     alleles = target.alleles.copy()
     with summary.stage("phase"):
+        check_phasing(max_memory, resident_bytes(), panel.n_haplotypes, len(match.panel_index), threads)
         alleles[match.target_index] = phase(
             panel, match.panel_index, alleles[match.target_index], unphased, target.ploidy, threads, progress
         )

@@ -12,6 +12,7 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.engine import Engine, HaplotypeEngine
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel
+from spinimpute.imputation.memory import DEFAULT, Limits
 from spinimpute.imputation.predictors import as_predictor
 
 if TYPE_CHECKING:
@@ -35,12 +36,18 @@ def predictor_for(
 
 
 def engine_for(
-    panel: Panel | InducingPanel, predictor: Predictor, typed_index: np.ndarray, threads: int
+    panel: Panel | InducingPanel,
+    predictor: Predictor,
+    typed_index: np.ndarray,
+    threads: int,
+    limits: Limits = DEFAULT,
+    scratch: Path | None = None,
 ) -> Engine:
-    """typed_index: int64 (T,), the typed panel sites, increasing. Raises InputError as the engines do."""
+    """typed_index: int64 (T,), the typed panel sites, increasing; limits, scratch: as of `HaplotypeEngine`.
+    Raises InputError as the engines do."""
     if isinstance(predictor, HaplotypePredictor):
         assert isinstance(panel, Panel), "predictor_for gives what reads the panel"
-        return HaplotypeEngine(panel, predictor, typed_index, threads)
+        return HaplotypeEngine(panel, predictor, typed_index, threads, limits, scratch)
     from spinimpute.imputation.block_engine import BlockEngine
     from spinimpute.imputation.inducing_engine import InducingEngine
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,12 @@ from spinimpute.genotypes.panel_parts import build_panels, part_of
 from spinimpute.genotypes.panel_parts import open_panels as open_panel_file
 from spinimpute.genotypes.ploidy import Settled
 from spinimpute.genotypes.repair import Repaired, repair_and_match
-from spinimpute.genotypes.sites import NoMatch, SiteMatch, check_overlap
+from spinimpute.genotypes.sites import NoMatch, Region, SiteMatch, check_overlap
 from spinimpute.genotypes.target_reader import read_target
+from spinimpute.genotypes.vcf_reader import NoRecord
 from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.imputation.summary import ImputationSummary
+from spinimpute.output_files import temporary_folder
 
 AnyPanel = Panel | InducingPanel
 Progress = Callable[[float], None]
@@ -53,8 +54,8 @@ def open_panels(
             with open_panel_file(path) as parts:
                 yield parts
         return
-    with tempfile.TemporaryDirectory(prefix="spinimpute-") as folder:
-        built = Path(folder) / "panel.spin"
+    with temporary_folder() as folder:
+        built = folder / "panel.spin"
         build_panels(path, built, genetic_map)
         with open_panel_file(built) as parts:
             yield parts
@@ -91,15 +92,24 @@ def prepare(
     allow_unphased: bool = True,
     sexes: dict[str, bool] | None = None,
     chain: str | Path | None = None,
+    stretch: Region | None = None,
     ambiguous: str = "frequency",
     force: bool = False,
 ) -> list[Prepared]:
-    """Read a target, repair its alleles and match it to the panels; `summary` is told all of it.
+    """Read a target, repair its alleles and match it to the panels; `summary` is told all of it. stretch: see
+    `read_target`.
 
     A part of chromosome X without any typed site is left out, with a warning.
     Raises InputError as `read_target`, `match_sites`, and without `force` as `check_overlap`.
     """
-    settled = read_target(vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain)
+    try:
+        settled = read_target(
+            vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain, stretch=stretch
+        )
+    except NoRecord as error:
+        if stretch is None:
+            raise
+        raise NoRecord(f"{error}: the region with its buffer; give a longer --buffer") from error
     prepared: list[Prepared] = []
     failure: NoMatch | None = None
     for panel, part in zip(panels, settled, strict=True):

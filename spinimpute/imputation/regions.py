@@ -45,6 +45,22 @@ def check_buffer(buffer_cM: float | None, region: Region | None) -> None:
         raise InputError(f"a buffer must have a length of at least 0 cM: got {buffer_cM} cM")
 
 
+def stretch_of(panels: Sequence[AnyPanel], region: Region | None, buffer_cM: float | None) -> Region | None:
+    """What has to be read of a target for a region and its buffer; None for all of it."""
+    if region is None or buffer_cM is None or len(panels) > 1:
+        return None
+    (panel,) = panels
+    ((first, last),) = panel_ranges(panels, region).values()
+    cM, position = panel.cM, panel.position
+    low = int(np.searchsorted(cM, cM[first] - buffer_cM, side="left"))
+    high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
+    return Region(
+        panel.chrom,
+        min(region.start, int(position[low])),
+        max(region.end, int(position[high - 1])),
+    )
+
+
 def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
     """A part with those of its matched sites that lie near the panel sites [first, last)."""
     cM, match = part.panel.cM, part.match

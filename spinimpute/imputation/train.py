@@ -31,7 +31,7 @@ from spinimpute.imputation.simulation import SimulationSettings
 from spinimpute.imputation.sources import PanelSource, SimulatedSource
 from spinimpute.imputation.training import Trainer, TrainingSettings, versions
 from spinimpute.model_weights import arrays_of, load_weights
-from spinimpute.output_files import check_output
+from spinimpute.output_files import CannotWrite, check_output
 from spinimpute.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
@@ -313,8 +313,11 @@ def _run(
     with (log if first else Path(os.devnull)).open("a" if resume else "w") as lines:
 
         def report(entry: dict[str, Any]) -> None:
-            lines.write(json.dumps(entry) + "\n")
-            lines.flush()
+            try:
+                lines.write(json.dumps(entry) + "\n")
+                lines.flush()
+            except OSError as error:
+                raise CannotWrite(log, error) from error
             if "validation_loss" in entry:
                 best["latest"] = entry
             if first and progress is not None:

@@ -107,5 +107,7 @@ def test_scale(programs: None, scorer: Path, tmp_path: Path) -> None:
     (folder,) = results.iterdir()
     lines = (folder / "scale.tsv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 3
-    assert all(line.endswith("\tok") for line in lines[1:])
+    columns = [line.split("\t") for line in lines]
+    assert columns[0][-2:] == ["status", "cpu_seconds"]
+    assert all(row[-2] == "ok" and float(row[-1]) > 0 for row in columns[1:])
     assert (folder / "scale.png").stat().st_size > 10_000

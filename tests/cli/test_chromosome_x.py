@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cyvcf2
 import numpy as np
@@ -263,3 +264,21 @@ def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: P
     assert min(join.sites for join in summary.joins) > 20
     spinimpute.impute(target, tmp_path / f"whole{suffix}", x_panel)
     assert (tmp_path / f"joined{suffix}").read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()
+
+
+def test_a_full_disk(
+    run: Callable[..., Any],
+    small_disk: Callable[[int], Any],
+    example: Path,
+    genetic_map: Path,
+    x_panel: Path,
+    tmp_path: Path,
+) -> None:
+    """With room for the parts, but not for the file of all of them."""
+    vcf = on_x(example / "panel.vcf.gz", tmp_path / "panel.vcf", one_letter)
+    disk = small_disk(x_panel.stat().st_size // 1024 + 64).folder
+    out = disk / "x.spin"
+    done = run("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", out)
+    assert done.code == 2
+    assert f"cannot write {out}: No space left on device" in done.err
+    assert not list(disk.iterdir())

@@ -62,6 +62,7 @@ class TestArguments:
             "genetic_map": None,
             "region": None,
             "buffer_cM": None,
+            "max_memory": None,
             "inducing_points": None,
             "window_cM": None,
             "overlap_cM": DEFAULT_OVERLAP_CM,

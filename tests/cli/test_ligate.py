@@ -197,7 +197,10 @@ class TestBuffer:
             (["--buffer", "1"], "give --region"),
             (["--buffer", "-1", "--region", "20:1-9000"], "at least 0 cM"),
             (["--buffer", "nan", "--region", "20:1-9000"], "at least 0 cM"),
-            (["--buffer", "0", "--region", "20:259-259"], "no typed site lies within 0 cM"),
+            (
+                ["--buffer", "0", "--region", "20:259-259"],
+                "20:259-259: the region with its buffer; give a longer",
+            ),
         ],
     )
     def test_refusals(

@@ -240,10 +240,10 @@ def test_windows_are_whole_chunks(data: st.DataObject) -> None:
     typed = np.flatnonzero(np.random.default_rng(data.draw(st.integers(0, 99))).random(n_sites) < 0.6)
     first = data.draw(st.integers(0, n_sites - 1))
     last = data.draw(st.integers(first + 1, n_sites))
-    goal, most = data.draw(st.integers(0, 2_000)), data.draw(st.integers(20, 600))
+    most = data.draw(st.integers(40, 2_000))
     length = data.draw(st.sampled_from([0.1, 5.0, np.inf]))
     cM = np.arange(n_sites) * 0.01
-    windows = windows_of_chunks(cM, typed, first, last, length, goal, most)
+    windows = windows_of_chunks(cM, typed, first, last, length, most)
     bounds = [w.start for w in windows] + [windows[-1].stop]
     assert (bounds[0], bounds[-1]) == (first, last)
     assert all(w.start < w.stop == after for w, after in zip(windows, bounds[1:], strict=True))
@@ -251,7 +251,7 @@ def test_windows_are_whole_chunks(data: st.DataObject) -> None:
     for w in windows:
         chunks = chunks_of(w, typed)
         if len(chunks) > 1:
-            assert w.stop - w.start <= goal
+            assert w.stop - w.start <= most
             assert cM[w.stop - 1] - cM[w.start] <= length
         # only a chunk that is too large is shared
         for other in windows:

@@ -1,28 +1,32 @@
 """The Snakemake workflow: the example in chunks, mistakes in configurations, and runs that are killed."""
 
 import importlib.util
-import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import cyvcf2
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-WORKFLOW = REPOSITORY / "workflows" / "impute"
-# the jobs need the spinimpute command of this interpreter
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-ENVIRONMENT = os.environ | {"PATH": PATH, "OMP_NUM_THREADS": "1"}
-CHUNKS = ["--config", "chunk_cM=0.4"]  # three
+from benchmarks.workflow.kills import round_of_kills
+from benchmarks.workflow.runs import (
+    CHUNKS,
+    ENVIRONMENT,
+    PATH,
+    WORKFLOW,
+    checksums,
+    copy_example,
+    snakemake,
+    unfinished,
+    unlock,
+)
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("snakemake") is None,
@@ -30,30 +34,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def command(folder: Path, *arguments: str) -> list[str]:
-    return [
-        sys.executable, "-m", "snakemake", "--snakefile", str(WORKFLOW / "Snakefile"), "--directory",
-        str(folder), "--cores", "2", *arguments,
-    ]  # fmt: skip
-
-
-def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(folder, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
-    )
-
-
-@contextmanager
-def example_in(folder: Path) -> Iterator[Path]:
-    shutil.copytree(REPOSITORY / "data" / "example", folder / "data" / "example")
-    yield folder
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with example_in(tmp_path_factory.mktemp("finished")) as folder:
-        done = snakemake(folder, *CHUNKS)
-        assert done.returncode == 0, done.stderr[-3000:]
+    folder = copy_example(tmp_path_factory.mktemp("finished") / "run")
+    done = snakemake(folder, *CHUNKS)
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder / "imputed"
 
 
@@ -93,22 +78,34 @@ def test_nothing_is_made_twice(finished: Path) -> None:
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_killed_run_goes_on_and_ends_the_same(finished: Path, tmp_path: Path, seed: int) -> None:
-    seconds = random.Random(seed).uniform(2.0, 12.0)
-    with example_in(tmp_path):
-        run = subprocess.Popen(
-            command(tmp_path, *CHUNKS), env=ENVIRONMENT, start_new_session=True, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        time.sleep(seconds)
-        os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
-        assert snakemake(tmp_path, *CHUNKS, "--unlock").returncode == 0
-        done = snakemake(tmp_path, *CHUNKS, "--rerun-incomplete")
-    assert done.returncode == 0, f"killed after {seconds:.1f} s: {done.stderr[-3000:]}"
-    for name in ("example.20.vcf.gz", "example.20.vcf.gz.tbi", "report.tsv"):
-        assert (tmp_path / "imputed" / name).read_bytes() == (finished / name).read_bytes()
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_killed_run_goes_on_and_ends_the_same(
+    finished: Path, tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = round_of_kills(tmp_path / "run", random.Random(seed), 12.0, 2, print)
+    said = capsys.readouterr().out
+    assert ended.sums == checksums(finished.parent), said
+    assert sum(attempt.killed for attempt in ended.attempts) > 0, said
+
+
+@pytest.mark.parametrize("share", [0.65, 0.85])
+def test_a_full_disk(finished: Path, small_disk: Callable[[int], Any], share: float) -> None:
+    """Chunks do not fit, or the joined file does not; with more space it goes on and ends the same."""
+    files = [path for path in finished.parent.rglob("*") if path.is_file()]
+    needed = sum(-(-path.stat().st_size // 4096) * 4 for path in files)
+    disk = small_disk(int(share * needed))
+    folder = copy_example(disk.folder)
+    failed = snakemake(folder, *CHUNKS)
+    assert failed.returncode != 0
+    assert "No space left on device" in "".join(
+        path.read_text() for path in (folder / "imputed" / "logs").iterdir()
+    )
+    assert not unfinished(folder)
+    disk.resize(4 * needed)
+    unlock(folder)
+    done = snakemake(folder, *CHUNKS, "--rerun-incomplete")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert checksums(folder) == checksums(finished.parent)
 
 
 def test_a_damaged_chunk_is_found_and_made_again(finished: Path, tmp_path: Path) -> None:
@@ -128,8 +125,8 @@ def test_a_damaged_chunk_is_found_and_made_again(finished: Path, tmp_path: Path)
 
 
 def test_a_dry_run_plans_every_step(tmp_path: Path) -> None:
-    with example_in(tmp_path):
-        planned = snakemake(tmp_path, "--dry-run")
+    copy_example(tmp_path)
+    planned = snakemake(tmp_path, "--dry-run")
     assert planned.returncode == 0, planned.stderr
     for rule in ("panel", "chunks", "check", "phase", "ligate", "evaluate", "report"):
         assert re.search(rf"^{rule} +1$", planned.stdout + planned.stderr, re.M)
@@ -137,12 +134,12 @@ def test_a_dry_run_plans_every_step(tmp_path: Path) -> None:
 
 
 def test_the_example_is_not_part_of_other_runs(tmp_path: Path) -> None:
-    with example_in(tmp_path):
-        (tmp_path / "mine.yaml").write_text(
-            "targets: {me: {file: data/example/target.vcf.gz}}\nout: o\n"
-            "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
-        )
-        planned = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
+    copy_example(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        "targets: {me: {file: data/example/target.vcf.gz}}\nout: o\n"
+        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+    )
+    planned = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
     said = planned.stdout + planned.stderr
     assert planned.returncode == 0, said
     assert "o/me.20.vcf.gz" in said
@@ -150,8 +147,8 @@ def test_the_example_is_not_part_of_other_runs(tmp_path: Path) -> None:
 
 
 def test_lint(tmp_path: Path) -> None:
-    with example_in(tmp_path):
-        linted = snakemake(tmp_path, "--lint")
+    copy_example(tmp_path)
+    linted = snakemake(tmp_path, "--lint")
     assert linted.returncode == 0, linted.stderr
 
 
@@ -183,12 +180,12 @@ def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> No
 
 
 def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    with example_in(tmp_path):
-        (tmp_path / "mine.yaml").write_text(
-            "targets: {me: {file: data/example/target.vcf.gz, sex: who.txt}}\nout: o\n"
-            "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
-        )
-        failed = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
+    copy_example(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        "targets: {me: {file: data/example/target.vcf.gz, sex: who.txt}}\nout: o\n"
+        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+    )
+    failed = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
     assert failed.returncode != 0
     assert "target me: there is no file who.txt (sex)" in failed.stdout + failed.stderr
 
@@ -200,12 +197,12 @@ def test_a_target_of_some_chromosomes(tmp_path: Path) -> None:
         "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}, "
         "'21': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
     )
-    with example_in(tmp_path):
-        config = tmp_path / "mine.yaml"
-        config.write_text(text.replace("CHROM", "20"))
-        planned = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
-        config.write_text(text.replace("CHROM", "22"))
-        refused = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
+    copy_example(tmp_path)
+    config = tmp_path / "mine.yaml"
+    config.write_text(text.replace("CHROM", "20"))
+    planned = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
+    config.write_text(text.replace("CHROM", "22"))
+    refused = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
     said = planned.stdout + planned.stderr
     for name in ("some.20", "all.20", "all.21"):
         assert f"o/{name}.vcf.gz" in said
@@ -215,15 +212,15 @@ def test_a_target_of_some_chromosomes(tmp_path: Path) -> None:
 
 
 def test_names_of_files_are_not_run_by_the_shell(tmp_path: Path) -> None:
-    with example_in(tmp_path):
-        odd = tmp_path / "Anna's $(touch run).txt"
-        names = cyvcf2.VCF(str(tmp_path / "data" / "example" / "target.vcf.gz")).samples
-        odd.write_text("".join(f"{name} F\n" for name in names))
-        (tmp_path / "mine.yaml").write_text(
-            f'targets: {{me: {{file: data/example/target.vcf.gz, sex: "{odd}"}}}}\nout: o\n'
-            "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
-        )
-        done = snakemake(tmp_path, "--configfile", str(tmp_path / "mine.yaml"), "--until", "check")
+    copy_example(tmp_path)
+    odd = tmp_path / "Anna's $(touch run).txt"
+    names = cyvcf2.VCF(str(tmp_path / "data" / "example" / "target.vcf.gz")).samples
+    odd.write_text("".join(f"{name} F\n" for name in names))
+    (tmp_path / "mine.yaml").write_text(
+        f'targets: {{me: {{file: data/example/target.vcf.gz, sex: "{odd}"}}}}\nout: o\n'
+        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+    )
+    done = snakemake(tmp_path, "--configfile", str(tmp_path / "mine.yaml"), "--until", "check")
     assert not (tmp_path / "run").exists()
     said = "".join(path.read_text() for path in (tmp_path / "o" / "logs").glob("check*"))
     assert done.returncode == 0, said

@@ -1,0 +1,88 @@
+"""Results of many queries at the sites of one chunk: in memory, or in a temporary file.
+
+Parts are put in by queries and taken out by sites. With many queries a chunk is larger than what may be in
+memory, and records need all queries of a site: so parts go to a file, which has no name and is gone with the
+process.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+
+BYTES = np.dtype(np.float32).itemsize
+
+
+class ChunkResults:
+    """P(ALT), float32 (U, Q), in memory."""
+
+    def __init__(self, n_sites: int, n_queries: int) -> None:
+        self._p_UQ = np.empty((n_sites, n_queries), np.float32)
+
+    def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
+        """Results of some queries at the sites from `start` on."""
+        self._p_UQ[start : start + len(p_XQ), queries] = p_XQ
+
+    def take(self, start: int, stop: int) -> np.ndarray:
+        """Of all queries at the sites [start, stop): a view, which the caller may change."""
+        return self._p_UQ[start:stop]
+
+    def close(self) -> None:
+        """What was taken stays valid."""
+
+
+class FileResults(ChunkResults):
+    """In a file in `folder`. Every part is put in once, with the same queries at all sites.
+
+    Raises InputError if the file cannot be written.
+    """
+
+    def __init__(self, n_sites: int, n_queries: int, folder: Path) -> None:
+        self._n_sites, self._n_queries, self._folder = n_sites, n_queries, folder
+        self._parts: list[slice] = []
+        self._lock = threading.Lock()
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        except OSError as error:
+            raise self._error(error) from error
+
+    def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
+        """As of `ChunkResults`, at all sites: start is 0."""
+        if start or len(p_XQ) != self._n_sites:
+            raise ValueError(f"a part must hold all {self._n_sites} sites, however: {len(p_XQ)} from {start}")
+        content = memoryview(p_XQ.tobytes())
+        at = self._n_sites * queries.start * BYTES
+        try:
+            while content:
+                done = os.pwrite(self._file.fileno(), content, at)
+                content, at = content[done:], at + done
+        except OSError as error:
+            raise self._error(error) from error
+        with self._lock:
+            self._parts.append(slice(queries.start, queries.start + p_XQ.shape[1]))
+
+    def take(self, start: int, stop: int) -> np.ndarray:
+        """As of `ChunkResults`, read from the file."""
+        p_XQ = np.empty((stop - start, self._n_queries), np.float32)
+        for part in self._parts:
+            width = part.stop - part.start
+            at = (self._n_sites * part.start + start * width) * BYTES
+            read = os.pread(self._file.fileno(), (stop - start) * width * BYTES, at)
+            p_XQ[:, part] = np.frombuffer(read, np.float32).reshape(-1, width)
+        return p_XQ
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _error(self, error: OSError) -> InputError:
+        size = self._n_sites * self._n_queries * BYTES / 1e6
+        return InputError(
+            f"cannot write temporary results ({size:.0f} MB) to the folder of the output, {self._folder}: "
+            f"{error.strerror}; make room there"
+        )

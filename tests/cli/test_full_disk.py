@@ -1,0 +1,185 @@
+"""A disk that runs full: exit status 2, a message that names file and cause, and no file left behind."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spinimpute
+
+Run = Callable[..., Any]
+SmallDisk = Callable[[int], Any]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FULL = "No space left on device"
+PAGE_KIB = 4
+
+
+@pytest.fixture(scope="module")
+def chunks(example: Path, panel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("chunks")
+    made = []
+    for number, region in enumerate(("20:1-400000", "20:400001-")):
+        made.append(folder / f"{number}.vcf.gz")
+        spinimpute.impute(example / "target.vcf.gz", made[-1], panel, region=region)
+    return made
+
+
+@pytest.fixture
+def arguments(example: Path, panel: Path, chunks: list[Path]) -> Callable[[str], list[object]]:
+    """arguments(name): of a command, all but --out."""
+    target = ["--vcf", example / "target.vcf.gz", "--panel", panel]
+    source = ["--vcf", example / "panel.vcf.gz", "--map", example / "genetic.map"]
+    commands: dict[str, list[object]] = {
+        "impute": ["impute", *target],
+        "phase": ["phase", *target],
+        "convert": ["convert", "--vcf", example / "truth.vcf.gz", "--panel", panel],
+        "ligate": ["ligate", *chunks],
+        "panel build": ["panel", "build", *source],
+        "inducing": ["panel", "build", *source, "--inducing", 16, "--array", example / "array.txt"],
+        "panel tune": ["panel", "tune", "--panel", panel, "--array", example / "array.txt"],
+    }
+    return commands.__getitem__
+
+
+def said_once(err: str, name: str) -> None:
+    (line,) = [line for line in err.splitlines() if line.startswith("spinimpute: error")]
+    assert FULL in line
+    assert name in line
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    ("command", "name", "kib"),
+    [
+        ("impute", "o.vcf.gz", 60),
+        ("impute", "o.bcf", 60),
+        ("impute", "o.vcf", 60),
+        ("phase", "o.bcf", 4),
+        ("convert", "o.vcf", 60),
+        ("ligate", "o.vcf.gz", 60),
+        ("panel build", "o.spin", 60),
+        ("panel tune", "o.spin", 60),
+        ("inducing", "o.spip", 4),
+    ],
+)
+def test_outputs(
+    run: Run,
+    arguments: Callable[[str], list[object]],
+    small_disk: SmallDisk,
+    command: str,
+    name: str,
+    kib: int,
+    at_once: bool,
+) -> None:
+    """With no space at all, or with space for a part of the output."""
+    disk = small_disk(kib).folder
+    if at_once:
+        (disk / "other").write_bytes(b"0" * 1024 * kib)
+    done = run(*arguments(command), "--out", disk / name, "--quiet")
+    assert done.code == 2
+    said_once(done.err, str(disk / name))
+    assert [path.name for path in disk.iterdir()] == ["other"] * at_once
+
+
+@pytest.mark.parametrize("command", ["impute", "ligate"])
+def test_room_for_all_but_the_index(
+    run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk, tmp_path: Path, command: str
+) -> None:
+    out = tmp_path / "o.vcf.gz"
+    assert run(*arguments(command), "--out", out, "--quiet").code == 0
+    disk = small_disk(-(-out.stat().st_size // 4096) * PAGE_KIB).folder
+    done = run(*arguments(command), "--out", disk / "o.vcf.gz", "--quiet")
+    assert done.code == 2
+    said_once(done.err, str(disk / "o.vcf.gz"))
+    assert not list(disk.iterdir())
+
+
+def test_what_was_there_stays(
+    run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk
+) -> None:
+    disk = small_disk(8).folder
+    (disk / "o.vcf.gz").write_text("of yesterday")
+    assert run(*arguments("impute"), "--out", disk / "o.vcf.gz", "--force", "--quiet").code == 2
+    assert (disk / "o.vcf.gz").read_text() == "of yesterday"
+
+
+@pytest.mark.parametrize(("option", "name"), [("--report", "page.html"), ("--loo", "quality.sites.tsv")])
+def test_what_comes_with_the_output(
+    run: Run,
+    arguments: Callable[[str], list[object]],
+    small_disk: SmallDisk,
+    tmp_path: Path,
+    option: str,
+    name: str,
+) -> None:
+    disk = small_disk(PAGE_KIB).folder
+    given = disk / name.removesuffix(".sites.tsv")
+    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, given, "--quiet")
+    assert done.code == 2
+    said_once(done.err, str(disk / name))
+    assert not list(disk.iterdir())
+
+
+def as_a_process(*arguments: object, before: str = "", **options: Any) -> "subprocess.CompletedProcess[str]":
+    """The command line in a process of its own, so that its temporary files are not pytest's."""
+    return subprocess.run(
+        [sys.executable, "-c", f"{before}\nfrom cli.main import main; main()", *map(str, arguments)],
+        text=True, cwd=REPOSITORY, timeout=120, check=False, **{"stderr": subprocess.PIPE, **options},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["impute", "inducing"])
+def test_temporary_files(
+    example: Path,
+    arguments: Callable[[str], list[object]],
+    small_disk: SmallDisk,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    """A panel that is VCF is compiled there."""
+    disk = small_disk(32).folder
+    given = arguments(command)
+    if command == "impute":
+        given = [*given[:3], "--panel", example / "panel.vcf.gz", "--map", example / "genetic.map"]
+    done = as_a_process(
+        *given, "--out", tmp_path / "o.vcf.gz", "--quiet", env=os.environ | {"TMPDIR": str(disk)}
+    )
+    assert done.returncode == 2
+    said_once(done.stderr, str(disk))
+    assert "TMPDIR" in done.stderr
+    assert not list(disk.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["disk0"]
+
+
+def test_no_folder_for_temporary_files(example: Path, tmp_path: Path) -> None:
+    done = as_a_process(
+        "impute", "--vcf", example / "target.vcf.gz", "--panel", example / "panel.vcf.gz", "--map",
+        example / "genetic.map", "--out", tmp_path / "o.vcf.gz",
+        before=f"import tempfile; tempfile.tempdir = {str(tmp_path / 'nowhere')!r}",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert str(tmp_path / "nowhere") in done.stderr
+    assert "TMPDIR" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", ["info", "chunks", "verify"])
+def test_standard_output(panel: Path, command: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = as_a_process("panel", command, panel, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == f"spinimpute: error: cannot write standard output: {FULL}\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_standard_error() -> None:
+    """Nothing can be said, but the status tells."""
+    with open("/dev/full", "w") as full:
+        done = as_a_process("panel", "info", "absent.spin", stderr=full)
+    assert done.returncode == 2

@@ -1,0 +1,154 @@
+"""Working on less at a time: results in files, limits, and a budget that is kept."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.vcf_reader import read_haplotypes
+from spinimpute.genotypes.vcf_writer import GenotypeWriter
+from spinimpute.imputation.chunk_results import ChunkResults, FileResults
+from spinimpute.imputation.memory import DEFAULT, check_phasing, limits_within, parse_size
+
+PEOPLE = 1_200
+MB = 2**20
+# what a program leaves in VmHWM is its own, unlike ru_maxrss, which knows of the program that started it
+MEASURED = """
+import sys
+from cli.main import main
+try:
+    main()
+finally:
+    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.fixture(scope="module")
+def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Many people out of the example's."""
+    few = read_haplotypes(example / "target.vcf.gz")
+    rng = np.random.default_rng(1)
+    alleles = few.alleles[:, rng.integers(0, few.alleles.shape[1], 2 * PEOPLE)]
+    path = tmp_path_factory.mktemp("many") / "many.bcf"
+    names = [f"p{number}" for number in range(PEOPLE)]
+    with GenotypeWriter(path, names, np.full(PEOPLE, 2), [few.contig_line], (), ("GT",)) as writer:
+        writer.write_block(
+            "20", few.sites, alleles.astype(np.float32), {}, alleles, np.ones(len(alleles), bool)
+        )
+        writer.close()
+    return path
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 20), st.integers(0, 99))
+def test_results_in_a_file_are_those_in_memory(n_sites: int, n_queries: int, width: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p_UQ = rng.random((n_sites, n_queries), np.float32)
+    kept, filed = ChunkResults(n_sites, n_queries), FileResults(n_sites, n_queries, Path("/tmp"))
+    parts = [slice(i, i + width) for i in range(0, n_queries, width)]
+    for number in rng.permutation(len(parts)):
+        kept.put(0, parts[number], p_UQ[:, parts[number]])
+        filed.put(0, parts[number], p_UQ[:, parts[number]])
+    start = int(rng.integers(n_sites))
+    stop = int(rng.integers(start, n_sites)) + 1
+    np.testing.assert_array_equal(filed.take(start, stop), p_UQ[start:stop])
+    np.testing.assert_array_equal(kept.take(start, stop), p_UQ[start:stop])
+    filed.close()
+
+
+def test_no_room_for_results(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write temporary results"):
+        FileResults(3, 4, tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2G", 2 * 2**30), ("1.5gb", 3 * 2**29), ("800 MiB", 800 * MB), ("4096", 4096)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-2G", "2X", "0", "1e9", "2 G B"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match="no amount of memory"):
+        parse_size(text)
+
+
+def test_limits_shrink_with_the_budget() -> None:
+    sizes = (150 * MB, 2_000, 10_000, 2)
+    assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
+    before = DEFAULT
+    for budget in (2_000, 800, 600, 500, 450):
+        limits = limits_within(budget * MB, *sizes)
+        for name in ("window", "ahead", "chunks_ahead", "queries"):
+            assert 0 < getattr(limits, name) <= getattr(before, name)
+        assert limits.window >= sizes[2], "at least a site"
+        before = limits
+    assert before.window < DEFAULT.window / 10
+    with pytest.raises(InputError, match=r"300 MB of memory are too little .* 150 MB of them"):
+        limits_within(300 * MB, *sizes)
+
+
+def test_phasing_cannot_shrink() -> None:
+    check_phasing(None, 0, 10**9, 10**6, 8)
+    check_phasing(2**30, 100 * MB, 1_000, 10_000, 2)
+    with pytest.raises(InputError, match="too little to phase 10000 typed sites"):
+        check_phasing(2**30, 100 * MB, 1_000_000, 10_000, 2)
+
+
+def test_a_disk_without_room_for_results(
+    many: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any]
+) -> None:
+    """They are larger than the output, of which there would be room for the beginning."""
+    disk = small_disk(2_048).folder
+    with pytest.raises(InputError, match=rf"cannot write temporary results .*{disk}.*No space left"):
+        spinimpute.impute(many, disk / "o.bcf", example_panel)
+    assert not list(disk.iterdir())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_budget_is_kept(many: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    peaks = {}
+    for budget in (None, "320M"):
+        out = tmp_path / f"{budget}.bcf"
+        command = [sys.executable, "-c", MEASURED, "impute", "--vcf", many, "--panel", example_panel.path]
+        command += ["--out", out, "--threads", "2", "--quiet"]
+        if budget is not None:
+            command += ["--max-memory", budget]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        peaks[budget] = int(done.stdout.split()[-1]) / 1024
+    assert peaks["320M"] < 320 < peaks[None]
+    assert (tmp_path / "320M.bcf").read_bytes() == (tmp_path / "None.bcf").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "320M.bcf", "320M.bcf.csi", "None.bcf", "None.bcf.csi"
+    ]  # fmt: skip
+
+
+def test_budgets_that_are_refused(
+    many: Path, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.bcf"
+    with pytest.raises(InputError, match="are needed"):
+        spinimpute.impute(many, out, example_panel, max_memory=100 * MB)
+    with pytest.raises(InputError, match="--loo or --report"):
+        spinimpute.impute(many, out, example_panel, max_memory=10**10, loo=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_region_with_its_buffer_is_all_that_is_read(
+    many: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    region = "20:400000-500000"
+    some = spinimpute.impute(many, tmp_path / "a.bcf", example_panel, region=region, buffer_cM=0.1)
+    every = spinimpute.impute(many, tmp_path / "b.bcf", example_panel, region=region)
+    assert 0 < some.used_sites <= some.typed_sites < every.typed_sites / 2
