@@ -94,13 +94,15 @@ def build(
     """
     from spinimpute.genotypes.panel_parts import build_panels, open_panels
     from spinimpute.genotypes.sites import Region
+    from spinimpute.imputation.engine import default_threads
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else _names(samples_file)
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, WITHOUT_INFLUENCE)
+    threads = default_threads() if threads is None else threads
     if inducing_points is None:
-        build_panels(vcf, out, genetic_map, parsed, samples, force, command)
+        build_panels(vcf, out, genetic_map, parsed, samples, force, command, threads)
         with open_panels(out) as parts:
             for built in parts:
                 _tell(out, built, quiet)
@@ -111,7 +113,7 @@ def build(
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
         temporary_folder() as folder,
-        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples) as panel,
+        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, threads) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
             panel,
@@ -191,14 +193,20 @@ def _check_inducing(inducing_points: int | None, array: str | None, model: str |
 
 
 def _source(
-    vcf: str, out: Path, genetic_map: str | None, region: Region | None, samples: list[str] | None
+    vcf: str,
+    out: Path,
+    genetic_map: str | None,
+    region: Region | None,
+    samples: list[str] | None,
+    threads: int,
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
-    from spinimpute.genotypes.panel_file import Panel, build_panel, is_panel_file
+    from spinimpute.genotypes.panel_build import build_panel
+    from spinimpute.genotypes.panel_file import Panel, is_panel_file
 
     if not is_panel_file(vcf):
-        return build_panel(vcf, out, genetic_map, region, samples)
+        return build_panel(vcf, out, genetic_map, region, samples, threads=threads)
     if genetic_map or region or samples:
         raise InputError(
             f"{vcf} is a panel file: its map, region and samples were chosen when it was built; give --map, "

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
-    from spinimpute.genotypes.panel_file import Panel, build_panel
+    from spinimpute.genotypes.panel_build import build_panel
+    from spinimpute.genotypes.panel_file import Panel
     from spinimpute.genotypes.panel_parts import build_panels
     from spinimpute.genotypes.ploidy import read_sexes
     from spinimpute.imputation.arrays import impute_haplotypes
@@ -30,7 +31,7 @@ _MODULES = {
     "OutputSettings": "imputation.pipeline",
     "Panel": "genotypes.panel_file",
     "build_inducing_panel": "imputation.inducing_build",
-    "build_panel": "genotypes.panel_file",
+    "build_panel": "genotypes.panel_build",
     "build_panels": "genotypes.panel_parts",
     "convert": "imputation.typed_file",
     "evaluate": "evaluation.evaluate",

@@ -49,8 +49,8 @@ class LeftOut:
     def frequency(self) -> np.ndarray:
         return self.alleles_TN.mean(axis=1)
 
-    def packed(self, start: int, stop: int) -> np.ndarray:
-        return np.packbits(self.alleles_TN[start:stop], axis=1)
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_TN[index], axis=1)
 
 
 def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:

@@ -22,7 +22,8 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.panel_file import PARTS_MAGIC, Panel, build_panel, choose_map, is_panel_file
+from spinimpute.genotypes.panel_build import build_panel, choose_map
+from spinimpute.genotypes.panel_file import PARTS_MAGIC, Panel, is_panel_file
 from spinimpute.genotypes.sites import Region, Sites
 from spinimpute.genotypes.vcf_check import check_variant_file
 from spinimpute.genotypes.vcf_reader import NoRecord, contig_line_of
@@ -88,6 +89,7 @@ def build_panels(
     samples: Sequence[str] | None = None,
     force: bool = False,
     command: str = "",
+    threads: int = 1,
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X whose build its header tells, one of parts.
 
@@ -96,9 +98,8 @@ def build_panels(
     out = check_output(out, force, [vcf, genetic_map])
     parts = _parts_in(vcf, region)
     if len(parts) < 2:
-        build_panel(
-            vcf, out, genetic_map, parts[0].region if parts else region, samples, force, command
-        ).close()
+        chosen = parts[0].region if parts else region
+        build_panel(vcf, out, genetic_map, chosen, samples, force, command, threads).close()
         return
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
     with (
@@ -109,7 +110,9 @@ def build_panels(
         for part in parts:
             path = Path(folder) / f"{part.name}.spin"
             try:
-                build_panel(vcf, path, genetic_map, part.region, samples, command=command).close()
+                build_panel(
+                    vcf, path, genetic_map, part.region, samples, command=command, threads=threads
+                ).close()
             except NoRecord:
                 continue
             made.append(path)

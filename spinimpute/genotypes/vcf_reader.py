@@ -54,7 +54,7 @@ class HaplotypeReader:
 
     `samples` is known from the start; `contig_line` and `ploidy` from the first block on; `skipped` is
     complete at the end. Parameters and errors as for `read_haplotypes`; mixed_ploidy: a sample's ploidy may
-    change, for `read_calls` alone.
+    change, for `read_calls` alone. ploidy: uint8 (n_samples,), 0, 1 or 2, what was seen in an earlier part.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class HaplotypeReader:
         allow_missing: bool = True,
         allow_unphased: bool = False,
         mixed_ploidy: bool = False,
+        ploidy: np.ndarray | None = None,
     ) -> None:
         self.path = Path(path)
         self.role = role
@@ -93,7 +94,7 @@ class HaplotypeReader:
             raise self._error(f"the header cannot be read ({error}); is the file damaged?") from error
         self._choose_samples(samples)
         # 0: no call seen yet that tells the ploidy
-        self._seen_ploidy = np.zeros(len(self.samples), dtype=np.uint8)
+        self._seen_ploidy = np.zeros(len(self.samples), np.uint8) if ploidy is None else ploidy.copy()
 
     @property
     def ploidy(self) -> np.ndarray:
@@ -103,6 +104,11 @@ class HaplotypeReader:
         """
         unknown = 1 if (self._seen_ploidy == 1).any() else 2
         return np.where(self._seen_ploidy == 0, unknown, self._seen_ploidy).astype(np.uint8)
+
+    @property
+    def contigs(self) -> list[str]:
+        """Names of the chromosomes that the header, or an index, lists."""
+        return list(self._vcf.seqnames)
 
     def __iter__(self) -> Iterator[HaplotypeBlock]:
         kept = None
@@ -306,13 +312,16 @@ class HaplotypeReader:
         """Check the genotypes of a block and split its records into biallelic sites."""
         genotypes = genotypes[: len(rows.position)]
         chrom = rows.chrom
-        peak = int(genotypes[:, :, :2].max())
+        # over phases, too, which are 0 or 1: numpy is slow where the last axis is short and has gaps
+        peak, least = int(genotypes.max()), int(genotypes.min())
         if peak > 1:
             over = genotypes[:, :, :2].max(axis=2) > np.array(rows.n_alts, dtype=np.int16)[:, None]
             self._raise_at(over, rows, "a genotype that names an ALT allele which the record does not have")
         unphased = self._check_phase(genotypes, rows)
-        calls = genotypes[:, :, :2].astype(np.int8 if peak <= 127 else np.int16)
-        has_missing = bool(calls.min() < 0)
+        calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if peak <= 127 else np.int16)
+        calls[:, :, 0] = genotypes[:, :, 0]
+        calls[:, :, 1] = genotypes[:, :, 1]
+        has_missing = least < 0
         if not self._mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
             self._check_ploidy(calls, rows)
         if not self._allow_missing and has_missing:

@@ -9,6 +9,7 @@ V value, W 64-bit words, X found entries.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from spinimpute.imputation.bit_rows import trailing_zeros
 from spinimpute.imputation.haplotype_features import CONTRAST, COPIED_FEATURES, EPSILON
 from spinimpute.kernels import kernel
+
+EXPANDED_BYTES = 2**24  # of packed bits that are held at once, if no gap needs more
 
 
 class GapPatterns(NamedTuple):
@@ -126,15 +129,40 @@ def _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN):  # type: 
 
 
 def gap_patterns(
-    rows_XB: np.ndarray, flip_X: np.ndarray, gap_start_G1: np.ndarray, order_N: np.ndarray
+    packed: Callable[[int, int], np.ndarray],
+    frequency_X: np.ndarray,
+    gap_start_G1: np.ndarray,
+    order_N: np.ndarray,
 ) -> GapPatterns:
     """Patterns of haplotypes, numbered in the given order.
 
-    rows_XB: packed bits of sites; flip_X: uint8, 1 where allele 1 is the major one; gap_start_G1: int64, gap
-    g's sites are [start[g], start[g + 1]); order_N: int64 haplotypes.
+    packed: gives the packed bits of the sites [start, stop), see `Panel.packed`; it is asked for a few gaps
+    at a time. frequency_X: of ALT, of all sites; gap_start_G1: int64, gap g's sites are [start[g],
+    start[g + 1]); order_N: int64 haplotypes.
     """
-    pattern_GN = np.empty((len(gap_start_G1) - 1, len(order_N)), dtype=np.int32)
-    return GapPatterns(pattern_GN, *_gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN))
+    n_gaps = len(gap_start_G1) - 1
+    pattern_GN = np.empty((n_gaps, len(order_N)), dtype=np.int32)
+    first_word_G = np.empty(n_gaps, dtype=np.int64)
+    count_G = np.empty(n_gaps, dtype=np.int32)
+    words: list[np.ndarray] = []
+    n_words = first = 0
+    most_sites = EXPANDED_BYTES * 8 // len(order_N)
+    while first < n_gaps:
+        last = int(np.searchsorted(gap_start_G1, gap_start_G1[first] + most_sites, side="right")) - 1
+        last = min(max(last, first + 1), n_gaps)
+        start, stop = int(gap_start_G1[first]), int(gap_start_G1[last])
+        count_G[first:last], word_G, minor_W = _gap_patterns(
+            packed(start, stop),
+            (frequency_X[start:stop] > 0.5).astype(np.uint8),
+            gap_start_G1[first : last + 1] - start,
+            order_N,
+            pattern_GN[first:last],
+        )
+        first_word_G[first:last] = word_G + n_words
+        words.append(minor_W)
+        n_words += len(minor_W)
+        first = last
+    return GapPatterns(pattern_GN, count_G, first_word_G, np.concatenate(words))
 
 
 @kernel(fast=True)

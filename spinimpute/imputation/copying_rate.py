@@ -32,7 +32,7 @@ def rate_of_panel(panel: Panel, typed_index: np.ndarray) -> float:
     rows = typed_index[extra // 2 : len(typed_index) - (extra + 1) // 2]
     if len(rows) < LEAST_SITES:
         return JUMPS_PER_CM
-    packed = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
+    packed = panel.packed_rows(rows)
     alleles_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)
     return most_likely_rate(alleles_TN, panel.cM[rows])
 

@@ -110,19 +110,13 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     n_gaps = min(CHUNK, n_typed + 1 - first_gap)
     low, high = with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
     rows = typed_index[low:high]
-    packed_SB = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
+    packed_SB = panel.packed_rows(rows)
     ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
     edges_G1 = np.insert(ends[first_gap : first_gap + n_gaps], 0, ends[first_gap - 1] if first_gap else 0)
     order_N = _order(panel, packed_SB, edges_G1)
     typed = TypedAlleles.of(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes)[:, order_N])
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
-    start, stop = int(site_start_G1[0]), int(site_start_G1[-1])
-    patterns = gap_patterns(
-        panel.packed(start, stop),
-        (panel.frequency[start:stop] > 0.5).astype(np.uint8),
-        site_start_G1 - start,
-        order_N,
-    )
+    patterns = gap_patterns(panel.packed, panel.frequency, site_start_G1, order_N)
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
     return PanelChunk(

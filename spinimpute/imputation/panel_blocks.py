@@ -167,7 +167,7 @@ class BlockReader:
         high = min(high, shape.visible(self.blocks[-1], low, high)[1])
         self.low, self.high = low, high
         rows = typed_index[low:high]
-        packed = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
+        packed = panel.packed_rows(rows)
         self._typed_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)
 
     def __iter__(self) -> Iterator[PanelBlock]:

@@ -20,8 +20,9 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.array_sites import NoSiteOfPanel, read_array
-from spinimpute.genotypes.panel_file import Panel, package_version, write_with_map
+from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.panel_parts import join_panels, open_panels
+from spinimpute.genotypes.panel_writer import package_version, write_with_map
 from spinimpute.imputation.bit_rows import unpack_rows
 from spinimpute.imputation.copying_rate import LEAST_SITES, content_hash, rate_of_panel
 from spinimpute.imputation.engine import default_threads

@@ -32,7 +32,7 @@ class PassWindow:
         begin, end = max(0, core), min(n_typed, core + CORE)
         first, stop = max(0, begin - FLANK), min(n_typed, end + FLANK)
         rows = typed_index[first:stop]
-        packed_SB = panel.packed(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]]
+        packed_SB = panel.packed_rows(rows)
         panel_NW = pack_rows(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes))
         panel_NW = np.ascontiguousarray(panel_NW[np.lexsort(panel_NW.T)])
         return cls(first, stop, begin - first, end - first, panel_NW, panel.cM[rows])

@@ -16,7 +16,7 @@ from spinimpute.errors import InputError
 from spinimpute.evaluation.evaluate import evaluate
 from spinimpute.evaluation.metrics import DEFAULT_BINS
 from spinimpute.evaluation.report import summary_table
-from spinimpute.genotypes.panel_file import build_panel
+from spinimpute.genotypes.panel_build import build_panel
 
 MEASURES = ["pooled_r2", "mean_r2", "nrc"]
 BINS = (0, 0.02, 0.1, 0.5)

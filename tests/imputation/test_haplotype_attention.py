@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.windows import Window
+from spinimpute.imputation import copying
 from spinimpute.imputation.haplotype_attention import HaplotypeAttention, copy_alleles, spread
 from spinimpute.imputation.haplotype_chunk import (
     FLANK,
@@ -297,6 +298,25 @@ def pattern_bits(patterns: tuple[np.ndarray, ...], gap: int, n_sites: int) -> np
     words = minor_W[first_word_G[gap] :][: count_G[gap] * width].reshape(count_G[gap], width)
     bits = (words[:, :, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
     return bits.reshape(count_G[gap], -1)[pattern_GN[gap], :n_sites].astype(np.float32)
+
+
+@pytest.mark.parametrize("at_once", [1, 500, 10_000])
+def test_how_many_gaps_are_expanded_at_once_changes_nothing(
+    sites: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    with panel_of(sites, tmp_path / "a.spin") as panel:
+        start_G1, order_N = np.array([3, 3, 70, 200, 201, 201, 690]), np.arange(panel.n_haplotypes)[::-1]
+        order_N = np.ascontiguousarray(order_N)
+        whole = copying.gap_patterns(panel.packed, panel.frequency, start_G1, order_N)
+        monkeypatch.setattr(copying, "EXPANDED_BYTES", at_once)
+        parts = copying.gap_patterns(panel.packed, panel.frequency, start_G1, order_N)
+        for one, other in zip(whole, parts, strict=True):
+            np.testing.assert_array_equal(one, other)
+        for gap in (0, 1, 2, 5):
+            minor_NU = pattern_bits(parts, gap, int(start_G1[gap + 1] - start_G1[gap]))
+            alleles_UN = panel.alleles(int(start_G1[gap]), int(start_G1[gap + 1]))[:, order_N]
+            flip_U = panel.frequency[start_G1[gap] : start_G1[gap + 1]] > 0.5
+            np.testing.assert_array_equal(minor_NU.T, alleles_UN ^ flip_U[:, None])
 
 
 @pytest.mark.parametrize("haploid", [False, True])

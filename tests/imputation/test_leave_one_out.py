@@ -25,8 +25,8 @@ class FakePanel:
     def __init__(self, alleles_TN: np.ndarray, cM_T: np.ndarray) -> None:
         self.alleles_TN, self.cM, self.n_haplotypes = alleles_TN, cM_T, alleles_TN.shape[1]
 
-    def packed(self, start: int, stop: int) -> np.ndarray:
-        return np.packbits(self.alleles_TN[start:stop], axis=1)
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_TN[index], axis=1)
 
 
 def brute_force(panel_TN: np.ndarray, cM_T: np.ndarray, alleles_T: np.ndarray, rate: float) -> np.ndarray:

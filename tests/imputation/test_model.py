@@ -30,8 +30,8 @@ class SegmentPanel:
     def alleles(self, start: int, stop: int) -> np.ndarray:
         return self.alleles_XN[start:stop]
 
-    def packed(self, start: int, stop: int) -> np.ndarray:
-        return np.packbits(self.alleles_XN[start:stop], axis=1)
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_XN[index], axis=1)
 
 
 def impute(

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.panel_file import Panel, write_with_map
+from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.panel_parts import join_panels, open_panels
+from spinimpute.genotypes.panel_writer import write_with_map
 from spinimpute.imputation import panel_tuning
 from spinimpute.imputation.bit_rows import pack_rows, unpack_rows
 from spinimpute.imputation.li_stephens import LANES, MISMATCH, jump_chances
@@ -77,8 +78,8 @@ class MosaicPanel:
         self.alleles = alleles if order is None else alleles[:, order]
         self.n_sites, self.n_haplotypes = n_sites, n
 
-    def packed(self, start: int, stop: int) -> np.ndarray:
-        return np.packbits(self.alleles[start:stop], axis=1)
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles[index], axis=1)
 
     def hot_share(self, cM: np.ndarray) -> float:
         return float(np.ptp(cM[self.hot]) / np.ptp(cM))

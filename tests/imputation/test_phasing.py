@@ -36,8 +36,8 @@ class MadePanel:
         self.n_haplotypes = self.alleles_TN.shape[1]
         self.frequency = self.alleles_TN.mean(axis=1)
 
-    def packed(self, start: int, stop: int) -> np.ndarray:
-        return np.packbits(self.alleles_TN[start:stop], axis=1)
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_TN[index], axis=1)
 
 
 def mosaic_panel(rng: np.random.Generator, n_typed: int, n: int, founders: int = 12) -> MadePanel:

@@ -34,8 +34,8 @@ class Columns:
     def alleles(self, start: int, stop: int) -> np.ndarray:
         return self.alleles_XN[start:stop]
 
-    def packed(self, start: int, stop: int) -> np.ndarray:
-        return np.packbits(self.alleles_XN[start:stop], axis=1)
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_XN[index], axis=1)
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What building, keeping and reading large panel files takes."""

@@ -1,0 +1,79 @@
+"""The haplotypes of a VCF read by several processes, a stretch of the chromosome each."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.panel_pieces import Piece, PieceReader
+from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.vcf_reader import NoRecord
+
+
+class _Stretch(NamedTuple):
+    pieces: list[Piece]
+    skipped: dict[str, int]
+
+
+class StretchReader:
+    """The same pieces as those of `PieceReader`, but cut elsewhere: `for piece in reader`, once.
+
+    stretches: what the processes read, in order; they are not to overlap. Records that begin before a stretch
+    are left to the one before. Two stretches for each process are held at once, as they are stored. Raises
+    InputError as `PieceReader`, and if a process dies.
+    """
+
+    def __init__(
+        self,
+        vcf: str | Path,
+        region: Region | None,
+        samples: Sequence[str] | None,
+        stretches: Sequence[Region],
+        processes: int,
+    ) -> None:
+        first = PieceReader(vcf, region, samples)
+        next(iter(first))  # tells the ploidy, and much that is wrong with a file
+        self.samples, self.contig_line, self.ploidy = first.samples, first.contig_line, first.ploidy
+        self.skipped: dict[str, int] = {}
+        self._vcf, self._chosen = Path(vcf), samples
+        self._stretches, self._processes = stretches, min(processes, len(stretches))
+
+    def __iter__(self) -> Iterator[Piece]:
+        # a fork would copy threads' locks in whatever state they are
+        pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"))
+        try:
+            left = iter(self._stretches)
+            reading: deque[Future[_Stretch]] = deque()
+            while True:
+                for stretch in islice(left, 2 * self._processes - len(reading)):
+                    reading.append(pool.submit(_read_stretch, self._vcf, stretch, self._chosen, self.ploidy))
+                if not reading:
+                    break
+                pieces, skipped = reading.popleft().result()
+                for reason, count in skipped.items():
+                    self.skipped[reason] = self.skipped.get(reason, 0) + count
+                yield from pieces
+        except BrokenProcessPool as error:
+            raise InputError(
+                f"panel {self._vcf}: a process that read it was killed; is there enough memory? "
+                "Build it with --threads 1"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read_stretch(vcf: Path, stretch: Region, samples: Sequence[str] | None, ploidy: np.ndarray) -> _Stretch:
+    reader = PieceReader(vcf, stretch, samples, ploidy)
+    try:
+        return _Stretch(list(reader), reader.skipped)
+    except NoRecord:
+        return _Stretch([], reader.skipped)

@@ -1,0 +1,209 @@
+"""A panel that several processes read is the same, to the last byte, as one that is read in one go."""
+
+import gzip
+import os
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from itertools import pairwise
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes import index_stretches, panel_stretches
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.index_stretches import stretches_of
+from spinimpute.genotypes.panel_build import build_panel
+from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.sites import LAST_POSITION, Region
+
+WriteVcf = Callable[..., Path]
+MAP = GeneticMap.constant(1.3)
+NAMES = [f"s{i}" for i in range(20)]
+
+
+def records(n_sites: int = 2_400) -> list:
+    """Sites over 15 leaves of an index, with long REF alleles: indices do not tell small leaves apart. Some
+    have several ALT or come twice."""
+    rng = np.random.default_rng(1)
+    found = []
+    for i in range(n_sites):
+        calls = [f"{a:d}|{b:d}" for a, b in rng.random((len(NAMES), 2)) < rng.beta(0.2, 1)]
+        calls[7] = calls[7][0]
+        ref = "A" + "".join(rng.choice(list("ACGT"), 3_000))
+        alt = "C,G" if i % 31 == 0 else "<DEL>" if i % 71 == 0 else "C"
+        found.append((1_000 + 100 * i, ref, alt, calls))
+        if i % 43 == 0:
+            found.append(found[-1])
+    return found
+
+
+def contigs(path: Path) -> list[str]:
+    return list(cyvcf2.VCF(str(path)).seqnames)
+
+
+@pytest.fixture
+def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_stretches, "STRETCH_BYTES", 1_000)
+
+
+@pytest.fixture(params=["bcf csi", "vcf.gz csi", "vcf.gz tbi"])
+def indexed(request: pytest.FixtureRequest, write_vcf: WriteVcf, index: Callable) -> Path:
+    form, kind = request.param.split()
+    vcf = write_vcf(records(), NAMES, name=f"t.{form}")
+    if kind == "csi":
+        index(vcf)
+    else:
+        subprocess.run(["bcftools", "index", "-t", str(vcf)], check=True)
+    return vcf
+
+
+@pytest.mark.parametrize("region", [None, Region("chr20", 40_001, 160_002)])
+def test_stretches_follow_one_another(indexed: Path, small_stretches: None, region: Region | None) -> None:
+    vcf = indexed
+    found = stretches_of(vcf, contigs(vcf), region)
+    assert len(found) >= 4
+    assert {stretch.chrom for stretch in found} == {"20"}
+    assert all(one.start <= one.end == other.start - 1 for one, other in pairwise(found))
+    assert (found[0].start, found[-1].end) == (
+        (1, LAST_POSITION) if region is None else (region.start, region.end)
+    )
+    assert stretches_of(vcf, contigs(vcf), Region("21")) == []
+    assert stretches_of(vcf, contigs(vcf), Region("20", 1, 900)) == []
+    assert stretches_of(vcf, [*contigs(vcf), "chr20"], region) == []
+    for kind in (".csi", ".tbi"):
+        vcf.with_name(vcf.name + kind).unlink(missing_ok=True)
+    assert stretches_of(vcf, contigs(vcf), region) == []
+
+
+@pytest.mark.parametrize("damage", ["old", "cut", "garbage", "other"])
+def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_stretches: None, damage: str) -> None:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    csi = vcf.with_name("t.bcf.csi")
+    assert stretches_of(vcf, contigs(vcf), None)
+    names = contigs(vcf)
+    if damage == "old":
+        os.utime(csi, (0, 0))
+    else:
+        contents = {"cut": csi.read_bytes()[:60], "garbage": b"garbage", "other": gzip.compress(b"other")}
+        csi.write_bytes(contents[damage])
+    assert stretches_of(vcf, names, None) == []
+
+
+@pytest.mark.parametrize("part", [{}, {"region": Region("chr20", 40_002, 160_003), "samples": ["s9", "s7"]}])
+def test_same_bytes(indexed: Path, small_stretches: None, tmp_path: Path, part: dict) -> None:
+    vcf = indexed
+    assert len(stretches_of(vcf, contigs(vcf), part.get("region"))) >= 4
+    one = build_panel(vcf, tmp_path / "1.spin", MAP, **part)
+    assert set(one.provenance["skipped"]) == {"duplicate of an earlier record", "symbolic ALT"}
+    build_panel(vcf, tmp_path / "2.spin", MAP, threads=2, **part).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+    assert one.n_haplotypes == (39 if not part else 3)
+
+
+def test_stretches_without_records(
+    write_vcf: WriteVcf, index: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    vcf = write_vcf(records(300), NAMES, name="t.bcf")
+    index(vcf)
+    ends = [500, 1_000, 9_999, 10_000, 20_000, 2_000_000, LAST_POSITION]
+    cut = [Region("20", start + 1, end) for start, end in pairwise([0, *ends])]
+    monkeypatch.setattr("spinimpute.genotypes.panel_build.stretches_of", lambda *_: cut)
+    for threads in (1, 2):
+        build_panel(vcf, tmp_path / f"{threads}.spin", MAP, threads=threads).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sample", "call", "message"),
+    [
+        (3, "1|.", "sample s3 has, at 20:196700, a missing genotype"),
+        (3, "0/1", "sample s3 has, at 20:196700, an unphased heterozygote"),
+        (3, "1", "sample s3 is haploid at 20:196700 but diploid before"),
+        (7, "0|0", "sample s7 is diploid at 20:196700 but haploid before"),
+    ],
+)
+def test_errors_are_the_same(
+    write_vcf: WriteVcf,
+    index: Callable,
+    small_stretches: None,
+    tmp_path: Path,
+    sample: int,
+    call: str,
+    message: str,
+) -> None:
+    changed = records()
+    for position, _, _, calls in changed:
+        if position >= 196_700 and (position == 196_700 or len(call) == 1 or sample == 7):
+            calls[sample] = call
+    vcf = write_vcf(changed, NAMES, name="t.bcf")
+    index(vcf)
+    assert 196_609 in [stretch.start for stretch in stretches_of(vcf, contigs(vcf), None)]
+    before = sorted(tmp_path.iterdir())
+    said = []
+    for threads in (1, 2):
+        with pytest.raises(InputError, match=message) as error:
+            build_panel(vcf, tmp_path / "p.spin", MAP, threads=threads)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_process_that_dies(
+    write_vcf: WriteVcf,
+    index: Callable,
+    small_stretches: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    class Pool:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def submit(self, *_: object) -> Future:
+            future: Future = Future()
+            future.set_exception(BrokenProcessPool())
+            return future
+
+        def shutdown(self, cancel_futures: bool) -> None:
+            assert cancel_futures
+
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    monkeypatch.setattr(panel_stretches, "ProcessPoolExecutor", Pool)
+    with pytest.raises(InputError, match=r"was killed; is there enough memory\? Build it with --threads 1"):
+        build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
+    assert not list(tmp_path.glob("*.spin*"))
+
+
+def test_several_chromosomes(
+    write_vcf: WriteVcf, index: Callable, small_stretches: None, tmp_path: Path
+) -> None:
+    """A file of several chromosomes, of which a region is taken; without one it is refused as ever."""
+    text = tmp_path / "both.txt"
+    first = write_vcf(records(), NAMES, name="first.vcf").read_text()
+    lines = [line for line in first.splitlines() if not line.startswith("#")]
+    text.write_text(first + "".join(f"21{line[2:]}\n" for line in lines))
+    vcf = tmp_path / "both.bcf"
+    source = cyvcf2.VCF(str(text))
+    writer = cyvcf2.Writer(str(vcf), source, mode="wb")
+    for record in source:
+        writer.write_record(record)
+    writer.close()
+    source.close()
+    index(vcf)
+    region = Region.parse("21:30000-220000")
+    assert len(stretches_of(vcf, contigs(vcf), region)) >= 3
+    assert stretches_of(vcf, contigs(vcf), None) == []
+    for threads in (1, 2):
+        build_panel(vcf, tmp_path / f"{threads}.spin", MAP, region, threads=threads).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+    with Panel.open(tmp_path / "2.spin") as panel:
+        assert panel.chrom == "21"
+    with pytest.raises(InputError, match="more than one chromosome, 20 and 21"):
+        build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
