@@ -71,6 +71,15 @@ def chunks_of(window: Window, typed_index: np.ndarray) -> range:
     return range(first // CHUNK, last // CHUNK + 1)
 
 
+def chunk_sizes(typed_cM_T: np.ndarray) -> tuple[int, int]:
+    """How many chunks there are, and how many typed places the largest has."""
+    n_chunks = len(typed_cM_T) // CHUNK + 1
+    if not len(typed_cM_T):
+        return n_chunks, 0
+    spans = (with_flanks(typed_cM_T, n * CHUNK - 1, (n + 1) * CHUNK) for n in range(n_chunks))
+    return n_chunks, max(high - low for low, high in spans)
+
+
 def windows_of_chunks(
     cM: np.ndarray,
     typed_index: np.ndarray,

@@ -3,7 +3,7 @@
 What a run holds: what it has read (the program, the panel's table of sites, typed calls), prepared chunks of
 the panel, a part of the queries in every thread, and results that wait to be written. The last three shrink
 to fit a budget; results do not depend on any of it. The sizes below were measured
-(`benchmarks/memory`), and rounded up.
+(`python -m benchmarks.imputation budgets`), and rounded up.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 
 from spinimpute.errors import InputError
 
-CODE = 130e6  # compiled functions and buffers that come only with imputing
-THREAD = 45e6  # of a thread with parts of PART queries, without what grows with the panel
+CODE = 110e6  # compiled functions and buffers that come only with imputing
+THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel
 PART = 128
-ENTRY = 40  # bytes of a result (site x haplotype) that is being written
+ENTRY = 45  # bytes of a result (site x haplotype) that is being written
 WAITING = 4  # of one that waits
-PER_HAPLOTYPE = 4_500  # bytes of a panel haplotype in a prepared chunk
-PREPARING = 9_000  # of one while the chunk is prepared
-QUERY_HAPLOTYPE = 10  # bytes of a panel haplotype and a query in a thread
+PLACE = 2.7  # bytes of a panel haplotype at a typed place of a prepared chunk,
+PATTERNS = 1_300  # and of its patterns there
+PREPARING = 3.5  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
+QUERY_HAPLOTYPE = 1.3  # bytes of a panel haplotype and a query in a thread
 PHASED_SITE = 0.25  # bytes of a panel haplotype and a typed site while phasing
 PHASED_HAPLOTYPE = 3_000  # of a panel haplotype in a thread that phases
 LEAST_ENTRIES = 100_000
@@ -61,13 +62,20 @@ def resident_bytes() -> int:
 
 
 def limits_within(
-    budget: int | None, held: int, panel_haplotypes: int, query_haplotypes: int, threads: int
+    budget: int | None,
+    held: int,
+    panel_haplotypes: int,
+    query_haplotypes: int,
+    threads: int,
+    n_chunks: int,
+    places: int,
 ) -> Limits:
     """The default, or less to fit.
 
     Parameters:
         budget: bytes in all, or None. held: bytes that are in use already.
         panel_haplotypes, query_haplotypes: N of the panel, Q of the target.
+        n_chunks, places: chunks that there are, and typed places of the largest (`chunk_sizes`).
     Raises:
         InputError: the budget is too small, whatever is done.
     """
@@ -78,7 +86,8 @@ def limits_within(
     for chunks_ahead in (limits.chunks_ahead, 2, 1):
         for queries in (PART, PART // 2, PART // 4):
             limits = replace(limits, chunks_ahead=chunks_ahead, queries=queries)
-            left = budget - held - _working(limits, panel_haplotypes, threads)
+            prepared = min(chunks_ahead + 1, n_chunks)
+            left = budget - held - _working(limits, panel_haplotypes, threads, prepared, places)
             if left >= 4 * least * ENTRY:  # enough to work well
                 return _spread(limits, left)
     if left >= least * ENTRY:
@@ -107,11 +116,11 @@ def check_phasing(
         )
 
 
-def _working(limits: Limits, panel_haplotypes: int, threads: int) -> float:
+def _working(limits: Limits, panel_haplotypes: int, threads: int, chunks: int, places: int) -> float:
     """Bytes of everything but results."""
-    chunks = panel_haplotypes * (PREPARING + PER_HAPLOTYPE * (limits.chunks_ahead + 1))
-    thread = THREAD * limits.queries / PART + QUERY_HAPLOTYPE * limits.queries * panel_haplotypes / 8
-    return CODE + chunks + threads * thread
+    of_haplotype = chunks * (PLACE * places + PATTERNS) + PREPARING * places
+    of_thread = THREAD * limits.queries / PART + QUERY_HAPLOTYPE * limits.queries * panel_haplotypes
+    return CODE + panel_haplotypes * of_haplotype + threads * of_thread
 
 
 def _spread(limits: Limits, left: float) -> Limits:

@@ -23,7 +23,7 @@ from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.chunk_file import region_line
 from spinimpute.imputation.engine import Engine, default_threads
-from spinimpute.imputation.haplotype_chunk import windows_of_chunks
+from spinimpute.imputation.haplotype_chunk import chunk_sizes, windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.leave_one_out import left_out_chances
@@ -263,7 +263,8 @@ def _impute_part(
         with summary.stage("leave one out"):
             er2_T = _left_out(panel, target, match, left_out, run.threads, shares.of(1))
     n_haplotypes = target.alleles.shape[1]
-    limits = limits_within(run.max_memory, resident_bytes(), panel.n_haplotypes, n_haplotypes, run.threads)
+    sizes = panel.n_haplotypes, n_haplotypes, run.threads, *chunk_sizes(panel.cM[match.panel_index])
+    limits = limits_within(run.max_memory, resident_bytes(), *sizes)
     windows = _windows(
         panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes, limits
     )

@@ -84,10 +84,10 @@ def test_sizes_that_are_none(text: str) -> None:
 
 
 def test_limits_shrink_with_the_budget() -> None:
-    sizes = (150 * MB, 2_000, 10_000, 2)
+    sizes = (150 * MB, 2_000, 10_000, 2, 10, 600)
     assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
     before = DEFAULT
-    for budget in (2_000, 800, 600, 500, 450):
+    for budget in (2_000, 600, 450, 400, 345):
         limits = limits_within(budget * MB, *sizes)
         for name in ("window", "ahead", "chunks_ahead", "queries"):
             assert 0 < getattr(limits, name) <= getattr(before, name)
