@@ -87,15 +87,16 @@ def test_limits_shrink_with_the_budget() -> None:
     sizes = (150 * MB, 2_000, 10_000, 2, 10, 600)
     assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
     before = DEFAULT
-    for budget in (2_000, 600, 450, 400, 345):
+    for budget in (2_000, 500, 380, 345, 320, 300):
         limits = limits_within(budget * MB, *sizes)
-        for name in ("window", "ahead", "chunks_ahead", "queries"):
-            assert 0 < getattr(limits, name) <= getattr(before, name)
+        assert 0 < limits.chunks_ahead <= before.chunks_ahead
+        assert 0 < limits.queries <= before.queries
         assert limits.window >= sizes[2], "at least a site"
         before = limits
     assert before.window < DEFAULT.window / 10
-    with pytest.raises(InputError, match=r"300 MB of memory are too little .* 150 MB of them"):
-        limits_within(300 * MB, *sizes)
+    assert (before.chunks_ahead, before.queries) == (1, 32)
+    with pytest.raises(InputError, match=r"250 MB of memory are too little .* 150 MB of them"):
+        limits_within(250 * MB, *sizes)
 
 
 def test_phasing_cannot_shrink() -> None:
