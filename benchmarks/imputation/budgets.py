@@ -79,6 +79,8 @@ def _measure(case: Case, sizes: Sizes, asked: Sequence[str], run: Session, stage
     target = target_as_vcf(case, work)
     plain = Ours(label=NONE)
     build_panel(case, plain, work)
+    if not stages:  # loops are compiled in the first run
+        impute_once(case, plain, work / plain.panel_name, target, work, DEFAULT_FORMATS, run.threads)
     found = []
     for budget in (NONE, *asked):
         ours = plain if budget == NONE else replace(plain, label=budget, arguments=("--max-memory", budget))
