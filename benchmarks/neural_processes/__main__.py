@@ -7,7 +7,7 @@
 
 Every model sees the same tasks. Results go to results/DATE-NAME with configuration and log; a model that is
 there already is not trained again, so that an interrupted command goes on where it was. Inducing models have
-64 inducing points whatever the context, where the paper has half the smallest context.
+64 inducing points by default; the paper has half the smallest context.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 from benchmarks.neural_processes.calibrate import calibrate
 from benchmarks.neural_processes.cost import cost, large
 from benchmarks.neural_processes.figure import figure
+from benchmarks.neural_processes.results import INDUCING
 from benchmarks.neural_processes.train import train
 from spinimpute.neural_processes.models import KINDS
 
@@ -46,6 +47,7 @@ def main() -> None:
             sub.add_argument("--learning-rate", type=float, default=1e-3)
             sub.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
             sub.add_argument("--models", nargs="+", default=list(KINDS), choices=KINDS)
+            sub.add_argument("--inducing-points", type=int, default=INDUCING)
             sub.add_argument("--floor", type=float, default=0.1)
             sub.add_argument("--kernel", default="rbf")
     arguments = parser.parse_args()

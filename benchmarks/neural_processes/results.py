@@ -10,6 +10,7 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 INDUCING = 64  # inducing points
+WITH_POINTS = ("CIPNP", "IPNP", "LBANP")
 
 
 def machine(device: str) -> dict[str, object]:

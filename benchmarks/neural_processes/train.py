@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import INDUCING, folder_of, machine
+from benchmarks.neural_processes.results import WITH_POINTS, folder_of, machine
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
@@ -29,7 +29,6 @@ def train(arguments: argparse.Namespace) -> None:
         "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples,
         "threads": arguments.threads, "machine": machine(arguments.device),
-        "inducing_points": INDUCING,
     }  # fmt: skip
     known = out / "configuration.json"
     text = json.dumps(configuration, indent=1) + "\n"
@@ -61,7 +60,7 @@ def train_one(
     result = out / f"{kind}-{seed}.json"
     if result.exists():
         return
-    settings = ModelSettings(kind, floor=arguments.floor, inducing_points=INDUCING)
+    settings = ModelSettings(kind, floor=arguments.floor, inducing_points=arguments.inducing_points)
     training = TrainingSettings(arguments.steps, arguments.learning_rate, seed=seed)
     trainer = Trainer(settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device)
     log: list[dict[str, float]] = []
@@ -76,6 +75,7 @@ def train_one(
     row = {
         "kind": kind, "seed": seed, "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "samples": arguments.samples, "batches": arguments.batches, "train_seconds": round(seconds, 1),
+        "inducing_points": arguments.inducing_points if kind in WITH_POINTS else None,
         **asdict(found), "gap": found.gap, "log": log,
     }  # fmt: skip
     result.write_text(json.dumps(row, indent=1) + "\n")
@@ -96,6 +96,7 @@ def table(out: Path) -> str:
             "seeds",
             "steps",
             "ms a step",
+            "inducing points",
         ]
     ]
     for kind in KINDS:
@@ -113,6 +114,7 @@ def table(out: Path) -> str:
                 str(len(found)),
                 str(found[0]["steps"]),
                 f"{1000 * np.mean([row['train_seconds'] / row['steps'] for row in found]):.0f}",
+                ", ".join(sorted({str(row["inducing_points"] or "–") for row in found})),
             ]
         )
     text = markdown(rows)
