@@ -112,6 +112,11 @@ class Panel:
                 self._content.close()
             self._content = None
 
+    def release_memory(self) -> None:
+        """What was read may leave this process's memory; it is read again when it is asked for."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
     def __enter__(self) -> "Panel":
         return self
 

@@ -11,11 +11,11 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_parts import all_sites
 from spinimpute.genotypes.raw_records import site_key
 from spinimpute.genotypes.vcf_header import definition
-from spinimpute.imputation.chunk_file import Chunk
+from spinimpute.imputation.chunk_file import PANEL_LINE, Chunk
 from spinimpute.imputation.preparing import AnyPanel
 
 _SAME = {  # header lines that must be the same, by what a message calls them
-    "##spinimpute_panel=": "panel",
+    PANEL_LINE: "panel",
     "##spinimpute_model=": "model",
     "##source=": "program",
 }
@@ -114,7 +114,7 @@ def check_panel(
 ) -> None:
     """That each site of the panel between the first chunk's region and the last one's is in a chunk."""
     first = chunks[0]
-    checksums = [word.split(" ")[0] for word in _values(first, "##spinimpute_panel=").split(", ")]
+    checksums = [word.split(" ")[0] for word in _values(first, PANEL_LINE).split(", ")]
     if checksums != [panel.checksum for panel in panels]:
         raise InputError(
             f"chunk {first.path} was imputed from another panel ({', '.join(checksums) or 'unknown'}) than "

@@ -19,6 +19,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.vcf_check import check_variant_file
 from spinimpute.genotypes.vcf_header import FORMAT_LINES, definition
 
+PANEL_LINE = "##spinimpute_panel="  # then its checksum
 PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
 
 _REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmatched=(\d+))?")

@@ -7,7 +7,9 @@ process.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -48,6 +50,8 @@ class FileResults(ChunkResults):
         self._parts: list[slice] = []
         self._lock = threading.Lock()
         try:
+            if shutil.disk_usage(folder).free < n_sites * n_queries * BYTES:  # said now, not after hours
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
             raise self._error(error) from error
@@ -56,7 +60,7 @@ class FileResults(ChunkResults):
         """As of `ChunkResults`, at all sites: start is 0."""
         if start or len(p_XQ) != self._n_sites:
             raise ValueError(f"a part must hold all {self._n_sites} sites, however: {len(p_XQ)} from {start}")
-        content = memoryview(p_XQ.tobytes())
+        content = np.ascontiguousarray(p_XQ).reshape(-1).view(np.uint8).data
         at = self._n_sites * queries.start * BYTES
         try:
             while content:
@@ -73,12 +77,26 @@ class FileResults(ChunkResults):
         for part in self._parts:
             width = part.stop - part.start
             at = (self._n_sites * part.start + start * width) * BYTES
-            read = os.pread(self._file.fileno(), (stop - start) * width * BYTES, at)
-            p_XQ[:, part] = np.frombuffer(read, np.float32).reshape(-1, width)
+            p_XQ[:, part] = self._read((stop - start) * width, at).reshape(-1, width)
         return p_XQ
 
     def close(self) -> None:
         self._file.close()
+
+    def _read(self, count: int, at: int) -> np.ndarray:
+        """Float32 (count,)."""
+        content = bytearray()
+        try:
+            while len(content) < count * BYTES:
+                found = os.pread(self._file.fileno(), count * BYTES - len(content), at + len(content))
+                if not found:
+                    raise OSError(errno.EIO, "it ends too early")
+                content += found
+        except OSError as error:
+            raise InputError(
+                f"cannot read temporary results in {self._folder} again: {error.strerror}; impute once more"
+            ) from error
+        return np.frombuffer(content, np.float32)
 
     def _error(self, error: OSError) -> InputError:
         size = self._n_sites * self._n_queries * BYTES / 1e6

@@ -10,7 +10,7 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ class Engine(ABC):
         typed_TQ: int8 (T, Q), the queries' alleles at the typed sites, -1 where missing.
         """
 
-    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Iterator[np.ndarray]:
+    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """`impute_window` of one window after the other; later ones may be computed already."""
         for window in windows:
             yield self.impute_window(window, typed_TQ)
@@ -123,9 +123,8 @@ class _RunningChunk:
 
     def abandon(self) -> None:
         """Nothing is left of it, whatever went wrong."""
-        for part in self.parts:
-            part.cancel()
-        wait(self.parts)
+        # waiting for a cancelled part has no end if the pool is shut down before a worker comes to it
+        wait([part for part in self.parts if not part.cancel()])
         self.results.close()
 
 
@@ -156,7 +155,7 @@ class HaplotypeEngine(Engine):
         (p_UQ,) = self.impute_windows([window], typed_TQ)
         return p_UQ
 
-    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Iterator[np.ndarray]:
+    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """As `Engine.impute_windows`. Workers never wait for each other: a chunk's parts are submitted when
         it is prepared, whether or not the window before is finished."""
         n_queries = typed_TQ.shape[1]
@@ -182,12 +181,14 @@ class HaplotypeEngine(Engine):
         prepared = self._ahead(prepare, [(one.whole, number) for one in stretches for number in one.chunks])
         running: deque[_RunningChunk] = deque()
         entries = 0
+        opened: ChunkResults | None = None
         try:
             for stretch in stretches:
                 window = stretch.whole
                 in_file = len(stretch.windows) > 1
                 shape = (window.stop - window.start, n_queries)
                 results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
+                opened = results
                 for number in stretch.chunks:
                     chunk = next(prepared)
                     parts = [self.pool.submit(impute, chunk, window, results, queries) for queries in batches]
@@ -203,6 +204,8 @@ class HaplotypeEngine(Engine):
         finally:
             for chunk_left in running:
                 chunk_left.abandon()
+            if opened is not None:  # its chunk may not have come to run
+                opened.close()
 
     def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results in order, the next of them being computed meanwhile."""

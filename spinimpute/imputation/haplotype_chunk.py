@@ -71,13 +71,27 @@ def chunks_of(window: Window, typed_index: np.ndarray) -> range:
     return range(first // CHUNK, last // CHUNK + 1)
 
 
-def chunk_sizes(typed_cM_T: np.ndarray) -> tuple[int, int]:
-    """How many chunks there are, and how many typed places the largest has."""
-    n_chunks = len(typed_cM_T) // CHUNK + 1
-    if not len(typed_cM_T):
-        return n_chunks, 0
-    spans = (with_flanks(typed_cM_T, n * CHUNK - 1, (n + 1) * CHUNK) for n in range(n_chunks))
-    return n_chunks, max(high - low for low, high in spans)
+@dataclass(frozen=True)
+class ChunkSizes:
+    """How many chunks there are; of the largest: its typed places, its sites, and those of a block."""
+
+    n_chunks: int
+    places: int
+    sites: int
+    block_sites: int
+
+    @classmethod
+    def of(cls, cM: np.ndarray, typed_index: np.ndarray) -> ChunkSizes:
+        """cM: of all panel sites; typed_index: int64 (T,), those that are typed, T > 0."""
+        n_sites, typed_cM_T = len(cM), cM[typed_index]
+        n_chunks = len(typed_index) // CHUNK + 1
+        spans = (with_flanks(typed_cM_T, n * CHUNK - 1, (n + 1) * CHUNK) for n in range(n_chunks))
+        ends = np.append(typed_index + 1, n_sites)
+
+        def largest(gaps: int) -> int:
+            return int(np.diff(ends[gaps - 1 :: gaps], prepend=0, append=n_sites).max())
+
+        return cls(n_chunks, max(high - low for low, high in spans), largest(CHUNK), largest(CORE))
 
 
 def windows_of_chunks(
@@ -126,6 +140,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     typed = TypedAlleles.of(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes)[:, order_N])
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
     patterns = gap_patterns(panel.packed, panel.frequency, site_start_G1, order_N)
+    panel.release_memory()  # a large file would stay with the process to its end
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
     return PanelChunk(

@@ -8,21 +8,28 @@ to fit a budget; results do not depend on any of it. The sizes below were measur
 
 from __future__ import annotations
 
-import os
 import re
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spinimpute.errors import InputError
+from spinimpute.imputation.haplotype_chunk import ChunkSizes
 
 CODE = 110e6  # compiled functions and buffers that come only with imputing
-THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel
-PART = 128
+PART = 128  # queries
+THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel and its sites
+LEAST_PART = 16
+FOUND = 90  # bytes of a query at a site of a block
+FOUND_ENTRIES = 1_000_000  # such entries of a part, at most, unless LEAST_PART has more
+CHUNK_ENTRIES = 4_000_000  # results of a part, likewise
 ENTRY = 45  # bytes of a result (site x haplotype) that is being written
 WAITING = 4  # of one that waits
 PLACE = 2.7  # bytes of a panel haplotype at a typed place of a prepared chunk,
 PATTERNS = 1_300  # and of its patterns there
-PREPARING = 3.5  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
+PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
+DIFFERENT = 10_000  # more than these hardly do within a gap
+PREPARING = 2.7  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
 QUERY_HAPLOTYPE = 1.3  # bytes of a panel haplotype and a query in a thread
 PHASED_SITE = 0.25  # bytes of a panel haplotype and a typed site while phasing
 PHASED_HAPLOTYPE = 3_000  # of a panel haplotype in a thread that phases
@@ -46,19 +53,34 @@ DEFAULT = Limits()
 
 def parse_size(text: str) -> int:
     """Bytes of "800M", "2G", "1.5GB" or "3000000". Raises InputError for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " ")) if found else 0
     if not size:
         raise InputError(f"no amount of memory: {text!r}; give a number and K, M, G or T, such as 2G")
     return size
 
 
-def resident_bytes() -> int:
-    """Memory that this process has now; 0 where the system does not tell."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident_bytes(peak: bool = False) -> int:
+    """Memory that this process has now, or had at most so far. Raises InputError where the system does not
+    tell."""
+    name = "VmHWM:" if peak else "VmRSS:"
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
+    except (OSError, StopIteration) as error:
+        raise InputError("memory can be limited on Linux only: leave --max-memory out") from error
+
+
+@contextmanager
+def within_budget(budget: int | None, what: str) -> Iterator[None]:
+    """Raises InputError if memory was above the budget inside, and more than ever before."""
+    before = 0 if budget is None else resident_bytes(peak=True)
+    yield
+    if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
+        raise InputError(
+            f"{_mb(budget)} of memory are too little: {what} took {_mb(peak)}. Give more, or impute chunks "
+            "(--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
+        )
 
 
 def limits_within(
@@ -67,27 +89,26 @@ def limits_within(
     panel_haplotypes: int,
     query_haplotypes: int,
     threads: int,
-    n_chunks: int,
-    places: int,
+    sizes: ChunkSizes,
 ) -> Limits:
     """The default, or less to fit.
 
     Parameters:
         budget: bytes in all, or None. held: bytes that are in use already.
-        panel_haplotypes, query_haplotypes: N of the panel, Q of the target.
-        n_chunks, places: chunks that there are, and typed places of the largest (`chunk_sizes`).
+        panel_haplotypes, query_haplotypes: N of the panel, Q of the target. sizes: of the panel's chunks.
     Raises:
         InputError: the budget is too small, whatever is done.
     """
-    limits = DEFAULT
+    fitting = min(FOUND_ENTRIES // max(1, sizes.block_sites), CHUNK_ENTRIES // max(1, sizes.sites))
+    most = max(LEAST_PART, min(PART, fitting))
+    limits = replace(DEFAULT, queries=most)
     if budget is None:
         return limits
     least = max(LEAST_ENTRIES, 2 * query_haplotypes)
-    for chunks_ahead in (limits.chunks_ahead, 2, 1):
-        for queries in (PART, PART // 2, PART // 4):
-            limits = replace(limits, chunks_ahead=chunks_ahead, queries=queries)
-            prepared = min(chunks_ahead + 1, n_chunks)
-            left = budget - held - _working(limits, panel_haplotypes, threads, prepared, places)
+    for chunks_ahead in (DEFAULT.chunks_ahead, 2, 1):
+        for queries in (most, most // 2, most // 4):
+            limits = replace(limits, chunks_ahead=chunks_ahead, queries=max(1, queries))
+            left = budget - held - _working(limits, panel_haplotypes, query_haplotypes, threads, sizes)
             if left >= 4 * least * ENTRY:  # enough to work well
                 return _spread(limits, left)
     if left >= least * ENTRY:
@@ -101,13 +122,12 @@ def limits_within(
     )
 
 
-def check_phasing(
-    budget: int | None, held: int, panel_haplotypes: int, typed_sites: int, threads: int
-) -> None:
+def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, threads: int) -> None:
     """Raises InputError if phasing does not fit into a budget; it has nothing that could shrink."""
     if budget is None:
         return
-    needed = held + CODE + panel_haplotypes * (PHASED_SITE * typed_sites + PHASED_HAPLOTYPE * threads)
+    of_haplotype = PHASED_SITE * typed_sites + PHASED_HAPLOTYPE * threads
+    needed = resident_bytes() + CODE + panel_haplotypes * of_haplotype
     if needed > budget:
         raise InputError(
             f"{_mb(budget)} of memory are too little to phase {typed_sites} typed sites against a panel of "
@@ -116,11 +136,19 @@ def check_phasing(
         )
 
 
-def _working(limits: Limits, panel_haplotypes: int, threads: int, chunks: int, places: int) -> float:
+def _working(
+    limits: Limits, panel_haplotypes: int, query_haplotypes: int, threads: int, sizes: ChunkSizes
+) -> float:
     """Bytes of everything but results."""
-    of_haplotype = chunks * (PLACE * places + PATTERNS) + PREPARING * places
-    of_thread = THREAD * limits.queries / PART + QUERY_HAPLOTYPE * limits.queries * panel_haplotypes
-    return CODE + panel_haplotypes * of_haplotype + threads * of_thread
+    patterns = PATTERN_SITE * sizes.sites * min(panel_haplotypes, DIFFERENT)
+    chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
+    preparing = panel_haplotypes * PREPARING * sizes.places + patterns
+    queries = min(limits.queries, query_haplotypes)
+    of_query = THREAD / PART + QUERY_HAPLOTYPE * panel_haplotypes
+    of_query += FOUND * sizes.block_sites + WAITING * sizes.sites
+    return (
+        CODE + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + threads * queries * of_query
+    )
 
 
 def _spread(limits: Limits, left: float) -> Limits:

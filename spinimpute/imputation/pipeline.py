@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,13 +21,20 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Region, SiteMatch, Sites
 from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
-from spinimpute.imputation.chunk_file import region_line
+from spinimpute.imputation.chunk_file import PANEL_LINE, region_line
 from spinimpute.imputation.engine import Engine, default_threads
-from spinimpute.imputation.haplotype_chunk import chunk_sizes, windows_of_chunks
+from spinimpute.imputation.haplotype_chunk import ChunkSizes, windows_of_chunks
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.leave_one_out import left_out_chances
-from spinimpute.imputation.memory import Limits, check_phasing, limits_within, resident_bytes
+from spinimpute.imputation.memory import (
+    DEFAULT,
+    Limits,
+    check_phasing,
+    limits_within,
+    resident_bytes,
+    within_budget,
+)
 from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
@@ -100,8 +107,9 @@ def impute(
         predictor: "haplotype" (attention to the panel's haplotypes, the default) or "inducing" (points).
         region: impute these panel sites only; typed sites around them are still used. The output is a
             chunk, which `ligate` joins with others.
-        buffer_cM: with `region`, read and use typed sites no further than this from its panel sites; by
-            default all of the chromosome, which makes joined chunks the same as a single run.
+        buffer_cM: with `region`, use typed sites no further than this from its panel sites; by default all
+            of the chromosome, which makes joined chunks the same as a single run. Of a file that `phase` or
+            `convert` wrote for this panel no more is read.
         inducing_points: h of every block, at most; by default 1,024. For inducing points only.
         window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
             for inducing points, which see nothing beyond the overlaps, and what memory allows for haplotype
@@ -154,7 +162,7 @@ def impute(
             raise InputError(
                 "a budget of memory is kept with haplotype attention only, not with inducing points"
             )
-        with summary.stage("read target"):
+        with summary.stage("read target"), within_budget(max_memory, "reading the target"):
             prepared = prepare(
                 panels,
                 vcf,
@@ -162,7 +170,7 @@ def impute(
                 allow_unphased=phasing == "auto" and isinstance(panels[0], Panel),
                 sexes=sexes,
                 chain=chain,
-                stretch=stretch_of(panels, region, buffer_cM),
+                stretch=stretch_of(vcf, panels, region, buffer_cM),
                 ambiguous=ambiguous,
                 force=force,
             )
@@ -263,8 +271,7 @@ def _impute_part(
         with summary.stage("leave one out"):
             er2_T = _left_out(panel, target, match, left_out, run.threads, shares.of(1))
     n_haplotypes = target.alleles.shape[1]
-    sizes = panel.n_haplotypes, n_haplotypes, run.threads, *chunk_sizes(panel.cM[match.panel_index])
-    limits = limits_within(run.max_memory, resident_bytes(), *sizes)
+    limits = _limits(run, panel, match, n_haplotypes)
     windows = _windows(
         panel, run.predictor, match, first, last, run.window_cM, run.overlap_cM, n_haplotypes, limits
     )
@@ -277,6 +284,16 @@ def _impute_part(
     scratch = run.writer.path.parent
     with engine_for(panel, run.predictor, match.panel_index, run.threads, limits, scratch) as engine:
         _stream(engine, records, run.writer, summary, shares.of(2))
+
+
+def _limits(run: _Run, panel: AnyPanel, match: SiteMatch, n_haplotypes: int) -> Limits:
+    """What is worked on at the same time. Raises InputError if that cannot be as little as is asked for."""
+    if not isinstance(run.predictor, HaplotypePredictor) or not len(match.panel_index):
+        return DEFAULT
+    # calls are put into the panel's order, too
+    held = 0 if run.max_memory is None else resident_bytes() + match.panel_index.size * n_haplotypes
+    sizes = ChunkSizes.of(panel.cM, match.panel_index)
+    return limits_within(run.max_memory, held, panel.n_haplotypes, n_haplotypes, run.threads, sizes)
 
 
 def _windows(
@@ -334,7 +351,7 @@ def _phased(
     summary.count_phased(unphased)
     alleles = target.alleles.copy()
     with summary.stage("phase"):
-        check_phasing(max_memory, resident_bytes(), panel.n_haplotypes, len(match.panel_index), threads)
+        check_phasing(max_memory, panel.n_haplotypes, len(match.panel_index), threads)
         alleles[match.target_index] = phase(
             panel, match.panel_index, alleles[match.target_index], unphased, target.ploidy, threads, progress
         )
@@ -364,7 +381,7 @@ def _header_lines(
     return [
         f"##source=spinimpute {version('spinimpute')}",
         f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}",
-        *(f"##spinimpute_panel={panel.checksum}{_made_of(panel)}" for panel in panels),
+        *(f"{PANEL_LINE}{panel.checksum}{_made_of(panel)}" for panel in panels),
         *(f"##spinimpute_note={note}" for note in notes),
         *output.header_lines,
     ]
@@ -455,8 +472,9 @@ def _stream(
     """Compute windows in order; those that are finished are written meanwhile."""
     panel, windows = records.panel, records.windows
     pending: Future[int] | None = None
-    with ThreadPoolExecutor(1, "write") as background:
-        results = engine.impute_windows(windows, records.typed_TQ)
+    results = engine.impute_windows(windows, records.typed_TQ)
+    # whatever fails: results end before the engine does
+    with closing(results), ThreadPoolExecutor(1, "write") as background:
         for window in windows:
             with summary.stage("impute"):
                 p_UQ = next(results)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
+from spinimpute.genotypes.vcf_check import starts_as_variant_file
+from spinimpute.imputation.chunk_file import PANEL_LINE
 from spinimpute.imputation.preparing import AnyPanel, Prepared
 from spinimpute.imputation.summary import ImputationSummary
 
@@ -45,9 +49,15 @@ def check_buffer(buffer_cM: float | None, region: Region | None) -> None:
         raise InputError(f"a buffer must have a length of at least 0 cM: got {buffer_cM} cM")
 
 
-def stretch_of(panels: Sequence[AnyPanel], region: Region | None, buffer_cM: float | None) -> Region | None:
-    """What has to be read of a target for a region and its buffer; None for all of it."""
-    if region is None or buffer_cM is None or len(panels) > 1:
+def stretch_of(
+    vcf: str | Path, panels: Sequence[AnyPanel], region: Region | None, buffer_cM: float | None
+) -> Region | None:
+    """What has to be read of a target for a region and its buffer; None for all of it.
+
+    Only of a file that was written for this panel (`phase`, `convert`) a part will do: of any other, all
+    sites together tell how those of unknown strand are repaired, and whether target and panel fit.
+    """
+    if region is None or buffer_cM is None or len(panels) > 1 or not _written_for(vcf, panels[0]):
         return None
     (panel,) = panels
     ((first, last),) = panel_ranges(panels, region).values()
@@ -55,10 +65,20 @@ def stretch_of(panels: Sequence[AnyPanel], region: Region | None, buffer_cM: flo
     low = int(np.searchsorted(cM, cM[first] - buffer_cM, side="left"))
     high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
     return Region(
-        panel.chrom,
-        min(region.start, int(position[low])),
-        max(region.end, int(position[high - 1])),
+        panel.chrom, min(region.start, int(position[low])), max(region.end, int(position[high - 1]))
     )
+
+
+def _written_for(vcf: str | Path, panel: AnyPanel) -> bool:
+    """Whether a VCF or BCF says that we wrote it for the panel."""
+    path = Path(vcf)
+    if not path.is_file() or not starts_as_variant_file(path):
+        return False
+    try:
+        header: str = cyvcf2.VCF(str(path), lazy=True).raw_header
+    except Exception:  # what is wrong with it is said when it is read
+        return False
+    return f"{PANEL_LINE}{panel.checksum}" in header.splitlines()
 
 
 def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:

@@ -15,6 +15,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.indexed_file import choose_output_type
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.vcf_writer import GenotypeWriter
+from spinimpute.imputation.chunk_file import PANEL_LINE
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.phasing import phase as phase_calls
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
@@ -144,7 +145,7 @@ class _Job:
                     [panels[0].contig_line],
                     [
                         f"##source=spinimpute {version('spinimpute')}",
-                        *(f"##spinimpute_panel={part.panel.checksum}" for part in prepared),
+                        *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
                         *self.header_lines,
                     ],
                     ("GT",),

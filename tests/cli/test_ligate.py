@@ -199,7 +199,7 @@ class TestBuffer:
             (["--buffer", "nan", "--region", "20:1-9000"], "at least 0 cM"),
             (
                 ["--buffer", "0", "--region", "20:259-259"],
-                "20:259-259: the region with its buffer; give a longer",
+                "no typed site lies within 0 cM",
             ),
         ],
     )
