@@ -167,7 +167,8 @@ def available_device(name: str) -> str:
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     """A bar on stderr, shown on terminals only; gives a function that takes the fraction done."""
-    if quiet or not sys.stderr.isatty():  # loading rich takes longer than imputing some files
+    # loading rich takes longer than imputing some files; there is no stderr where it was closed
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda fraction: None
         return
     from rich.console import Console

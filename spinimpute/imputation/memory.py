@@ -117,8 +117,7 @@ def limits_within(
     raise InputError(
         f"{_mb(budget)} of memory are too little for {query_haplotypes} haplotypes against a panel of "
         f"{panel_haplotypes} with {threads} thread{'s' if threads > 1 else ''}: {_mb(needed)} are needed, "
-        f"{_mb(held)} of them for what has been read. Give more, fewer threads, or impute chunks (--region "
-        "with --buffer)"
+        f"{_mb(held)} of them for what has been read. {_remedy(threads)}"
     )
 
 
@@ -132,7 +131,7 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
         raise InputError(
             f"{_mb(budget)} of memory are too little to phase {typed_sites} typed sites against a panel of "
             f"{panel_haplotypes} haplotypes with {threads} thread{'s' if threads > 1 else ''}: "
-            f"{_mb(needed)} are needed. Give more, fewer threads, or impute chunks (--region with --buffer)"
+            f"{_mb(needed)} are needed. {_remedy(threads)}"
         )
 
 
@@ -158,6 +157,11 @@ def _spread(limits: Limits, left: float) -> Limits:
         window=min(limits.window, int(0.75 * left / ENTRY)),
         ahead=min(limits.ahead, int(0.25 * left / WAITING)),
     )
+
+
+def _remedy(threads: int) -> str:
+    fewer = "fewer threads, " if threads > 1 else ""
+    return f"Give more, {fewer}or impute chunks (--region with --buffer)"
 
 
 def _mb(size: float) -> str:

@@ -264,6 +264,7 @@ def _impute_part(
     shares = Shares(progress, [target.unphased is not None, left_out is not None, 1])
     if target.unphased is not None:
         assert isinstance(panel, Panel), "only a panel's haplotypes can phase"
+        _limits(run, panel, match, target.alleles.shape[1])  # too little memory is said now, not later
         target = _phased(panel, target, match, run.threads, run.max_memory, summary, shares.of(0))
     er2_T = None
     if left_out is not None:

@@ -183,3 +183,15 @@ def test_standard_error() -> None:
     with open("/dev/full", "w") as full:
         done = as_a_process("panel", "info", "absent.spin", stderr=full)
     assert done.returncode == 2
+
+
+def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) -> None:
+    """That is no reason not to impute."""
+    out = tmp_path / "o.vcf.gz"
+    words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out]
+    python = [sys.executable, "-c", "from cli.main import main; main()", *map(str, words)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *python], cwd=REPOSITORY, timeout=120, check=False
+    )
+    assert done.returncode == 0
+    assert out.is_file()
