@@ -18,7 +18,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.indexed_file import choose_output_type
 from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.sites import Region, SiteMatch, Sites
+from spinimpute.genotypes.sites import Region, SiteMatch
 from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
 from spinimpute.imputation.chunk_file import PANEL_LINE, region_line
@@ -39,8 +39,8 @@ from spinimpute.imputation.phasing import phase
 from spinimpute.imputation.predicting import engine_for, predictor_for
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
 from spinimpute.imputation.regions import check_buffer, panel_ranges, stretch_of, unmatched_sites, within
-from spinimpute.imputation.site_quality import site_quality
 from spinimpute.imputation.summary import ImputationSummary, WindowSummary, peak_memory_mb
+from spinimpute.imputation.window_records import WindowRecords
 from spinimpute.output_files import check_output, written_whole
 
 DEFAULT_FORMATS = ("GT", "DS")
@@ -56,7 +56,6 @@ RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 if TYPE_CHECKING:
     from spinimpute.imputation.left_out_quality import LeftOutQuality
     from spinimpute.imputation.predictors import Predictor
-    from spinimpute.report.imputed_sites import ImputedSites
 
 
 @dataclass(frozen=True)
@@ -392,75 +391,6 @@ def _made_of(panel: AnyPanel) -> str:
     if isinstance(panel, Panel):
         return ""
     return f" (at most {panel.inducing_points} inducing points of the panel {panel.panel_checksum})"
-
-
-class WindowRecords:
-    """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
-
-    typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
-    these sites, if it is to be written. collected: is told of every panel site.
-    """
-
-    def __init__(
-        self,
-        panel: AnyPanel,
-        target: Haplotypes,
-        match: SiteMatch,
-        unmatched: np.ndarray | None,
-        windows: list[Window],
-        er2_T: np.ndarray | None = None,
-        collected: ImputedSites | None = None,
-    ) -> None:
-        self.er2_T, self.collected = er2_T, collected
-        self.panel, self.target, self.match, self.windows = panel, target, match, windows
-        self.typed_TQ = target.alleles[match.target_index]
-        self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
-
-    def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
-        """Write the window's records; returns how many unmatched typed sites are among them."""
-        match, panel = self.match, self.panel
-        low, high = np.searchsorted(match.panel_index, [window.start, window.stop])
-        typed_rows = match.panel_index[low:high] - window.start
-        known = self.typed_TQ[low:high]
-        p_UQ[typed_rows] = np.where(known >= 0, known, p_UQ[typed_rows])
-        hard_UQ = (p_UQ >= 0.5).astype(np.int8)
-        typed = np.zeros(len(p_UQ), dtype=bool)
-        typed[typed_rows] = True
-        er2 = np.full(len(p_UQ), np.nan)
-        if self.er2_T is not None:
-            er2[typed_rows] = self.er2_T[low:high]
-        sites = panel.sites.take(slice(window.start, window.stop))
-        is_panel = np.ones(len(p_UQ), dtype=bool)
-        extra = self._unmatched_of(window)
-        if len(extra):
-            alleles = self.target.alleles[extra]
-            p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
-            hard_UQ = np.concatenate([hard_UQ, alleles])
-            typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
-            er2 = np.concatenate([er2, np.full(len(extra), np.nan)])
-            sites = Sites.concatenate([sites, self.target.sites.take(extra)])
-            order = np.argsort(sites.position, kind="stable")
-            p_UQ, hard_UQ, typed, er2 = p_UQ[order], hard_UQ[order], typed[order], er2[order]
-            sites, is_panel = sites.take(order), order < len(is_panel)
-        info = site_quality(p_UQ)
-        if self.collected is not None:
-            r2 = info["R2"]
-            assert r2 is not None
-            mine = slice(window.start, window.stop)
-            self.collected.add(panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel])
-        if self.er2_T is not None:
-            info["ER2"] = er2
-        writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
-        return len(extra)
-
-    def _unmatched_of(self, window: Window) -> np.ndarray:
-        """Unmatched typed sites written with a window: those up to its end, the rest with the last."""
-        position = self.target.sites.position[self._unmatched]
-        first = self.windows[0].index == window.index
-        last = self.windows[-1].index == window.index
-        after = -1 if first else self.panel.position[window.start - 1]
-        until = np.iinfo(np.int64).max if last else self.panel.position[window.stop - 1]
-        return self._unmatched[(position > after) & (position <= until)]
 
 
 def _stream(
