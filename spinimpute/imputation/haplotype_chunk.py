@@ -19,7 +19,7 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.callset_errors import mates
 from spinimpute.imputation.copying import GapPatterns, gap_patterns, hash_rows
-from spinimpute.imputation.li_stephens import SpanPatterns, span_patterns
+from spinimpute.imputation.li_stephens import MOST_STATES, SpanPatterns, span_patterns
 from spinimpute.imputation.pbwt import TypedAlleles
 
 CHUNK = 256
@@ -38,7 +38,7 @@ class PanelChunk:
     panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
     their panel sites; frequency_S, cM_S: float64.
     mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to the blocks that a window touches;
-    patterns: of those sites; spans: patterns of the typed places.
+    patterns: of those sites; spans: patterns of the typed places, None of panels larger than MOST_STATES.
     """
 
     first_gap: int
@@ -52,7 +52,7 @@ class PanelChunk:
     mate_N: np.ndarray
     site_start_G1: np.ndarray
     patterns: GapPatterns
-    spans: SpanPatterns
+    spans: SpanPatterns | None
 
     def block_gaps(self) -> tuple[np.ndarray, np.ndarray]:
         """The first gap (within the chunk) and the number of gaps of every block, int64 (B,)."""
@@ -155,7 +155,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         place_of[mates(panel.haplotype_sample)[order_N]],
         site_start_G1,
         patterns,
-        span_patterns(typed.bits_XW, len(rows)),
+        span_patterns(typed.bits_XW, len(rows)) if panel.n_haplotypes <= MOST_STATES else None,
     )
 
 

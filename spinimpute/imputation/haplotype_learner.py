@@ -97,7 +97,7 @@ class HaplotypeLearner:
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
         rate = self.episodes.jumps_per_cM or most_likely_rate(context_XN[split.typed_T], typed_cM)
         chance_CP, chance_first_BQ1 = copying_posteriors(
-            span_patterns(panel.bits_XW, n_typed), queries.bits_XW, queries.known_XW,
+            span_patterns(panel.bits_XW, n_typed), panel.bits_XW, queries.bits_XW, queries.known_XW,
             jump_chances(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
             mismatch=self.episodes.mismatch,
         )  # fmt: skip

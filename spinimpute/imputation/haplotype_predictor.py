@@ -105,9 +105,9 @@ class HaplotypePredictor:
         candidate_BQW = find_candidates(
             chunk.panel, chunk.panel_backwards, queries, place_B, n_gaps_B, self.candidates
         )
+        jump_S = jump_chances(chunk.cM_S, n_haplotypes, jumps_per_cM)
         chance_CP, first_BQ1 = copying_posteriors(
-            chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, n_haplotypes,
-            jumps_per_cM),
+            chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
             candidate_BQW, place_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)

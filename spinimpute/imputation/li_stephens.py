@@ -21,12 +21,14 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.imputation.bit_rows import trailing_zeros
+from spinimpute.imputation.li_stephens_few import posteriors_of_few
 from spinimpute.kernels import kernel
 
 SPAN = 16  # divides 64: a span lies in one word
 LANES = 16  # float32 numbers of the widest registers
 JUMPS_PER_CM = 400.0  # the chance to leave a haplotype is about this by cM and haplotype: 4 x 10,000 people
 MISMATCH = 3e-3
+MOST_STATES = 8_000
 SMALLEST = np.float32(1e-30)  # smaller products are 0: denormal numbers are slow
 
 
@@ -381,9 +383,13 @@ def _posteriors(  # type: ignore[no-untyped-def]
                     pattern_IN[i], stay_DL, come_DL, backward_NL, backward_NL, pattern_IN[i - 1],
                     backward_DL[:next_d],
                 )  # fmt: skip
-    # before the first place and behind the last one, what is known there
-    for block in range(n_blocks):
-        for c in range(first_BQ1[block, 0], first_BQ1[block, n_queries]):
+
+
+@kernel()
+def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # type: ignore[no-untyped-def]
+    """Before the first place and behind the last one: what is known there."""
+    for block in range(len(block_first_B)):
+        for c in range(first_BQ1[block, 0], first_BQ1[block, -1]):
             if block_first_B[block] < 0:
                 out_CP[c, 0] = out_CP[c, 1]
             if block_last_B[block] >= n_places:
@@ -418,7 +424,8 @@ def _keep_likely(candidate_BQW, chance_CP, first_BQ1, least):  # type: ignore[no
 
 
 def copying_posteriors(
-    patterns: SpanPatterns,
+    patterns: SpanPatterns | None,
+    panel_NW: np.ndarray,
     query_QW: np.ndarray,
     known_QW: np.ndarray,
     jump_S: np.ndarray,
@@ -430,20 +437,25 @@ def copying_posteriors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Posteriors of candidates at the places around the gaps of blocks.
 
-    query_QW, known_QW: `pack_rows`; jump_S: `jump_chances`; candidate_BQW (those left out are taken from it),
-    first_B, n_gaps_B: `find_candidates`; least_share: of the chance of a haplotype taken blindly, candidates
-    with less all over a block go. Returns float32 (C, P): candidates of all blocks and queries, in the
-    order of their numbers, at the places first - 1 ... first + n_gaps - 1; and int64 (B, Q + 1): where each
-    query's candidates begin in it.
+    All haplotypes are states of a panel of MOST_STATES at most, those of larger ones that are a query's
+    candidates, and patterns may be None. panel_NW, query_QW, known_QW: `pack_rows`; jump_S: `jump_chances`; candidate_BQW (those left
+    out are taken from it), first_B, n_gaps_B: `find_candidates`; least_share: of the chance of a haplotype
+    taken blindly, candidates with less all over a block go. Returns float32 (C, P): candidates of all blocks
+    and queries, in the order of their numbers, at the places first - 1 ... first + n_gaps - 1; and int64
+    (B, Q + 1): where each query's candidates begin in it.
     """
     n_blocks, n_queries, _ = candidate_BQW.shape
     first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
     candidate_C = _list_candidates(candidate_BQW, first_BQ1)
     out_CP = np.zeros((len(candidate_C), int(n_gaps_B.max()) + 1), np.float32)
-    _posteriors(
-        *patterns, query_QW, known_QW, jump_S, np.float32(mismatch), first_B - 1, first_B + n_gaps_B - 1,
-        first_BQ1, candidate_C, out_CP,
-    )  # fmt: skip
-    n_haplotypes = patterns.pattern_IN.shape[1]
+    n_haplotypes = len(panel_NW)
+    blocks = first_B - 1, first_B + n_gaps_B - 1, first_BQ1
+    model = query_QW, known_QW, jump_S, np.float32(mismatch), *blocks, candidate_C, out_CP
+    if n_haplotypes > MOST_STATES:
+        posteriors_of_few(panel_NW, *model)
+    else:
+        assert patterns is not None, "only a large panel needs none"
+        _posteriors(*patterns, *model)
+    _fill_ends(len(jump_S), *blocks, out_CP)
     kept = _keep_likely(candidate_BQW, out_CP, first_BQ1, np.float32(least_share / n_haplotypes))
     return out_CP[:kept].copy(), first_BQ1  # most candidates go, and so does their memory

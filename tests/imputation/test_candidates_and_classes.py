@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.imputation import li_stephens
 from spinimpute.imputation.bit_rows import pack_rows
 from spinimpute.imputation.haplotype_predictor import (
     CANDIDATES,
@@ -176,10 +178,11 @@ def copied_by_brute_force(panel_SN: np.ndarray, query_S: np.ndarray, jump_S: np.
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 10**6), st.integers(1, 150), st.integers(1, 90), st.integers(1, 40))
+@given(st.integers(0, 10**6), st.integers(1, 150), st.integers(1, 90), st.integers(1, 40), st.booleans())
 def test_chances_to_be_copied_are_those_of_brute_force(
-    mosaic: Mosaic, seed: int, n_places: int, n: int, n_queries: int
+    mosaic: Mosaic, seed: int, n_places: int, n: int, n_queries: int, large: bool
 ) -> None:
+    """The states of a large panel are a query's candidates."""
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + n_queries)
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.1, 2, both_SX[:, n:])
@@ -189,16 +192,24 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     assert jump_S[0] == 1
     first_B = np.arange(0, n_places + 1, 16)
     n_gaps_B = np.minimum(16, n_places + 1 - first_B)
-    chosen_BQN = rng.random((len(first_B), n_queries, n)) < 0.5
+    some = slice(
+        *sorted(rng.choice(len(first_B) + 1, 2, replace=False))
+    )  # blocks of the chunk; flanks have none
+    first_B, n_gaps_B = first_B[some], n_gaps_B[some]
+    chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     marked_BQW = np.stack([pack_rows(chosen.T.astype(np.uint8)) for chosen in chosen_BQN])
-    chance_CP, first_BQ1 = copying_posteriors(
-        span_patterns(panel.bits_XW, n_places), queries.bits_XW, queries.known_XW, jump_S, marked_BQW,
-        first_B, n_gaps_B, 0,
-    )  # fmt: skip
+    with mock.patch.object(li_stephens, "MOST_STATES", 0 if large else n):
+        chance_CP, first_BQ1 = copying_posteriors(
+            span_patterns(panel.bits_XW, n_places), panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
+            marked_BQW, first_B, n_gaps_B, 0,
+        )  # fmt: skip
     for q in range(n_queries):
-        expected_SN = copied_by_brute_force(both_SX[:, :n], query_SQ[:, q], jump_S.astype(float))
+        states = np.flatnonzero(chosen_BQN[:, q].any(axis=0)) if large else np.arange(n)
+        if not len(states):
+            continue
+        expected_SN = copied_by_brute_force(both_SX[:, states], query_SQ[:, q], jump_S.astype(float))
         for b in range(len(first_B)):
-            who = np.flatnonzero(chosen_BQN[b, q])
+            who = np.flatnonzero(chosen_BQN[b, q][states])
             places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
             found = chance_CP[first_BQ1[b, q] : first_BQ1[b, q + 1], : len(places)]
             np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
@@ -212,9 +223,9 @@ def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
     everyone_BQW = np.stack([pack_rows(np.ones((199, 1), np.uint8))] * 2)
     blocks = np.array([0, 16]), np.array([16, 16])
     bits = query.bits_XW, query.known_XW, jump_S
-    every_CP, _ = copying_posteriors(patterns, *bits, everyone_BQW.copy(), *blocks, 0)
+    every_CP, _ = copying_posteriors(patterns, panel.bits_XW, *bits, everyone_BQW.copy(), *blocks, 0)
     kept_BQW = everyone_BQW.copy()
-    kept_CP, first_BQ1 = copying_posteriors(patterns, *bits, kept_BQW, *blocks, 0.2)
+    kept_CP, first_BQ1 = copying_posteriors(patterns, panel.bits_XW, *bits, kept_BQW, *blocks, 0.2)
     likely_C = (every_CP >= 0.2 / 199).any(axis=1)
     assert 0 < likely_C.sum() < 398
     np.testing.assert_array_equal(kept_CP, every_CP[likely_C])

@@ -172,7 +172,8 @@ def test_at_work_it_computes_what_training_computes(
             predictor.candidates,
         )
         chance_CP, first_BQ1 = copying_posteriors(
-            chunk.spans, queries.bits_XW, queries.known_XW, jump_chances(chunk.cM_S, panel.n_haplotypes),
+            chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW,
+            jump_chances(chunk.cM_S, panel.n_haplotypes),
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
