@@ -438,11 +438,11 @@ def copying_posteriors(
     """Posteriors of candidates at the places around the gaps of blocks.
 
     All haplotypes are states of a panel of MOST_STATES at most, those of larger ones that are a query's
-    candidates, and patterns may be None. panel_NW, query_QW, known_QW: `pack_rows`; jump_S: `jump_chances`; candidate_BQW (those left
-    out are taken from it), first_B, n_gaps_B: `find_candidates`; least_share: of the chance of a haplotype
-    taken blindly, candidates with less all over a block go. Returns float32 (C, P): candidates of all blocks
-    and queries, in the order of their numbers, at the places first - 1 ... first + n_gaps - 1; and int64
-    (B, Q + 1): where each query's candidates begin in it.
+    candidates, and patterns may be None. panel_NW, query_QW, known_QW: `pack_rows`; jump_S: `jump_chances`;
+    candidate_BQW (those left out are taken from it), first_B, n_gaps_B: `find_candidates`; least_share: of
+    the chance of a haplotype taken blindly, candidates with less all over a block go. Returns float32 (C, P):
+    candidates of all blocks and queries, in the order of their numbers, at the places first - 1 ... first +
+    n_gaps - 1; and int64 (B, Q + 1): where each query's candidates begin in it.
     """
     n_blocks, n_queries, _ = candidate_BQW.shape
     first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
