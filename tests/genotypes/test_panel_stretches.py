@@ -1,11 +1,14 @@
 """A panel that several processes read is the same, to the last byte, as one that is read in one go."""
 
 import gzip
+import multiprocessing
 import os
+import signal
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes import index_stretches, panel_stretches
+from spinimpute.genotypes import index_stretches
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.index_stretches import stretches_of
 from spinimpute.genotypes.panel_build import build_panel
@@ -155,30 +158,66 @@ def test_errors_are_the_same(
 
 
 def test_a_process_that_dies(
-    write_vcf: WriteVcf,
-    index: Callable,
-    small_stretches: None,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    write_vcf: WriteVcf, index: Callable, small_stretches: None, tmp_path: Path
 ) -> None:
-    class Pool:
-        def __init__(self, *_: object) -> None:
-            pass
-
-        def submit(self, *_: object) -> Future:
-            future: Future = Future()
-            future.set_exception(BrokenProcessPool())
-            return future
-
-        def shutdown(self, cancel_futures: bool) -> None:
-            assert cancel_futures
+    def kill_one() -> None:
+        until = time.monotonic() + 30
+        while not (readers := multiprocessing.active_children()) and time.monotonic() < until:
+            time.sleep(0.001)
+        os.kill(readers[0].pid or 0, signal.SIGKILL)
 
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
-    monkeypatch.setattr(panel_stretches, "ProcessPoolExecutor", Pool)
+    killing = threading.Thread(target=kill_one)
+    killing.start()
     with pytest.raises(InputError, match=r"was killed; is there enough memory\? Build it with --threads 1"):
         build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
+    killing.join()
     assert not list(tmp_path.glob("*.spin*"))
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("after", [0, 0.3, 0.8])
+def test_interrupt(write_vcf: WriteVcf, index: Callable, tmp_path: Path, after: float) -> None:
+    """Ctrl-C goes to all processes of a terminal's group, whatever they are about."""
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    out = tmp_path / "made" / "p.spin"
+    out.parent.mkdir()
+    script = tmp_path / "build.py"
+    script.write_text(
+        "from spinimpute.genotypes import index_stretches\n"
+        "index_stretches.STRETCH_BYTES = 1_000\n"
+        "from cli.main import main\n"
+        "if __name__ == '__main__':\n"
+        f"    main(['panel', 'build', '--vcf', {str(vcf)!r}, '--out', {str(out)!r}, '--threads', '2'])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}, start_new_session=True,
+        # a test run in the background may ignore SIGINT, and children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    until = time.monotonic() + 50
+    while len(readers := readers_of(process.pid)) < 2:
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.002)
+    time.sleep(after)
+    os.killpg(process.pid, signal.SIGINT)
+    said, err = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert said == ""
+    lines = [line for line in err.splitlines() if line and "no genetic map" not in line]
+    assert lines == ["spinimpute: interrupted"]
+    assert not list(out.parent.iterdir())
+    assert not any(Path(f"/proc/{reader}").exists() for reader in readers)
+
+
+def readers_of(parent: int) -> list[int]:
+    """The processes that read for a process."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_several_chromosomes(
