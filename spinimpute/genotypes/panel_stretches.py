@@ -32,7 +32,7 @@ class StretchReader:
 
     stretches: what the processes read, in order; they are not to overlap. Records that begin before a stretch
     are left to the one before. Two stretches for each process are held at once, as they are stored. Raises
-    InputError as `PieceReader`, and if a process dies.
+    InputError as `PieceReader`, if a process dies, and if the file has another chromosome than the stretches.
     """
 
     def __init__(

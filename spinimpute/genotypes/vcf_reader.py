@@ -468,17 +468,18 @@ def read_haplotypes(
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
     region: the sites to read; through the file's index if there is one that is not older than the file, else
-    by reading all of it. chrom: read this chromosome of a file with several; records of the others are
-    counted in `skipped`. Names match with or without "chr". samples: the samples to read, in this order
-    (default: all, in file order). role: what the file is, for messages. allow_missing: accept missing calls;
-    allow_unphased: accept unphased heterozygotes, which `Haplotypes.unphased` then marks.
+    by reading all of it. chrom: read this chromosome of a file with several; records of the others, and those
+    at position 0, are counted in `skipped`. Names match with or without "chr". samples: the samples to read,
+    in this order (default: all, in file order). role: what the file is, for messages. allow_missing: accept
+    missing calls; allow_unphased: accept unphased heterozygotes, which `Haplotypes.unphased` then marks.
 
     A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
     Unphased homozygotes are taken as they are; of an unphased call with one missing allele both are missing.
 
-    Raises InputError if the file is missing, damaged, truncated or no VCF; if it has no samples, records or
-    genotypes; for unphased heterozygotes and missing calls unless allowed, unsorted positions, a ploidy that
-    changes or exceeds 2, several chromosomes without `region` or `chrom`, and unknown samples.
+    Raises InputError if the file is missing, damaged, truncated or no VCF, or its index of another file; if it
+    has no samples, records or genotypes; for unphased heterozygotes and missing calls unless allowed, unsorted
+    positions, a ploidy that changes or exceeds 2, several chromosomes without `region` or `chrom`, and unknown
+    samples.
     """
     reader = HaplotypeReader(
         path,

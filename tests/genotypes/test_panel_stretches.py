@@ -22,6 +22,8 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.index_stretches import stretches_of
 from spinimpute.genotypes.panel_build import build_panel
 from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.panel_pieces import PieceReader
+from spinimpute.genotypes.panel_stretches import StretchReader
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 
 WriteVcf = Callable[..., Path]
@@ -155,6 +157,21 @@ def test_errors_are_the_same(
         said.append(str(error.value))
     assert said[0] == said[1]
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_only_the_processes_hold_the_file(
+    write_vcf: WriteVcf, index: Callable, small_stretches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    closed: list[PieceReader] = []
+    close = PieceReader.close
+    monkeypatch.setattr(PieceReader, "close", lambda self: (closed.append(self), close(self)))
+    stretches = stretches_of(vcf, contigs(vcf), None)
+    reader = StretchReader(vcf, None, None, stretches, 2)
+    assert len(closed) == 1
+    assert reader.samples == NAMES
+    assert str(vcf) not in [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
 
 
 def test_a_process_that_dies(
