@@ -476,10 +476,10 @@ def read_haplotypes(
     A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
     Unphased homozygotes are taken as they are; of an unphased call with one missing allele both are missing.
 
-    Raises InputError if the file is missing, damaged, truncated or no VCF, or its index of another file; if it
-    has no samples, records or genotypes; for unphased heterozygotes and missing calls unless allowed, unsorted
-    positions, a ploidy that changes or exceeds 2, several chromosomes without `region` or `chrom`, and unknown
-    samples.
+    Raises InputError if the file is missing, damaged, truncated or no VCF, or its index of another file; if
+    it has no samples, records or genotypes; for unphased heterozygotes and missing calls unless allowed,
+    unsorted positions, a ploidy that changes or exceeds 2, several chromosomes without `region` or `chrom`,
+    and unknown samples.
     """
     reader = HaplotypeReader(
         path,
