@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spinimpute.genotypes.sites import Region
     from spinimpute.imputation.inducing_panel import InducingPanel
 
+MOST_READERS = 8  # unless more are asked for
 # the file must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "force", "threads", "device", "quiet")
 
@@ -60,7 +61,13 @@ def panel() -> None:
 )
 @click.option("--model", metavar="FILE", help="With --inducing: checkpoint (default: the shipped one).")
 @out_option("Panel file to write, by convention .spin, or .spip with --inducing.")
-@threads_option
+@click.option(
+    "--threads",
+    "-t",
+    type=click.IntRange(min=1),
+    help="Threads, and processes that read a large VCF or BCF which has an index (default: all processors, "
+    f"but at most {MOST_READERS} processes; each takes about 100 MB). Results do not depend on it.",
+)
 @device_option
 @force_option
 @quiet_option
@@ -100,9 +107,9 @@ def build(
     samples = None if samples_file is None else _names(samples_file)
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, WITHOUT_INFLUENCE)
-    threads = default_threads() if threads is None else threads
+    readers = min(default_threads(), MOST_READERS) if threads is None else threads
     if inducing_points is None:
-        build_panels(vcf, out, genetic_map, parsed, samples, force, command, threads)
+        build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers)
         with open_panels(out) as parts:
             for built in parts:
                 _tell(out, built, quiet)
@@ -113,7 +120,7 @@ def build(
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
         temporary_folder() as folder,
-        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, threads) as panel,
+        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, readers) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
             panel,
@@ -198,7 +205,7 @@ def _source(
     genetic_map: str | None,
     region: Region | None,
     samples: list[str] | None,
-    threads: int,
+    readers: int,
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
@@ -206,7 +213,7 @@ def _source(
     from spinimpute.genotypes.panel_file import Panel, is_panel_file
 
     if not is_panel_file(vcf):
-        return build_panel(vcf, out, genetic_map, region, samples, threads=threads)
+        return build_panel(vcf, out, genetic_map, region, samples, threads=readers)
     if genetic_map or region or samples:
         raise InputError(
             f"{vcf} is a panel file: its map, region and samples were chosen when it was built; give --map, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from spinimpute.errors import InputError
 
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
 
 
@@ -66,13 +68,18 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, to be written to; it takes the name of `path` unless something fails.
 
-    Raises CannotWrite if it cannot, such as on a full disk.
+    Raises CannotWrite if it cannot, such as on a full disk; errors that tell of other files stay as they are.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield partial
         os.replace(partial, path)
     except OSError as error:
+        beside = os.fspath(path.with_name(f".{path.name}."))  # so begin temporary names
+        named = error.filename
+        ours = error.errno in _OF_WRITING if named is None else str(named).startswith(beside)
+        if not ours:
+            raise
         raise CannotWrite(path, error) from error
     finally:
         partial.unlink(missing_ok=True)

@@ -122,7 +122,7 @@ class DamagedFile(Exception):
 
 
 class BgzfReader:
-    """Inflates a file that the caller opened (binary, for reading) and will close, from its beginning.
+    """Inflates a file that the caller opened (binary, for reading) and will close, from where it stands.
 
     Raises DamagedFile for a block that is cut or has not the content that its checksum tells, and for a file
     without the block that marks its end.
@@ -137,7 +137,7 @@ class BgzfReader:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
         self._tasks: deque[Future[bytes]] = deque()
         self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
-        self._place = 0  # in the file
+        self._place = file.tell()
         self._at_end = False
         self._waiting = bytearray()
 

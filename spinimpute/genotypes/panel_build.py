@@ -59,6 +59,7 @@ def _reader(
 ) -> PieceReader | StretchReader:
     one = PieceReader(vcf, region, samples)
     if threads > 1 and (stretches := stretches_of(Path(vcf), one.contigs, region)):
+        one.close()
         return StretchReader(vcf, region, samples, stretches, threads)
     return one
 

@@ -69,6 +69,10 @@ class PieceReader:
         duplicates = {DUPLICATE_RECORD: self._n_duplicates} if self._n_duplicates else {}
         return self._reader.skipped | duplicates
 
+    def close(self) -> None:
+        """For who does not read to the end."""
+        self._reader.close()
+
     def __iter__(self) -> Iterator[Piece]:
         for sites, alleles, multiallelic in self._without_duplicates():
             # a choice of columns may lie in memory the other way round

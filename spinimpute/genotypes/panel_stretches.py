@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.file_index import index_error
 from spinimpute.genotypes.panel_pieces import Piece, PieceReader
 from spinimpute.genotypes.sites import Region
-from spinimpute.genotypes.vcf_reader import NoRecord
+from spinimpute.genotypes.vcf_reader import AT_POSITION_0, NoRecord
 
 
 class _Stretch(NamedTuple):
@@ -29,7 +32,7 @@ class StretchReader:
 
     stretches: what the processes read, in order; they are not to overlap. Records that begin before a stretch
     are left to the one before. Two stretches for each process are held at once, as they are stored. Raises
-    InputError as `PieceReader`, and if a process dies.
+    InputError as `PieceReader`, if a process dies, and if the file has another chromosome than the stretches.
     """
 
     def __init__(
@@ -40,10 +43,13 @@ class StretchReader:
         stretches: Sequence[Region],
         processes: int,
     ) -> None:
-        first = PieceReader(vcf, region, samples)
-        next(iter(first))  # tells the ploidy, and much that is wrong with a file
+        with closing(PieceReader(vcf, region, samples)) as first:
+            piece = next(iter(first))  # tells the ploidy, and much that is wrong with a file
+        if piece.sites.chrom != stretches[0].chrom:
+            raise index_error("panel", Path(vcf), f"the file begins with chromosome {piece.sites.chrom}")
         self.samples, self.contig_line, self.ploidy = first.samples, first.contig_line, first.ploidy
-        self.skipped: dict[str, int] = {}
+        at_0 = first.skipped.get(AT_POSITION_0, 0)  # in front of all pieces, and outside of all stretches
+        self.skipped: dict[str, int] = {AT_POSITION_0: at_0} if at_0 else {}
         self._vcf, self._chosen = Path(vcf), samples
         self._stretches, self._processes = stretches, min(processes, len(stretches))
 
@@ -55,7 +61,9 @@ class StretchReader:
             reading: deque[Future[_Stretch]] = deque()
             while True:
                 for stretch in islice(left, 2 * self._processes - len(reading)):
-                    reading.append(pool.submit(_read_stretch, self._vcf, stretch, self._chosen, self.ploidy))
+                    with _interrupts_held():
+                        future = pool.submit(_read_stretch, self._vcf, stretch, self._chosen, self.ploidy)
+                    reading.append(future)
                 if not reading:
                     break
                 pieces, skipped = reading.popleft().result()
@@ -69,6 +77,16 @@ class StretchReader:
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C goes to all processes: those that are started here never see it, and end when this one does."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _read_stretch(vcf: Path, stretch: Region, samples: Sequence[str] | None, ploidy: np.ndarray) -> _Stretch:

@@ -12,9 +12,12 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.bgzf import DamagedFile
+from spinimpute.genotypes.file_index import Contig, index_error, read_index
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
+from spinimpute.genotypes.record_count import count_records
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
-from spinimpute.genotypes.vcf_check import check_variant_file, fresh_index, repeated_sample
+from spinimpute.genotypes.vcf_check import check_variant_file, repeated_sample
 
 BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to stay in the cache
 
@@ -22,6 +25,7 @@ ON_ANOTHER_CHROMOSOME = "on another chromosome"
 NO_ALT = "no ALT allele"
 SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
+AT_POSITION_0 = "at position 0, the telomere"
 
 _PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT)"
 
@@ -110,6 +114,10 @@ class HaplotypeReader:
         """Names of the chromosomes that the header, or an index, lists."""
         return list(self._vcf.seqnames)
 
+    def close(self) -> None:
+        """Nothing more will be read. Who reads to the end, or to an error, need not call it."""
+        self._vcf.close()
+
     def __iter__(self) -> Iterator[HaplotypeBlock]:
         kept = None
         for raw in self._raw_blocks():
@@ -171,14 +179,18 @@ class HaplotypeReader:
     def _records(self) -> Iterator[Any]:
         """The records of one chromosome and region, checked to be in order."""
         wanted = None if self._chrom is None else plain_chromosome(self._chrom)
-        indexed = wanted is not None and fresh_index(self.path)
-        names = [name for name in self._vcf.seqnames if plain_chromosome(name) == wanted] if indexed else []
-        if len(names) == 1:
+        contigs = self._index() if wanted is not None else []
+        indexed = [contig for contig in contigs if plain_chromosome(contig.name) == wanted]
+        names = {name for name in self._vcf.seqnames if plain_chromosome(name) == wanted}
+        if names != {contig.name for contig in indexed}:
+            indexed = []  # one of its names is in the header, or in the records, alone
+        if len(indexed) == 1:
             region = self._region
-            source = self._vcf(f"{names[0]}:{region.start}-{region.end}" if region else names[0])
+            (contig,) = indexed
+            source = self._vcf(f"{contig.name}:{region.start}-{region.end}" if region else contig.name)
         else:
             source = iter(self._vcf)
-            indexed = False
+            indexed = []
         n_read = n_kept = last = 0
         where = "the header"
         chrom = ""
@@ -190,8 +202,6 @@ class HaplotypeReader:
             except StopIteration:
                 break
             except Exception as error:
-                if indexed and not n_read:
-                    raise self._error("its index cannot be read; remove it, or write it again") from error
                 raise self._error(
                     f"the file is truncated or malformed at record {n_read + 1}, after {where}. "
                     "Get the file again, or check it with bcftools view"
@@ -213,6 +223,9 @@ class HaplotypeReader:
                     f"more than one chromosome, {chrom} and {name} (record {n_read}); "
                     "choose one with --region"
                 )
+            if position < 1:
+                self.skipped[AT_POSITION_0] = self.skipped.get(AT_POSITION_0, 0) + 1
+                continue
             if position < last:
                 raise self._error(
                     f"the positions go backwards at record {n_read}, {where} after {chrom}:{last}; "
@@ -221,12 +234,33 @@ class HaplotypeReader:
             last = position
             n_kept += 1
             yield record
+        if indexed:
+            self._count_again(contigs, indexed[0], n_kept)
         if not n_kept:
             raise NoRecord(f"{self.role} {self.path}: {self._no_records(n_read, list(others))}")
         if not self._region and wanted is not None:
-            elsewhere = self._vcf.num_records - n_kept if indexed else sum(others.values())
+            here = n_kept + self.skipped.get(AT_POSITION_0, 0)
+            elsewhere = self._vcf.num_records - here if indexed else sum(others.values())
             if elsewhere > 0:
                 self.skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
+
+    def _index(self) -> list[Contig]:
+        try:
+            return read_index(self.path)
+        except DamagedFile as error:
+            raise index_error(self.role, self.path, error) from error
+
+    def _count_again(self, contigs: list[Contig], contig: Contig, n_kept: int) -> None:
+        """Raise unless the records that the index led to are all there are."""
+        try:
+            there = count_records(self.path, contigs, contig, self._region)
+        except DamagedFile as error:
+            raise index_error(self.role, self.path, error) from error
+        if there.inside != n_kept:
+            what = f"{self._region or contig.name} has {there.inside} records, of which {n_kept} are found"
+            raise index_error(self.role, self.path, what)
+        if there.at_zero and not self._region:  # the index leads to none of them
+            self.skipped[AT_POSITION_0] = there.at_zero
 
     def _no_records(self, n_read: int, others: list[str]) -> str:
         if self._chrom is None:
@@ -434,17 +468,18 @@ def read_haplotypes(
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
     region: the sites to read; through the file's index if there is one that is not older than the file, else
-    by reading all of it. chrom: read this chromosome of a file with several; records of the others are
-    counted in `skipped`. Names match with or without "chr". samples: the samples to read, in this order
-    (default: all, in file order). role: what the file is, for messages. allow_missing: accept missing calls;
-    allow_unphased: accept unphased heterozygotes, which `Haplotypes.unphased` then marks.
+    by reading all of it. chrom: read this chromosome of a file with several; records of the others, and those
+    at position 0, are counted in `skipped`. Names match with or without "chr". samples: the samples to read,
+    in this order (default: all, in file order). role: what the file is, for messages. allow_missing: accept
+    missing calls; allow_unphased: accept unphased heterozygotes, which `Haplotypes.unphased` then marks.
 
     A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
     Unphased homozygotes are taken as they are; of an unphased call with one missing allele both are missing.
 
-    Raises InputError if the file is missing, damaged, truncated or no VCF; if it has no samples, records or
-    genotypes; for unphased heterozygotes and missing calls unless allowed, unsorted positions, a ploidy that
-    changes or exceeds 2, several chromosomes without `region` or `chrom`, and unknown samples.
+    Raises InputError if the file is missing, damaged, truncated or no VCF, or its index of another file; if
+    it has no samples, records or genotypes; for unphased heterozygotes and missing calls unless allowed,
+    unsorted positions, a ploidy that changes or exceeds 2, several chromosomes without `region` or `chrom`,
+    and unknown samples.
     """
     reader = HaplotypeReader(
         path,

@@ -4,15 +4,19 @@ import gzip
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cyvcf2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from spinimpute.genotypes.bgzf import EOF_BLOCK, compress_block
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 Change = Callable[[list[str], list[list[str]]], None]
@@ -299,3 +303,24 @@ def test_two_tables_of_one_name(run, panel: Path, example: Path, tmp_path: Path)
     assert done.code == 2
     assert "to the same file" in done.err
     assert not table.exists()
+
+
+@pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
+@pytest.mark.parametrize("part", [[], ["--region", "20:1-600000", "--buffer", "10"]])
+def test_a_target_damaged_in_the_middle(
+    run: Callable[..., Any], example: Path, panel: Path, tmp_path: Path, part: list[str]
+) -> None:
+    """Not through its index either are the records before the damage taken for all."""
+    text = gzip.decompress((example / "target.vcf.gz").read_bytes())
+    blocks = [compress_block(text[start : start + 1_000]) for start in range(0, len(text), 1_000)]
+    target = tmp_path / "damaged.vcf.gz"
+    target.write_bytes(b"".join(blocks) + EOF_BLOCK)
+    subprocess.run(["bcftools", "index", target], check=True)
+    blocks[len(blocks) // 2] = bytes(18) + blocks[len(blocks) // 2][18:]
+    target.write_bytes(b"".join(blocks) + EOF_BLOCK)
+    os.utime(f"{target}.csi")
+    before = sorted(tmp_path.iterdir())
+    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.bcf", *part)
+    assert done.code == 2
+    assert "damaged.vcf.gz: the file is damaged, or its index is of another file" in done.err
+    assert sorted(tmp_path.iterdir()) == before

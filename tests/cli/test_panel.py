@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from spinimpute.errors import InputError
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.panel_parts import build_panels
 from spinimpute.genotypes.sites import Region
@@ -39,6 +40,19 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
     assert given["force"] is True
     assert given["command"].startswith("spinimpute panel build --vcf p.bcf")
     assert "o.spin" not in given["command"]
+
+
+@pytest.mark.parametrize(("given", "processes"), [([], 8), (["--threads", 20], 20)])
+def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], processes: int) -> None:
+    """On a large machine; each of them takes memory."""
+    with (
+        mock.patch("spinimpute.imputation.engine.default_threads", return_value=64),
+        mock.patch("spinimpute.genotypes.panel_parts.build_panels", side_effect=InputError) as library,
+    ):
+        run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)
+    assert library.call_args.args[-1] == processes
+    said = run("panel", "build", "--help").out
+    assert "at most 8 processes" in " ".join(said.split())
 
 
 def test_build_info_verify(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:

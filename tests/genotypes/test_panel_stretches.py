@@ -1,11 +1,13 @@
 """A panel that several processes read is the same, to the last byte, as one that is read in one go."""
 
 import gzip
+import multiprocessing
 import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.index_stretches import stretches_of
 from spinimpute.genotypes.panel_build import build_panel
 from spinimpute.genotypes.panel_file import Panel
+from spinimpute.genotypes.panel_pieces import PieceReader
+from spinimpute.genotypes.panel_stretches import StretchReader
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 
 WriteVcf = Callable[..., Path]
@@ -154,6 +158,25 @@ def test_errors_are_the_same(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_only_the_processes_hold_the_file(
+    write_vcf: WriteVcf, index: Callable, small_stretches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    closed: list[PieceReader] = []
+    close = PieceReader.close
+    monkeypatch.setattr(PieceReader, "close", lambda self: (closed.append(self), close(self)))
+    stretches = stretches_of(vcf, contigs(vcf), None)
+    reader = StretchReader(vcf, None, None, stretches, 2)
+    assert len(closed) == 1
+    assert reader.samples == NAMES
+    assert str(vcf) not in [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_process_that_dies(
     write_vcf: WriteVcf,
     index: Callable,
@@ -161,24 +184,56 @@ def test_a_process_that_dies(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    class Pool:
-        def __init__(self, *_: object) -> None:
-            pass
-
-        def submit(self, *_: object) -> Future:
-            future: Future = Future()
-            future.set_exception(BrokenProcessPool())
-            return future
-
-        def shutdown(self, cancel_futures: bool) -> None:
-            assert cancel_futures
-
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
-    monkeypatch.setattr(panel_stretches, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(panel_stretches, "_read_stretch", die)
     with pytest.raises(InputError, match=r"was killed; is there enough memory\? Build it with --threads 1"):
         build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
     assert not list(tmp_path.glob("*.spin*"))
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("after", [0, 0.2])
+def test_interrupt(write_vcf: WriteVcf, index: Callable, tmp_path: Path, after: float) -> None:
+    """Ctrl-C goes to all processes of a terminal's group, whatever they are about."""
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    out = tmp_path / "made" / "p.spin"
+    out.parent.mkdir()
+    script = tmp_path / "build.py"
+    script.write_text(
+        "from spinimpute.genotypes import index_stretches\n"
+        "index_stretches.STRETCH_BYTES = 1_000\n"
+        "from cli.main import main\n"
+        "if __name__ == '__main__':\n"
+        f"    main(['panel', 'build', '--vcf', {str(vcf)!r}, '--out', {str(out)!r}, '--threads', '2'])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}, start_new_session=True,
+        # a test run in the background may ignore SIGINT, and children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    until = time.monotonic() + 50
+    while len(readers := readers_of(process.pid)) < 2:
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.002)
+    time.sleep(after)
+    os.killpg(process.pid, signal.SIGINT)
+    said, err = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert said == ""
+    lines = [line for line in err.splitlines() if line and "no genetic map" not in line]
+    assert lines == ["spinimpute: interrupted"]
+    assert not list(out.parent.iterdir())
+    assert not any(Path(f"/proc/{reader}").exists() for reader in readers)
+
+
+def readers_of(parent: int) -> list[int]:
+    """The processes that read for a process."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_several_chromosomes(
