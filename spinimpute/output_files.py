@@ -7,7 +7,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spinimpute.errors import InputError
@@ -82,7 +82,8 @@ def written_whole(path: Path) -> Iterator[Path]:
             raise
         raise CannotWrite(path, error) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # of a file system that cannot be written, which has been said
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager

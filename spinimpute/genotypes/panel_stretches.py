@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -55,7 +57,7 @@ class StretchReader:
 
     def __iter__(self) -> Iterator[Piece]:
         # a fork would copy threads' locks in whatever state they are
-        pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"))
+        pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _end_with_parent)
         try:
             left = iter(self._stretches)
             reading: deque[Future[_Stretch]] = deque()
@@ -87,6 +89,18 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed can tell nobody; its processes would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only called in processes that are started here"
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _read_stretch(vcf: Path, stretch: Region, samples: Sequence[str] | None, ploidy: np.ndarray) -> _Stretch:

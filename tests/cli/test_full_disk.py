@@ -86,6 +86,18 @@ def test_outputs(
     assert [path.name for path in disk.iterdir()] == ["other"] * at_once
 
 
+@pytest.mark.parametrize(("command", "name"), [("panel build", "o.spin"), ("impute", "o.bcf")])
+def test_read_only(
+    run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk, command: str, name: str
+) -> None:
+    disk = small_disk(60).folder
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    done = run(*arguments(command), "--out", disk / name, "--quiet")
+    assert done.code == 2
+    (line,) = [line for line in done.err.splitlines() if line.startswith("spinimpute: error")]
+    assert f"cannot write {disk / name}: Read-only file system" in line
+
+
 @pytest.mark.parametrize("command", ["impute", "ligate"])
 def test_room_for_all_but_the_index(
     run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk, tmp_path: Path, command: str

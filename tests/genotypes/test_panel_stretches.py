@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import cyvcf2
 import numpy as np
@@ -193,9 +194,16 @@ def test_a_process_that_dies(
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("after", [0, 0.2])
-def test_interrupt(write_vcf: WriteVcf, index: Callable, tmp_path: Path, after: float) -> None:
-    """Ctrl-C goes to all processes of a terminal's group, whatever they are about."""
+class Building(NamedTuple):
+    """A program that builds `out`, and the processes that read for it."""
+
+    process: "subprocess.Popen[str]"
+    readers: list[int]
+    out: Path
+
+
+@pytest.fixture
+def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
     out = tmp_path / "made" / "p.spin"
@@ -219,6 +227,13 @@ def test_interrupt(write_vcf: WriteVcf, index: Callable, tmp_path: Path, after: 
         assert time.monotonic() < until
         assert process.poll() is None
         time.sleep(0.002)
+    return Building(process, readers, out)
+
+
+@pytest.mark.parametrize("after", [0, 0.2])
+def test_interrupt(building: Building, after: float) -> None:
+    """Ctrl-C goes to all processes of a terminal's group, whatever they are about."""
+    process, readers, out = building
     time.sleep(after)
     os.killpg(process.pid, signal.SIGINT)
     said, err = process.communicate(timeout=50)
@@ -228,6 +243,15 @@ def test_interrupt(write_vcf: WriteVcf, index: Callable, tmp_path: Path, after: 
     assert lines == ["spinimpute: interrupted"]
     assert not list(out.parent.iterdir())
     assert not any(Path(f"/proc/{reader}").exists() for reader in readers)
+
+
+def test_a_program_that_is_killed_leaves_no_process(building: Building) -> None:
+    building.process.kill()
+    building.process.communicate()
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{reader}").exists() for reader in building.readers):
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def readers_of(parent: int) -> list[int]:
