@@ -78,8 +78,8 @@ def within_budget(budget: int | None, what: str) -> Iterator[None]:
     yield
     if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
         raise InputError(
-            f"{_mb(budget)} of memory are too little: {what} took {_mb(peak)}. Give more, or impute chunks "
-            "(--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
+            f"{_mb(budget)} of memory are too little: {_mb(peak)} are needed for {what}. Give more, or "
+            "impute chunks (--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
         )
 
 

@@ -73,7 +73,7 @@ def script(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Resul
 
     def run_script(*arguments: object) -> Result:
         process = start(*arguments)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         return Result(process.returncode, out, err)
 
     return run_script

@@ -13,7 +13,7 @@ import pytest
 import spinimpute
 from spinimpute.genotypes.bgzf import EOF_BLOCK, compress_block
 from spinimpute.genotypes.vcf_reader import read_haplotypes
-from spinimpute.imputation import pipeline
+from spinimpute.imputation import window_records
 from spinimpute.imputation.chunk_file import read_chunk
 
 Run = Callable[..., Any]
@@ -90,8 +90,10 @@ class TestSameAsASingleRun:
     ) -> None:
         """Of what is computed, before it is rounded: regions that begin and end anywhere."""
         computed: list[np.ndarray] = []
-        quality = pipeline.site_quality
-        monkeypatch.setattr(pipeline, "site_quality", lambda p: (computed.append(p.copy()), quality(p))[1])
+        quality = window_records.site_quality
+        monkeypatch.setattr(
+            window_records, "site_quality", lambda p: (computed.append(p.copy()), quality(p))[1]
+        )
         impute(example / "target.vcf.gz", tmp_path / "whole.bcf", opened)
         whole = np.concatenate(computed)
         for first, stop in ((1, 700), (777, 3001), (3001, 3004), (3004, 4453)):

@@ -31,7 +31,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "print(json.dumps([code, loaded]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=240, check=True
     )
     shown, status = done.stdout.rstrip().rsplit("\n", 1)
     assert json.loads(status) == [0, []]
@@ -122,5 +122,5 @@ def test_a_closed_pipe_is_no_news(start: Run, panel: Path) -> None:
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=240) == 1
     assert err == ""
