@@ -304,15 +304,16 @@ def _about_points(panel: InducingPanel) -> dict[str, object]:
 @click.option("--length-cm", type=float, default=20.0, show_default=True, help="Of a chunk, at most.")
 @click.option("--sites", type=click.IntRange(min=1), default=500_000, show_default=True, help="At most.")
 def chunks(file: str, length_cm: float, sites: int) -> None:
-    """Regions that can be imputed apart and joined with 'ligate': number, region, sites and cM of each."""
+    """Regions that can be imputed apart and joined with 'ligate', and how large each is."""
     from spinimpute.genotypes.chunk_regions import cut_chunks
     from spinimpute.imputation.preparing import open_panels
 
     with open_panels(file) as parts:
         found = cut_chunks(parts, length_cm, sites)
-    click.echo("chunk\tregion\tsites\tcM")
+        haplotypes = max(part.n_haplotypes for part in parts)
+    click.echo("chunk\tregion\tsites\tcM\thaplotypes")
     for number, chunk in enumerate(found, 1):
-        click.echo(f"{number}\t{chunk.region}\t{chunk.sites}\t{chunk.cM:.3f}")
+        click.echo(f"{number}\t{chunk.region}\t{chunk.sites}\t{chunk.cM:.3f}\t{haplotypes}")
 
 
 @panel.command()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from spinimpute.errors import InputError
 from spinimpute.imputation.haplotype_chunk import ChunkSizes
+from spinimpute.imputation.summary import peak_memory_mb
 
 CODE = 110e6  # compiled functions and buffers that come only with imputing
 PART = 128  # queries
@@ -61,14 +62,14 @@ def parse_size(text: str) -> int:
 
 
 def resident_bytes(peak: bool = False) -> int:
-    """Memory that this process has now, or had at most so far. Raises InputError where the system does not
-    tell."""
+    """Memory that this process has now, or had at most so far; the latter, which is more, where the system
+    does not tell (outside of Linux)."""
     name = "VmHWM:" if peak else "VmRSS:"
     try:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
-    except (OSError, StopIteration) as error:
-        raise InputError("memory can be limited on Linux only: leave --max-memory out") from error
+    except (OSError, StopIteration):
+        return int(peak_memory_mb() * 2**20)
 
 
 @contextmanager

@@ -205,7 +205,8 @@ def test_chunks(run: Run, example: Path, tmp_path: Path) -> None:
     shown = run("panel", "chunks", panel, "--length-cm", "0.5")
     assert shown.code == 0
     lines = [line.split("\t") for line in shown.out.splitlines()]
-    assert lines[0] == ["chunk", "region", "sites", "cM"]
+    assert lines[0] == ["chunk", "region", "sites", "cM", "haplotypes"]
+    assert {line[4] for line in lines[1:]} == {"300"}
     with Panel.open(panel) as opened:
         assert sum(int(line[2]) for line in lines[1:]) == opened.n_sites
         assert lines[1][1].startswith(f"{opened.chrom}:{opened.position[0]}-")
