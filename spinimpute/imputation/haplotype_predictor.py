@@ -103,7 +103,12 @@ class HaplotypePredictor:
         first_B, n_gaps_B = chunk.block_gaps()
         place_B = chunk.right_place(first_B)
         candidate_BQW = find_candidates(
-            chunk.panel, chunk.panel_backwards, queries, place_B, n_gaps_B, self.candidates
+            chunk.panel,
+            chunk.panel_backwards,
+            queries,
+            place_B,
+            n_gaps_B,
+            self.candidates.for_panel(n_haplotypes),
         )
         jump_S = jump_chances(chunk.cM_S, n_haplotypes, jumps_per_cM)
         chance_CP, first_BQ1 = copying_posteriors(

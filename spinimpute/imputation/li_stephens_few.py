@@ -1,8 +1,9 @@
 """The model of `li_stephens` for large panels: a query's states are its own candidates, of all blocks.
 
 With a hundred thousand haplotypes nearly all of the chance lies on the few hundred that match a query
-somewhere in the chunk, and going through all of them takes most of the time. Each query has states of its
-own, so that no result depends on which queries are imputed together.
+somewhere in the chunk, and going through all of them takes most of the time. A query still leaves a haplotype
+for any of the panel: those that are no states are as if no call ever came from them. Each query has states of
+its own, so that no result depends on which queries are imputed together.
 
 Axes: S typed places, N panel haplotypes, K states of a query, Q queries, B blocks, C candidates, P places of
 a block, W 64-bit words.
@@ -31,7 +32,7 @@ def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-un
 
 
 @kernel(fast=True)
-def _forward(differ_WK, jump_S, mismatch, first, forward_SK):  # type: ignore[no-untyped-def]
+def _forward(differ_WK, jump_S, mismatch, n_haplotypes, first, forward_SK):  # type: ignore[no-untyped-def]
     """Chances of the states given the calls up to each place, of the places from `first` on, as far as
     there are rows."""
     n = differ_WK.shape[1]
@@ -39,7 +40,7 @@ def _forward(differ_WK, jump_S, mismatch, first, forward_SK):  # type: ignore[no
     right = one - mismatch
     value_K = np.full(n, one / np.float32(n))
     for p in range(first + len(forward_SK)):
-        keep, arrive = one - jump_S[p], jump_S[p] / np.float32(n)
+        keep, arrive = one - jump_S[p], jump_S[p] / np.float32(n_haplotypes)
         word, bit = p >> 6, np.uint64(p & 63)
         total = np.float32(0)
         for k in range(n):
@@ -55,8 +56,8 @@ def _forward(differ_WK, jump_S, mismatch, first, forward_SK):  # type: ignore[no
 
 
 @kernel(fast=True)
-def _step_back(differ_K, bit, jump, mismatch, value_K):  # type: ignore[no-untyped-def]
-    """Backward values, whose mean is about 1, from this place to the one before."""
+def _step_back(differ_K, bit, jump, mismatch, n_haplotypes, value_K):  # type: ignore[no-untyped-def]
+    """Backward values, whose mean over all haplotypes is about 1, from this place to the one before."""
     n = len(value_K)
     one = np.float32(1)
     right, total = one - mismatch, np.float32(0)
@@ -64,7 +65,7 @@ def _step_back(differ_K, bit, jump, mismatch, value_K):  # type: ignore[no-untyp
         e = mismatch if (differ_K[k] >> bit) & np.uint64(1) else right
         value_K[k] *= e
         total += value_K[k]
-    scale = (one - jump) * np.float32(n) / total
+    scale = (one - jump) * np.float32(n_haplotypes) / total
     for k in range(n):
         value_K[k] = value_K[k] * scale + jump
 
@@ -110,7 +111,7 @@ def posteriors_of_few(  # type: ignore[no-untyped-def]
             for w in range(n_words):
                 differ_WK[w, k] = (panel_NW[state_N[k], w] ^ query_QW[q, w]) & known_QW[q, w]
         forward_SK = np.empty((stop - first, n), np.float32)
-        _forward(differ_WK, jump_S, mismatch, first, forward_SK)
+        _forward(differ_WK, jump_S, mismatch, n_haplotypes, first, forward_SK)
         value_K, chance_K = np.ones(n, np.float32), np.empty(n, np.float32)
         for p in range(n_places - 1, first - 1, -1):
             if p < stop:
@@ -119,6 +120,6 @@ def posteriors_of_few(  # type: ignore[no-untyped-def]
                     if block_first_B[b] <= p <= block_last_B[b]:
                         for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
                             out_CP[c, p - block_first_B[b]] = chance_K[number_N[candidate_C[c]]]
-            _step_back(differ_WK[p >> 6], np.uint64(p & 63), jump_S[p], mismatch, value_K)
+            _step_back(differ_WK[p >> 6], np.uint64(p & 63), jump_S[p], mismatch, n_haplotypes, value_K)
         for k in range(n):
             number_N[state_N[k]] = -1

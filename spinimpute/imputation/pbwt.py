@@ -13,7 +13,7 @@ Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from spinimpute.imputation.bit_rows import mismatch_at_or_before, n_words, pack_
 from spinimpute.kernels import kernel
 
 MISSING = 2
+ENOUGH = 40_000  # haplotypes
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class CandidateSettings:
     nearest: int = 8
     most: int = 256
     margin: int = 8
+
+    def for_panel(self, n_haplotypes: int) -> CandidateSettings:
+        """More of a panel of more than ENOUGH haplotypes, in proportion: more of them match as well."""
+        factor = max(1.0, n_haplotypes / ENOUGH)
+        return replace(self, nearest=round(factor * self.nearest), most=round(factor * self.most))
 
 
 @kernel()

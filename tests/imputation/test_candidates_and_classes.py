@@ -159,10 +159,13 @@ def test_classes_are_those_of_brute_force(
             assert all(score(key) <= scores[-1] + 1e-3 for key in left_out)
 
 
-def copied_by_brute_force(panel_SN: np.ndarray, query_S: np.ndarray, jump_S: np.ndarray) -> np.ndarray:
-    """Posteriors (S, N) of the model of Li and Stephens, forward and backward over every haplotype."""
+def copied_by_brute_force(
+    panel_SN: np.ndarray, query_S: np.ndarray, jump_S: np.ndarray, possible_N: np.ndarray
+) -> np.ndarray:
+    """Posteriors (S, N) of the model of Li and Stephens, forward and backward over every haplotype; no call
+    comes from those that are not possible."""
     same_SN = np.where(panel_SN == query_S[:, None], 1 - MISMATCH, MISMATCH)
-    emission_SN = np.where(query_S[:, None] == 2, 1, same_SN)
+    emission_SN = np.where(query_S[:, None] == 2, 1, same_SN) * possible_N
     n_places, n = panel_SN.shape
     forward, backward = np.full(n, 1 / n), np.ones((n_places, n))
     for s in range(n_places - 2, -1, -1):
@@ -204,15 +207,21 @@ def test_chances_to_be_copied_are_those_of_brute_force(
             marked_BQW, first_B, n_gaps_B, 0,
         )  # fmt: skip
     for q in range(n_queries):
-        states = np.flatnonzero(chosen_BQN[:, q].any(axis=0)) if large else np.arange(n)
-        if not len(states):
+        possible_N = chosen_BQN[:, q].any(axis=0) if large else np.ones(n, bool)
+        if not possible_N.any():
             continue
-        expected_SN = copied_by_brute_force(both_SX[:, states], query_SQ[:, q], jump_S.astype(float))
+        expected_SN = copied_by_brute_force(both_SX[:, :n], query_SQ[:, q], jump_S.astype(float), possible_N)
         for b in range(len(first_B)):
-            who = np.flatnonzero(chosen_BQN[b, q][states])
+            who = np.flatnonzero(chosen_BQN[b, q])
             places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
             found = chance_CP[first_BQ1[b, q] : first_BQ1[b, q + 1], : len(places)]
             np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
+
+
+def test_large_panels_give_more_candidates() -> None:
+    few = CandidateSettings(nearest=6, most=160, margin=4)
+    assert few.for_panel(300) == few.for_panel(40_000) == few
+    assert few.for_panel(100_000) == CandidateSettings(nearest=15, most=400, margin=4)
 
 
 def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
