@@ -1,0 +1,243 @@
+"""Chunks that do not fit: one clear line, exit 2, and no output."""
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spinimpute
+from spinimpute.genotypes.bgzf import EOF_BLOCK
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def refused(run: Run, tmp_path: Path) -> Callable[..., str]:
+    def ligate(*arguments: object, suffix: str = ".vcf.gz") -> str:
+        folder = tmp_path / "out"
+        folder.mkdir(exist_ok=True)
+        failed = run("ligate", *arguments, "--out", folder / f"o{suffix}", "--quiet")
+        assert failed.code == 2
+        assert failed.out == ""
+        assert failed.err.startswith("spinimpute: error: ")
+        assert failed.err.count("\n") == 1
+        assert not list(folder.iterdir())
+        return str(failed.err)
+
+    return ligate
+
+
+def test_truncated(refused: Any, made: Path, tmp_path: Path, suffix: str) -> None:
+    whole = (made / f"a1{suffix}").read_bytes()
+    cut = tmp_path / f"cut{suffix}"
+    for size in (0, 10, 300, len(whole) // 3, len(whole) - 1000, len(whole) - 28, len(whole) - 1):
+        for end in (b"", EOF_BLOCK if suffix != ".vcf" else b"\n"):
+            cut.write_bytes(whole[:size] + end)
+            if cut.read_bytes() == whole:
+                continue
+            message = refused(made / f"a0{suffix}", cut, suffix=suffix)
+            assert str(cut) in message
+
+
+def test_truncated_between_or_within_records(
+    refused: Any, made: Path, tmp_path: Path, suffix: str, content: Any, rewritten: Any
+) -> None:
+    data = content(made / f"a1{suffix}")
+    for size in (200, len(data) // 2, len(data) - 1):
+        cut = rewritten(made / f"a1{suffix}", tmp_path / f"cut{suffix}", lambda d, n=size: d[:n])
+        assert "truncated" in refused(made / f"a0{suffix}", cut, suffix=suffix)
+    if suffix != ".bcf":
+        cut = rewritten(
+            made / f"a1{suffix}", tmp_path / f"cut{suffix}", lambda d: d[: d[:-1].rindex(b"\n") + 1]
+        )
+        assert "records, but its header says" in refused(cut, suffix=suffix)
+
+
+@pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf"])
+def test_a_flipped_byte(refused: Any, made: Path, tmp_path: Path, suffix: str) -> None:
+    data = (made / f"a1{suffix}").read_bytes()
+    size = int.from_bytes(data[16:18], "little") + 1
+    flipped = tmp_path / f"flipped{suffix}"
+    places = [0, 2, 12, 16, 17, 20, size // 2, size - 5, size - 1, size, size + 17, len(data) // 2]
+    for place in [*places, len(data) - 40, len(data) - 20]:
+        changed = bytearray(data)
+        changed[place] ^= 4
+        flipped.write_bytes(changed)
+        assert str(flipped) in refused(flipped, suffix=suffix)
+
+
+def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
+    for old, new, said in (
+        (b"\n20\t", b"\n21\t", "it is on 21"),
+        (b"\tGT:DS", b"\tGT:XX", "its FORMAT is GT:XX"),
+        (b"\t0|0:", b"\t0|0\t:", "columns in place of"),
+        (b"\n20\t", b"\n20\tx", "its position is"),
+        (b"\n20\t", b"\n20\t9", "the positions go backwards at record 2"),
+        (b"-712345 ", b"-700000 ", "does not lie in the region"),
+    ):
+        changed = rewritten(
+            made / "a1.vcf", tmp_path / "changed.vcf", lambda d, o=old, n=new: d.replace(o, n, 1)
+        )
+        assert said in refused(changed, suffix=".vcf")
+
+
+def test_missing_chunk(refused: Any, made: Path, panel: Path) -> None:
+    chunks = (made / "a0.bcf", made / "a2.bcf")
+    assert "there is a gap: is a chunk missing?" in refused(*chunks, suffix=".bcf")
+    message = refused(*chunks, "--panel", panel, suffix=".bcf")
+    assert "sites of the panel, the first of them 20:" in message
+    assert all(str(chunk) in message for chunk in chunks)
+
+
+def test_gaps_that_are_allowed(run: Run, made: Path, panel: Path, tmp_path: Path) -> None:
+    chunks = (made / "a2.bcf", made / "a1.bcf")
+    missing = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q")
+    assert missing.code == 2
+    assert "and 0 behind the last: is a chunk missing?" in missing.err
+    done = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q", "--allow-gaps")
+    assert done.code == 0
+    assert re.search(r"the panel has \d+ sites before the first chunk and 0 behind", done.err)
+    chunks = (made / "a0.bcf", made / "a2.bcf")
+    done = run("ligate", *chunks, "-o", tmp_path / "p.bcf", "--panel", panel, "--allow-gaps")
+    assert done.code == 0
+    assert "warning: " in done.err
+    assert "they are left out" in done.err
+    assert run("ligate", *chunks, "-o", tmp_path / "q.bcf", "--allow-gaps").code == 0
+    assert (tmp_path / "q.bcf").read_bytes() == (tmp_path / "p.bcf").read_bytes()
+
+
+def test_regions_without_a_site_between(
+    run: Run, example: Path, opened: Any, tmp_path: Path, impute: Any
+) -> None:
+    last, following = (int(p) for p in opened.position[100:102])
+    chunks = [
+        impute(example / "target.vcf.gz", tmp_path / f"{n}.vcf", opened, region, formats=("GT",))
+        for n, region in enumerate([f"20:1-{last}", f"20:{following}-2000000"])
+    ]
+    assert run("ligate", *chunks, "-o", tmp_path / "o.vcf").code == 2
+    done = run("ligate", *chunks, "-o", tmp_path / "o.vcf", "--panel", opened.path)
+    assert done.code == 0, done.err
+
+
+def test_given_twice_and_contained(
+    refused: Any, made: Path, example: Path, opened: Any, tmp_path: Path, impute: Any
+) -> None:
+    chunk = made / "a0.vcf.gz"
+    assert "are both of 20:1-300000" in refused(chunk, made / "a1.vcf.gz", chunk)
+    inner = impute(example / "target.vcf.gz", tmp_path / "i.vcf.gz", opened, "20:1000-20000")
+    assert "lies within" in refused(chunk, inner)
+    three = impute(example / "target.vcf.gz", tmp_path / "t.vcf.gz", opened, "20:340000-800000")
+    assert "at most two may overlap" in refused(made / "o0.vcf.gz", made / "o1.vcf.gz", three)
+
+
+def test_another_panel(
+    refused: Any, made: Path, example: Path, tmp_path: Path, impute: Any, abutting: Any
+) -> None:
+    with spinimpute.Panel.open(_panel_of(example, tmp_path)) as other:
+        chunk = impute(example / "target.vcf.gz", tmp_path / "1.vcf.gz", other, abutting[1])
+        message = refused(made / "a0.vcf.gz", chunk)
+        assert "differ in the panel" in message
+        assert str(chunk) in message
+        assert "imputed from another panel" in refused(made / "a0.vcf.gz", "--panel", other.path)
+
+
+def test_other_samples_formats_and_versions(
+    refused: Any,
+    made: Path,
+    example: Path,
+    opened: Any,
+    tmp_path: Path,
+    impute: Any,
+    rewritten: Any,
+    abutting: Any,
+) -> None:
+    first = made / "a0.vcf"
+    for change, said in (
+        (lambda d: d.replace(b"\ttarget_AFR_02", b"\trenamed", 1), "their samples or the order of them"),
+        (lambda d: d.replace(b"##source=spinimpute ", b"##source=spinimpute x"), "in the program"),
+        (lambda d: d.replace(b"##spinimpute_model=", b"##spinimpute_model=x"), "in the model"),
+        (lambda d: d.replace(b"ID=AF,Number=A", b"ID=AF,Number=1"), "in the definitions"),
+        (lambda d: re.sub(rb"##spinimpute_region.*\n", b"", d), "does not say which region"),
+        (lambda d: d.replace(b"20:300001-712345 ", b"20:300001-712345 unmatched=0 "), "which region"),
+    ):
+        other = rewritten(made / "a1.vcf", tmp_path / "other.vcf", change)
+        message = refused(first, other, suffix=".vcf")
+        assert said in message
+        assert str(other) in message
+    assert "which region" in refused(made / "whole.vcf.gz")
+    other = impute(example / "target.vcf.gz", tmp_path / "other.bcf", opened, abutting[1], formats=("GT",))
+    assert "differ in FORMAT: GT:DS:HDS:GP and GT" in refused(made / "a0.bcf", other, suffix=".bcf")
+
+
+def test_fewer_samples(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
+    def without_last(text: bytes) -> bytes:
+        lines = text.decode().splitlines()
+        return ("\n".join(x if x[:2] == "##" else x.rsplit("\t", 1)[0] for x in lines) + "\n").encode()
+
+    other = rewritten(made / "a1.vcf.gz", tmp_path / "other.vcf.gz", without_last)
+    assert "differ in the number of samples: 20 and 19" in refused(made / "a0.vcf.gz", other)
+
+
+def test_a_site_lost_and_a_site_doubled(
+    refused: Any, made: Path, panel: Path, tmp_path: Path, rewritten: Any
+) -> None:
+    def one_less(text: bytes) -> bytes:
+        lines = text.splitlines(keepends=True)
+        del lines[-10]
+        return re.sub(rb"sites=(\d+)", lambda m: b"sites=%d" % (int(m[1]) - 1), b"".join(lines))
+
+    def one_twice(text: bytes) -> bytes:
+        lines = text.splitlines(keepends=True)
+        lines.insert(-10, lines[-10])
+        return re.sub(rb"sites=(\d+)", lambda m: b"sites=%d" % (int(m[1]) + 1), b"".join(lines))
+
+    less = rewritten(made / "o0.vcf", tmp_path / "less.vcf", one_less)
+    assert "do not have the same sites" in refused(less, made / "o1.vcf", suffix=".vcf")
+    assert "lacks the panel site 20:" in refused(less, "--panel", panel, suffix=".vcf")
+    twice = rewritten(made / "a0.vcf", tmp_path / "twice.vcf", one_twice)
+    assert "each of the panel's sites once" in refused(twice, "--panel", panel, suffix=".vcf")
+
+
+def test_other_forms(refused: Any, made: Path, example: Path, tmp_path: Path, content: Any) -> None:
+    assert "is BCF, but the output is to be VCF" in refused(made / "a0.bcf")
+    assert "is VCF, but the output is to be BCF" in refused(made / "a0.vcf", suffix=".bcf")
+    assert "there is no such file" in refused(tmp_path / "absent.bcf")
+    plain = tmp_path / "plain.vcf.gz"
+    plain.write_bytes(gzip.compress(content(made / "a0.vcf")))
+    assert "no BGZF block" in refused(plain)
+
+
+def test_output_that_is_there(run: Run, made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.vcf"
+    out.write_text("precious")
+    failed = run("ligate", made / "a0.vcf", "-o", out)
+    assert failed.code == 2
+    assert "--force" in failed.err
+    assert out.read_text() == "precious"
+    copy = tmp_path / "c.vcf"
+    copy.write_bytes((made / "a0.vcf").read_bytes())
+    assert run("ligate", copy, "-o", copy, "--force").code == 2
+    assert run("ligate", copy, "-o", out, "--force").code == 0
+
+
+def test_other_command_lines_are_told(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    chunks = []
+    for number, seed in enumerate((1, 2)):
+        chunks.append(tmp_path / f"{number}.vcf")
+        region = ("--region", ("20:1-20000", "20:20001-40000")[number])
+        vcf = example / "target.vcf.gz"
+        run("impute", "--vcf", vcf, "--panel", panel, "-o", chunks[-1], "--seed", seed, *region)
+    done = run("ligate", *chunks, "-o", tmp_path / "o.vcf", "-q")
+    assert done.code == 0
+    assert "were made differently" in done.err
+
+
+def _panel_of(example: Path, folder: Path) -> Path:
+    """Of the example, with another map."""
+    path = folder / "other.spin"
+    with pytest.warns(UserWarning, match="no genetic map"):
+        spinimpute.build_panel(example / "panel.vcf.gz", path).close()
+    return path

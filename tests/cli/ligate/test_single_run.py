@@ -1,0 +1,109 @@
+"""Chunks of `impute --region`, joined, are the file of a single run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.imputation import window_records
+from spinimpute.imputation.chunk_file import read_chunk
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.parametrize("kind", ["a", "o"])
+def test_bytes(
+    run: Run, made: Path, opened: Any, tmp_path: Path, kind: str, suffix: str, content: Any
+) -> None:
+    chunks = [made / f"{kind}{number}{suffix}" for number in (2, 0, 1)]  # in any order
+    out = tmp_path / f"joined{suffix}"
+    done = run("ligate", *chunks, "--out", out, "--panel", opened.path)
+    assert done.code == 0, done.err
+    assert "warning" not in done.err
+    assert content(out) == content(made / f"whole{suffix}")
+    for name in (out.name, *(p.name for p in tmp_path.iterdir())):
+        twin = name.replace("joined", "whole")
+        assert (tmp_path / name).read_bytes() == (made / twin).read_bytes()
+    assert len(list(tmp_path.iterdir())) == (1 if suffix == ".vcf" else 2)
+    if kind == "o":
+        assert done.err.count("haplotypes of 0 samples exchanged, DS differ by 0.0000 at most") == 2
+    assert f"written:  {opened.n_sites} sites of 20:1-2000000" in done.err
+
+
+def test_no_bit_depends_on_the_region(
+    example: Path, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impute: Any
+) -> None:
+    """Of what is computed, before it is rounded: regions that begin and end anywhere."""
+    computed: list[np.ndarray] = []
+    quality = window_records.site_quality
+    monkeypatch.setattr(window_records, "site_quality", lambda p: (computed.append(p.copy()), quality(p))[1])
+    impute(example / "target.vcf.gz", tmp_path / "whole.bcf", opened)
+    whole = np.concatenate(computed)
+    for first, stop in ((1, 700), (777, 3001), (3001, 3004), (3004, 4453)):
+        computed.clear()
+        region = f"20:{opened.position[first]}-{opened.position[stop - 1]}"
+        impute(example / "target.vcf.gz", tmp_path / f"{first}.bcf", opened, region)
+        np.testing.assert_array_equal(np.concatenate(computed), whole[first:stop])
+
+
+def test_a_chunk_across_a_border(made: Path, example: Path, opened: Any, tmp_path: Path, impute: Any) -> None:
+    across = impute(example / "target.vcf.gz", tmp_path / "across.bcf", opened, "20:290000-310000")
+    chunks = [across, *(made / f"a{number}.bcf" for number in range(3))]
+    spinimpute.ligate(chunks, tmp_path / "joined.bcf", panel=opened)
+    assert (tmp_path / "joined.bcf").read_bytes() == (made / "whole.bcf").read_bytes()
+
+
+def test_the_command_line_stays_that_of_a_single_run(
+    run: Run, example: Path, panel: Path, tmp_path: Path, overlapping: Any
+) -> None:
+    target = tmp_path / "with --region x.vcf.gz"
+    target.write_bytes((example / "target.vcf.gz").read_bytes())
+    common = ("impute", "--vcf", target, "--panel", panel, "--seed", 3, "--keep-unmatched")
+    assert run(*common, "--out", tmp_path / "whole.bcf").code == 0
+    chunks = [tmp_path / f"{number}.bcf" for number in range(3)]
+    for chunk, region in zip(chunks, overlapping, strict=True):
+        assert run(*common, "--out", chunk, "--region", region).code == 0
+    done = run("ligate", *chunks, "-o", tmp_path / "joined.bcf", "--threads", 2, "-q")
+    assert (done.code, done.err) == (0, "")
+    assert (tmp_path / "joined.bcf").read_bytes() == (tmp_path / "whole.bcf").read_bytes()
+
+
+def test_phased_by_the_program_first(
+    run: Run, unphased: Path, opened: Any, tmp_path: Path, impute: Any, abutting: Any
+) -> None:
+    phased = tmp_path / "phased.vcf.gz"
+    assert run("phase", "--vcf", unphased, "--panel", opened.path, "--out", phased).code == 0
+    chunks = [
+        impute(phased, tmp_path / f"{number}.bcf", opened, region) for number, region in enumerate(abutting)
+    ]
+    spinimpute.ligate(chunks, tmp_path / "joined.bcf", panel=opened)
+    impute(phased, tmp_path / "whole.bcf", opened)
+    assert (tmp_path / "joined.bcf").read_bytes() == (tmp_path / "whole.bcf").read_bytes()
+
+
+def test_typed_sites_that_the_panel_lacks(
+    edited_target: Any, opened: Any, tmp_path: Path, overlapping: Any
+) -> None:
+    def with_insertions(text: str) -> str:
+        lines = []
+        for number, line in enumerate(text.splitlines()):
+            lines.append(line)
+            if line.startswith("20\t") and number % 10 == 0:
+                columns = line.split("\t")
+                lines.append("\t".join([*columns[:2], "new", "A", "ACGTACGT", *columns[5:]]))
+        return "\n".join(lines) + "\n"
+
+    target = edited_target(with_insertions)
+
+    def run(name: str, region: str | None) -> Path:
+        output = spinimpute.OutputSettings(("GT",), keep_unmatched=True)
+        spinimpute.impute(target, tmp_path / name, opened, region=region, output=output, force=True)
+        return tmp_path / name
+
+    chunks = [run(f"{number}.vcf.gz", region) for number, region in enumerate(overlapping)]
+    assert all(read_chunk(chunk, 1).unmatched for chunk in chunks)
+    spinimpute.ligate(chunks, tmp_path / "joined.vcf.gz", panel=opened)
+    assert (tmp_path / "joined.vcf.gz").read_bytes() == run("whole.vcf.gz", None).read_bytes()
