@@ -133,13 +133,18 @@ def test_a_dry_run_plans_every_step(tmp_path: Path) -> None:
     assert not (tmp_path / "imputed").exists()
 
 
+def planned_with(folder: Path, targets: str, *chromosomes: str) -> subprocess.CompletedProcess[str]:
+    """A dry run of a user's own configuration, with the example's panel for every chromosome."""
+    copy_example(folder)
+    files = "{vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}"
+    panels = ", ".join(f"'{name}': {files}" for name in chromosomes)
+    config = folder / "mine.yaml"
+    config.write_text(f"targets: {targets}\nout: o\npanels: {{{panels}}}\n")
+    return snakemake(folder, "--dry-run", "--configfile", str(config))
+
+
 def test_the_example_is_not_part_of_other_runs(tmp_path: Path) -> None:
-    copy_example(tmp_path)
-    (tmp_path / "mine.yaml").write_text(
-        "targets: {me: {file: data/example/target.vcf.gz}}\nout: o\n"
-        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
-    )
-    planned = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
+    planned = planned_with(tmp_path, "{me: {file: data/example/target.vcf.gz}}", "20")
     said = planned.stdout + planned.stderr
     assert planned.returncode == 0, said
     assert "o/me.20.vcf.gz" in said
@@ -180,29 +185,18 @@ def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> No
 
 
 def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    copy_example(tmp_path)
-    (tmp_path / "mine.yaml").write_text(
-        "targets: {me: {file: data/example/target.vcf.gz, sex: who.txt}}\nout: o\n"
-        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
-    )
-    failed = snakemake(tmp_path, "--dry-run", "--configfile", str(tmp_path / "mine.yaml"))
+    failed = planned_with(tmp_path, "{me: {file: data/example/target.vcf.gz, sex: who.txt}}", "20")
     assert failed.returncode != 0
     assert "target me: there is no file who.txt (sex)" in failed.stdout + failed.stderr
 
 
 def test_a_target_of_some_chromosomes(tmp_path: Path) -> None:
-    text = (
-        "targets: {some: {file: data/example/target.vcf.gz, chromosomes: ['CHROM']}, "
-        "all: {file: data/example/target.vcf.gz}}\nout: o\n"
-        "panels: {'20': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}, "
-        "'21': {vcf: data/example/panel.vcf.gz, map: data/example/genetic.map}}\n"
+    targets = (
+        "{some: {file: data/example/target.vcf.gz, chromosomes: ['CHROM']}, "
+        "all: {file: data/example/target.vcf.gz}}"
     )
-    copy_example(tmp_path)
-    config = tmp_path / "mine.yaml"
-    config.write_text(text.replace("CHROM", "20"))
-    planned = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
-    config.write_text(text.replace("CHROM", "22"))
-    refused = snakemake(tmp_path, "--dry-run", "--configfile", str(config))
+    planned = planned_with(tmp_path / "some", targets.replace("CHROM", "20"), "20", "21")
+    refused = planned_with(tmp_path / "none", targets.replace("CHROM", "22"), "20", "21")
     said = planned.stdout + planned.stderr
     for name in ("some.20", "all.20", "all.21"):
         assert f"o/{name}.vcf.gz" in said
