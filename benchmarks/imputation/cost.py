@@ -111,7 +111,9 @@ def cost(arguments: argparse.Namespace) -> None:
     laws = {imputer: fit(sorted(of, key=lambda p: (p.panel, p.targets))) for imputer, of in points.items()}
     arguments.out.mkdir(parents=True, exist_ok=True)
     largest = max(p.panel for of in points.values() for p in of)
-    report = _report(laws, length_mb, largest, arguments)
+    hours = _hours(laws, length_mb, largest, arguments.chunk_mb)
+    write_tsv(arguments.out / "hours.tsv", hours)
+    report = _report(laws, hours, length_mb, largest, arguments)
     (arguments.out / "report.md").write_text(report)
     rows = [[name, law.start, law.panel, law.target, law.power, law.worst] for name, law in laws.items()]
     head = ["imputer", "start", "panel", "target", "power", "worst"]
@@ -124,7 +126,41 @@ def cost(arguments: argparse.Namespace) -> None:
     print(report)
 
 
-def _report(laws: dict[str, Law], length_mb: float, largest: int, arguments: argparse.Namespace) -> str:
+def _hours(
+    laws: dict[str, Law], length_mb: float, largest: int, chunk_mb: float
+) -> list[list[str | int | float]]:
+    """Core-hours of genomes, a column for each imputer; "panel measured" is 0 beyond the largest panel."""
+    table: list[list[str | int | float]] = [["samples", "panel haplotypes", "panel measured", *laws]]
+    for samples in SAMPLES:
+        for panel in PANELS:
+            hours = [law.genome_hours(panel, samples, length_mb, chunk_mb) for law in laws.values()]
+            table.append([samples, panel, int(panel <= largest), *hours])
+    return table
+
+
+def hours_table(folder: Path, samples: int) -> list[list[str]]:
+    """Core-hours of a genome of so many samples each, from a folder that `cost` wrote."""
+    with (folder / "hours.tsv").open() as file:
+        head, *rows = csv.reader(file, delimiter="\t")
+    found = [
+        [_panel(int(panel), measured == "1"), *(f"{float(h):,.0f}" for h in hours)]
+        for of, panel, measured, *hours in rows
+        if int(of) == samples
+    ]
+    return [["panel haplotypes", *head[3:]], *found]
+
+
+def _panel(haplotypes: int, measured: bool) -> str:
+    return f"{haplotypes:,}{'' if measured else ' (beyond what was measured)'}"
+
+
+def _report(
+    laws: dict[str, Law],
+    hours: list[list[str | int | float]],
+    length_mb: float,
+    largest: int,
+    arguments: argparse.Namespace,
+) -> str:
     lines = [
         ["imputer", "start, s", "panel haplotype, s per Mb", "target haplotype, s per Mb", "worst ratio"]
     ]
@@ -134,12 +170,10 @@ def _report(laws: dict[str, Law], length_mb: float, largest: int, arguments: arg
             [name, f"{law.start:.2f}", f"{law.panel / length_mb:.1e}", of_target, f"{law.worst:.2f}"]
         )
     table = [["samples", "panel haplotypes", *(f"{name}, core-hours" for name in laws), "$ a genome"]]
-    for samples in SAMPLES:
-        for panel in PANELS:
-            hours = [law.genome_hours(panel, samples, length_mb, arguments.chunk_mb) for law in laws.values()]
-            dollars = " / ".join(f"{h * arguments.price / samples:.1g}" for h in hours)
-            mark = " (beyond what was measured)" if panel > largest else ""
-            table.append([f"{samples:,}", f"{panel:,}{mark}", *(f"{h:,.0f}" for h in hours), dollars])
+    for samples, panel, measured_panel, *found in hours[1:]:
+        dollars = " / ".join(f"{float(h) * arguments.price / int(samples):.1g}" for h in found)
+        told = _panel(int(panel), bool(measured_panel))
+        table.append([f"{samples:,}", told, *(f"{h:,.0f}" for h in found), dollars])
     measured = (
         "Processor seconds = start + panel haplotypes N + target haplotypes × f(N), fitted to commands on "
         f"{length_mb:g} Mb of simulated data with panels of up to {largest:,} haplotypes; the last column is "

@@ -5,7 +5,8 @@
     <!-- end -->
 
 FOLDER is one of results/; of an imputer that several hold, the first one counts. Instead of `accuracy`, which
-is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency and `time` what imputing took.
+is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency, `time` what imputing took,
+`cost` what genomes take.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.imputation.cases import REPOSITORY
+from benchmarks.imputation.cost import hours_table
 from benchmarks.imputation.figure import short_bin
 from benchmarks.imputation.measure import Stage, summarise
 from benchmarks.imputation.options import RESULTS
@@ -117,10 +119,18 @@ def time_table(folders: Sequence[Path], title: str) -> list[list[str]]:
     return table
 
 
+def cost_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """Core-hours of a genome; the title begins with the number of samples."""
+    table = hours_table(folders[0], int(title.split()[0].replace(",", "")))
+    table[0][0] = f"{title}; {table[0][0]}"
+    return table
+
+
 KINDS: dict[str, Callable[[Sequence[Path], str], list[list[str]]]] = {
     "accuracy": pooled_table,
     "mean-accuracy": mean_table,
     "time": time_table,
+    "cost": cost_table,
 }
 
 

@@ -56,6 +56,16 @@ def test_time_is_the_median(tmp_path: Path) -> None:
     assert "| mine | 8.0 | 2.00 | 2.00 |" in text
 
 
+def test_cost_is_of_the_samples_in_the_title(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    rows = "20\t7\t1\t3.4\t1999.6\n5\t7\t1\t9\t9\n20\t8\t0\t5\t6\n"
+    (tmp_path / "c" / "hours.tsv").write_text("samples\tpanel haplotypes\tpanel measured\tA\tB\n" + rows)
+    assert with_tables("<!-- cost table c: 20 samples -->\n<!-- end -->", tmp_path) == (
+        "<!-- cost table c: 20 samples -->\n| 20 samples; panel haplotypes | A | B |\n| --- | --- | --- |\n"
+        "| 7 | 3 | 2,000 |\n| 8 (beyond what was measured) | 5 | 6 |\n<!-- end -->"
+    )
+
+
 @pytest.mark.parametrize("what", ["accuracy table lacking", "weight table lacking"])
 def test_unknown_names_are_errors(tmp_path: Path, what: str) -> None:
     with pytest.raises(SystemExit, match=r"lacking|weight"):
