@@ -144,7 +144,7 @@ class _Context:
         if hasattr(estimator, "context_"):
             rows, label_N = estimator.context_, estimator.context_label_
         else:
-            rows, label_N = estimator._training_rows_, estimator._training_label_
+            rows, label_N = estimator._encoded_rows_, estimator._encoded_label_
         assert isinstance(rows, Rows)
         assert not rows.missing_ND.any()
         self.table_ND = torch.cat((rows.value_ND, label_N[:, None]), 1)
@@ -152,12 +152,12 @@ class _Context:
 
     def all_predictions(self, query: Tensor, table_ND: Tensor) -> np.ndarray:
         """Of queries that share this context; in the target's units."""
+        network = self.estimator.network_
         context = Rows(table_ND[:, :-1], torch.zeros(table_ND[:, :-1].shape, dtype=torch.bool))
+        asked = Rows(query, torch.zeros(query.shape, dtype=torch.bool))
         with torch.no_grad():
-            out = self.estimator.network_(
-                context, table_ND[:, -1], Rows(query, torch.zeros(query.shape, dtype=torch.bool))
-            )
-        return self._unscaled(out[:, -1, 0])
+            label_Q1 = network.predicted_label(network(context, table_ND[:, -1], asked))
+        return self._unscaled(label_Q1[:, 0])
 
     def predictions(self, query: Tensor, kept_TN: Tensor) -> np.ndarray:
         """Of each query from its own part of the context."""
@@ -171,11 +171,12 @@ class _Context:
         shown = torch.zeros(told_TND.shape, dtype=torch.bool)
         with torch.no_grad():
             if isinstance(net, SPIN):
-                out = net(told_TND, shown, asked_T1D, hidden_T1D, None, visible)
-            else:
-                both, masks = torch.cat((told_TND, asked_T1D), 1), torch.cat((shown, hidden_T1D), 1)
-                out = net.rows(both, masks, None, functional.pad(visible, (0, 1)))
-        return self._unscaled(out[:, -1, -1, 0])
+                # one query of each task, by every member
+                out_TMDK = net(told_TND, shown, asked_T1D, hidden_T1D, None, visible)
+                return self._unscaled(out_TMDK[:, :, -1, 0].mean(1))
+            both, masks = torch.cat((told_TND, asked_T1D), 1), torch.cat((shown, hidden_T1D), 1)
+            out_TLDK = net.rows(both, masks, None, functional.pad(visible, (0, 1)))
+        return self._unscaled(out_TLDK[:, -1, -1, 0])
 
     def _unscaled(self, label_T: Tensor) -> np.ndarray:
         scaled: np.ndarray = label_T.double().numpy()

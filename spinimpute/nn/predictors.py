@@ -3,9 +3,11 @@
 Queries never meet: each is predicted from its own attributes and H alone.
 
 Tensor names end in their axes: B batch/tasks, Q query datapoints, D attributes, E embedding width,
-H inducing points, F latent attributes, K outputs for one attribute.
+H inducing points, F latent attributes, K outputs for one attribute, M members of an ensemble, L queries of
+all members, C numbers of all attributes (D * E), R width of a folded row.
 """
 
+import torch
 from torch import Tensor, nn
 
 from spinimpute.nn.attention import ABA, MAB, MABOptions
@@ -80,6 +82,10 @@ class FlatPredictor(nn.Module):
 class RowPredictor(nn.Module):
     """The paper's predictor with rows folded to R numbers: X + unfold(MAB(fold(X), unfold(H))), any number
     of MABs, then a linear map of every token. Its weights grow with D * E * R, not with (D * E)^2.
+
+    members: predictors that share all weights but a scaling of what they fold, which starts at random, and
+    the map to logits (as in TabM, Gorishniy et al., ICLR 2025, section 3, "TabM-mini"). Each is to be trained
+    on its own loss; their mean is what to predict.
     """
 
     def __init__(
@@ -91,25 +97,38 @@ class RowPredictor(nn.Module):
         row_width: int,
         layers: int,
         options: MABOptions,
+        members: int = 1,
     ) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"predictor_layers must be at least 1, however: {layers}")
+        for name, value in (("predictor_layers", layers), ("members", members)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, however: {value}")
         self.width = width
         self.columns = columns
+        self.members = members
+        self.scaling = nn.Parameter(torch.randn(members, 1, columns * width)) if members > 1 else None
         self.fold = nn.Linear(columns * width, row_width)
         self.read = nn.ModuleList(MAB(row_width, latent_attributes * width, options) for _ in range(layers))
         self.unfold = nn.Linear(row_width, columns * width)
-        self.head = ColumnHead(width, outputs, columns)
+        self.head = ColumnHead(width, outputs, members * columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, M * Q, D, K), all queries of
+        the first of M members, then those of the next."""
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
-        row_BQR = self.fold(x_BQDE.flatten(-2))
+        x_BMQC = x_BQDE.flatten(-2)[:, None]
+        if self.scaling is not None:
+            x_BMQC = x_BMQC * self.scaling
+        members_and_queries = x_BMQC.shape[1:3]
+        row_BLR = self.fold(x_BMQC).flatten(1, 2)
         for read in self.read:
-            row_BQR = read(row_BQR, h_BHFE.flatten(-2))
-        return self.head(x_BQDE + self.unfold(row_BQR).unflatten(-1, (self.columns, self.width)))
+            row_BLR = read(row_BLR, h_BHFE.flatten(-2))
+        row_BMQC = self.unfold(row_BLR).unflatten(1, members_and_queries)
+        token_BMQDE = x_BQDE[:, None] + row_BMQC.unflatten(-1, (self.columns, self.width))
+        # a member's maps are columns of their own
+        logit_BQLK = self.head(token_BMQDE.transpose(1, 2).flatten(2, 3))
+        return logit_BQLK.unflatten(2, (self.members, self.columns)).transpose(1, 2).flatten(1, 2)
 
 
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:

@@ -213,7 +213,7 @@ class SPINConfig:
         side_width: numbers that describe a column; they replace the column-index embedding.
         predictor: "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
         predictor_layers: layers of the predictor, unless it is flat.
-        row_width: R, see `RowPredictor`.
+        row_width, members: see `RowPredictor`; with several members logits are those of M * Q queries.
 
     The other attributes are those of `SPINEncoder` and `MABOptions`.
     """
@@ -227,6 +227,7 @@ class SPINConfig:
     predictor: Literal["tokenwise", "flat", "row"] = "tokenwise"
     predictor_layers: int = 2
     row_width: int = 256
+    members: int = 1
     latent_start: Literal["linear", "learned"] = "linear"
     latent_self_attention: bool = True
     continuous: tuple[int, ...] = ()
@@ -258,9 +259,8 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
     latents, options = config.latent_attributes, config.options
     if config.predictor == "flat":
         return FlatPredictor(width, outputs, config.columns, latents, options)
-    return RowPredictor(
-        width, outputs, config.columns, latents, config.row_width, config.predictor_layers, options
-    )
+    layers, members = config.predictor_layers, config.members
+    return RowPredictor(width, outputs, config.columns, latents, config.row_width, layers, options, members)
 
 
 class SPIN(nn.Module):

@@ -74,11 +74,14 @@ class ContextEstimator(TableEstimator):
                 hidden = drawn < self.attribute_masking
             told = Rows(query.value_ND, query.missing_ND | hidden)
             outputs = self.network_(rows.take(shown), label_N[shown], told)
-            loss_Q = self._losses(self.network_.label_outputs(outputs), label_N[asked])
-            labels = (loss_Q * weight_N[asked]).mean()
+            # members of an ensemble learn on their own
+            of_all = torch.arange(len(asked), device=asked.device).repeat(self.network_.members)
+            loss_L = self._losses(self.network_.label_outputs(outputs), label_N[asked[of_all]])
+            labels = (loss_L * weight_N[asked[of_all]]).mean()
             if not share:
                 return labels
-            return (1 - share) * labels + share * self.network_.attribute_loss(outputs, query, hidden)
+            attributes = self.network_.attribute_loss(outputs, query.take(of_all), hidden[of_all])
+            return (1 - share) * labels + share * attributes
 
         return loss
 
@@ -114,7 +117,7 @@ class RowsAsContext(ContextEstimator):
     def _outputs(self, rows: Rows) -> Tensor:
         context, label_N = self._context(rows.value_ND.device)
         found = [
-            self.network_.label_outputs(self.network_(context, label_N, rows.take(index)))
+            self.network_.predicted_label(self.network_(context, label_N, rows.take(index)))
             for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME)
         ]
         return torch.cat(found)
@@ -125,18 +128,19 @@ class RowsAsContext(ContextEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):
-    """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width (of
-    the predictor), dropout of the network; context_size, attribute_loss, attribute_masking of the training.
-    `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost does not
-    depend on the training rows."""
+    """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width and
+    members (see `RowPredictor`), dropout of the network; context_size, attribute_loss, attribute_masking of
+    the training. `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost
+    does not depend on the training rows."""
 
-    width: int = 32
+    width: int = 16
     blocks: int = 1
     heads: int = 2
     inducing_points: int = 16
     latent_attributes: int = 4
     predictor_layers: int = 2
-    row_width: int = 256
+    row_width: int = 64
+    members: int = 8
     dropout: float = 0.1
 
     def _make(self) -> nn.Module:
@@ -150,6 +154,7 @@ class SPINEstimator(ContextEstimator):
             self.latent_attributes,
             self.predictor_layers,
             self.row_width,
+            self.members,
             self.dropout,
             self.pieces,
         )
@@ -175,12 +180,13 @@ class SPINEstimator(ContextEstimator):
 
     def inducing_attention(self, X: Any) -> np.ndarray:
         """How much the prediction of each row reads each inducing point: (N, H), rows sum to 1; mean over
-        layers and heads."""
+        layers, heads and members."""
         rows, layers, found = self._rows(X), self.network_.predictor_layers(), []
         for index in torch.arange(len(rows), device=rows.value_ND.device).split(PREDICTED_AT_A_TIME):
             with torch.no_grad(), recorded_attention(layers) as maps:
                 self.network_.predict(rows.take(index), self.inducing_points_.to(index.device))
-            found.append(torch.cat(maps).mean((0, 1)))
+            read_LH = torch.cat(maps).mean((0, 1))
+            found.append(read_LH.unflatten(0, (self.network_.members, -1)).mean(0))
         return torch.cat(found).cpu().numpy()
 
     def training_row_attention(self) -> np.ndarray:
@@ -204,7 +210,7 @@ class SPINEstimator(ContextEstimator):
             self._encode(ENCODED_WHILE_TRAINING)  # the weights have changed since
         h_1HFE = self.inducing_points_.to(rows.value_ND.device)
         found = [
-            self.network_.label_outputs(self.network_.predict(rows.take(index), h_1HFE))
+            self.network_.predicted_label(self.network_.predict(rows.take(index), h_1HFE))
             for index in torch.arange(len(rows), device=h_1HFE.device).split(PREDICTED_AT_A_TIME)
         ]
         return torch.cat(found)
@@ -215,7 +221,7 @@ class NPTEstimator(RowsAsContext):
     """Parameters: width (of a cell), blocks (ABD and ABA each), heads, dropout of the network; context_size,
     attribute_loss, attribute_masking of the training. Time and memory grow with the square of the context."""
 
-    width: int = 32
+    width: int = 16
     blocks: int = 2
     heads: int = 2
     dropout: float = 0.1
@@ -250,7 +256,7 @@ class SetTransformerEstimator(RowsAsContext):
     points of columns), dropout of the network; context_size, attribute_loss, attribute_masking of the
     training."""
 
-    width: int = 32
+    width: int = 16
     blocks: int = 2
     heads: int = 2
     inducing_points: int = 16

@@ -4,10 +4,12 @@ The label is the table's last column: a category, or a scaled number. Labels of 
 those of queries never enter.
 
 Axes: N context rows, Q query rows, D columns without the label, H inducing points, F latent attributes,
-E width, O outputs.
+E width, O outputs, M members of SPIN's predictor, L queries of all members.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from torch.nn import functional
 from spinimpute.nn.attention import ABD, XABD, MABOptions, MultiHeadAttention
 from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.npt import NPT
+from spinimpute.nn.predictors import RowPredictor
 from spinimpute.nn.rows import RowModel
 from spinimpute.nn.set_transformer import SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
@@ -37,8 +40,8 @@ class ContextNetwork(nn.Module):
         self.classes = classes
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows) -> Tensor:
-        """Outputs for every column of the queries, (Q, D + 1, K), that of the label last. Queries read the
-        context and never each other."""
+        """Outputs for every column of the queries, (M * Q, D + 1, K) with M members, that of the label last.
+        Queries read the context and never each other."""
         shown, asked = _with_label(context, label_N), _without_label(query)
         if isinstance(self.network, SPIN):
             return self.network(*shown, *asked)[0]
@@ -74,9 +77,22 @@ class ContextNetwork(nn.Module):
         assert isinstance(self.network, SPIN)
         return [layer for layer in self.network.predictor.modules() if isinstance(layer, MultiHeadAttention)]
 
-    def label_outputs(self, outputs_QDK: Tensor) -> Tensor:
-        """Logits (Q, classes), or numbers (Q, 1)."""
-        return outputs_QDK[:, -1, : self.classes or 1]
+    @property
+    def members(self) -> int:
+        """M, of a SPIN's predictor; the others have one."""
+        predictor = self.network.predictor if isinstance(self.network, SPIN) else None
+        return predictor.members if isinstance(predictor, RowPredictor) else 1
+
+    def label_outputs(self, outputs_LDK: Tensor) -> Tensor:
+        """Of every member and query on its own: logits (M * Q, classes), or numbers (M * Q, 1)."""
+        return outputs_LDK[:, -1, : self.classes or 1]
+
+    def predicted_label(self, outputs_LDK: Tensor) -> Tensor:
+        """The mean over members: logits (Q, classes) of the mean chance, or numbers (Q, 1)."""
+        outputs_MQO = self.label_outputs(outputs_LDK).unflatten(0, (self.members, -1))
+        if not self.classes or self.members == 1:
+            return outputs_MQO.mean(0)
+        return torch.logsumexp(functional.log_softmax(outputs_MQO, -1), 0) - math.log(self.members)
 
     def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:
         """Mean loss of the cells that were hidden and are known: cross-entropy or squared error."""
@@ -127,6 +143,7 @@ def make_spin(
     latent_attributes: int,
     predictor_layers: int,
     row_width: int,
+    members: int,
     dropout: float,
     pieces: int,
 ) -> ContextNetwork:
@@ -142,6 +159,7 @@ def make_spin(
         predictor="row",
         predictor_layers=predictor_layers,
         row_width=row_width,
+        members=members,
         continuous=continuous,
         pieces=pieces,
         heads=heads,

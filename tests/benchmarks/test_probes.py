@@ -7,7 +7,8 @@ from torch import Tensor
 
 from benchmarks.tabular import lookups
 from benchmarks.tabular.lookups import Protein, cluster_tables, random_labels, random_tables
-from benchmarks.tabular.probes import _permuted, deletion
+from benchmarks.tabular.probes import _Context, _permuted, deletion
+from spinimpute import tabular
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -65,6 +66,20 @@ def test_permuted_columns_keep_their_values() -> None:
     permuted = _permuted(table, seeded())
     assert torch.equal(permuted.sort(0).values, table)
     assert not torch.equal(permuted - permuted[:, :1], table - table[:, :1])
+
+
+@pytest.mark.parametrize("kind", ["SPIN", "NPT"])
+def test_predictions_from_a_whole_context_are_those_of_the_estimator(kind: str) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    model = getattr(tabular, kind + "Regressor")(width=8, steps=3, random_state=0).fit(x, x[:, 0] + x[:, 1])
+    context, query = _Context(model), model._rows(x[:9]).value_ND
+    found = context.all_predictions(query, context.table_ND)
+    np.testing.assert_allclose(found, model.predict(x[:9]), rtol=1e-4)
+    everything = torch.ones(9, context.size, dtype=torch.bool)
+    np.testing.assert_allclose(context.predictions(query, everything), model.predict(x[:9]), rtol=1e-4)
+    little = everything.clone()
+    little[:, 5:] = False
+    assert np.abs(context.predictions(query, little) - model.predict(x[:9])).max() > 1e-5
 
 
 class Neighbours:

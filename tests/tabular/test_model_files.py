@@ -78,7 +78,7 @@ def test_the_same_predictions_bit_for_bit(name: str, scaling: str, tmp_path: Pat
     assert public <= vars(loaded).keys()
     for key in ("n_steps_", "validation_losses_", "peak_memory_", "n_parameters_", "n_features_in_"):
         assert getattr(loaded, key) == getattr(model, key)
-    assert not hasattr(loaded, "_training_rows_")
+    assert not hasattr(loaded, "_encoded_rows_")
     save_estimator(loaded.set_params(device="auto"), tmp_path / "again", {"target": "y"})
     first, second = (load_tensors(tmp_path / name, FORMAT, "tabular model") for name in ("m", "again"))
     assert second[1] == first[1]

@@ -1,0 +1,49 @@
+"""Members of the row predictor's ensemble: one model each, side by side."""
+
+import pytest
+import torch
+
+from spinimpute.nn.attention import MABOptions
+from spinimpute.nn.predictors import RowPredictor
+
+COLUMNS, WIDTH, OUTPUTS, MEMBERS, QUERIES = 5, 4, 3, 3, 7
+
+
+def build(members: int) -> RowPredictor:
+    torch.manual_seed(1)
+    return RowPredictor(WIDTH, OUTPUTS, COLUMNS, 2, 8, 2, MABOptions(heads=2), members)
+
+
+def inputs() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(2, QUERIES, COLUMNS, WIDTH), torch.randn(2, 6, 2, WIDTH)
+
+
+def alone(ensemble: RowPredictor, member: int) -> RowPredictor:
+    """A single predictor with a member's weights: its scaling goes into the fold."""
+    single = build(1)
+    state = {k: v for k, v in ensemble.state_dict().items() if k != "scaling"}
+    assert ensemble.scaling is not None
+    state["fold.weight"] = state["fold.weight"] * ensemble.scaling[member].detach()
+    for part in ("head.weight", "head.bias"):
+        state[part] = state[part][member * COLUMNS : (member + 1) * COLUMNS]
+    single.load_state_dict(state)
+    return single
+
+
+def test_a_member_predicts_as_it_would_alone() -> None:
+    ensemble, (x, h) = build(MEMBERS), inputs()
+    logits = ensemble(x, h)
+    assert logits.shape == (2, MEMBERS * QUERIES, COLUMNS, OUTPUTS)
+    for member in range(MEMBERS):
+        own = logits[:, member * QUERIES : (member + 1) * QUERIES]
+        torch.testing.assert_close(own, alone(ensemble, member)(x, h), rtol=1e-4, atol=1e-5)
+
+
+def test_members_differ_from_the_start() -> None:
+    first, second, _ = build(MEMBERS)(*inputs()).split(QUERIES, 1)
+    assert (first - second).abs().max() > 1e-2
+
+
+def test_without_a_member_there_is_no_prediction() -> None:
+    with pytest.raises(ValueError, match="members must be at least 1, however: 0"):
+        build(0)
