@@ -31,7 +31,7 @@ PATTERNS = 1_300  # and of its patterns there
 PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
 PREPARING = 2.7  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
-QUERY_HAPLOTYPE = 1.3  # bytes of a panel haplotype and a query in a thread
+QUERY_HAPLOTYPE = 16  # bytes of a panel haplotype and a query in a thread: candidates and their chances
 PHASED_SITE = 0.25  # bytes of a panel haplotype and a typed site while phasing
 PHASED_HAPLOTYPE = 3_000  # of a panel haplotype in a thread that phases
 LEAST_ENTRIES = 100_000
@@ -143,12 +143,14 @@ def _working(
     patterns = PATTERN_SITE * sizes.sites * min(panel_haplotypes, DIFFERENT)
     chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
     preparing = panel_haplotypes * PREPARING * sizes.places + patterns
-    queries = min(limits.queries, query_haplotypes)
-    of_query = THREAD / PART + QUERY_HAPLOTYPE * panel_haplotypes
-    of_query += FOUND * sizes.block_sites + WAITING * sizes.sites
-    return (
-        CODE + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + threads * queries * of_query
-    )
+    of_threads = threads * min(limits.queries, query_haplotypes) * bytes_of_query(panel_haplotypes, sizes)
+    return CODE + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + of_threads
+
+
+def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:
+    """Of one in a part that a thread works on."""
+    of_sites = FOUND * sizes.block_sites + WAITING * sizes.sites
+    return THREAD / PART + QUERY_HAPLOTYPE * panel_haplotypes + of_sites
 
 
 def _spread(limits: Limits, left: float) -> Limits:

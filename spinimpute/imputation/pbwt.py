@@ -115,7 +115,7 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
 
 @kernel()
 def _walk(  # type: ignore[no-untyped-def]
-    panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, marked_QBW
+    panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, marked_BQW
 ):
     """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S)."""
     n_places, n = panel_SN.shape
@@ -139,13 +139,16 @@ def _walk(  # type: ignore[no-untyped-def]
             for q in range(n_queries):
                 _mark_neighbours(
                     order_N, start_N, panel_NW, query_QW[q], known_QW[q], position_Q[q], place,
-                    nearest, most, first_S[place], last_S[place], marked_QBW[q],
+                    nearest, most, first_S[place], last_S[place], marked_BQW[:, q],
                 )  # fmt: skip
 
 
 def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each place the blocks [first, last) that it counts for, int32 (S,), given each block's first and
-    last place; both increase with the block."""
+    last place; both increase with the block, or both decrease."""
+    if first_P[0] > first_P[-1]:
+        first_S, last_S = anchors(n_places, first_P[::-1], last_P[::-1])
+        return len(first_P) - last_S, len(first_P) - first_S
     places = np.arange(n_places)
     first_S = np.searchsorted(last_P, places, side="left")
     last_S = np.searchsorted(first_P, places, side="right")
@@ -185,28 +188,26 @@ class TypedAlleles:
         )
 
 
-def longest_matches(
+def mark_longest_matches(
     panel: TypedAlleles,
     queries: TypedAlleles,
     left_B: np.ndarray,
     right_B: np.ndarray,
     settings: CandidateSettings,
-) -> np.ndarray:
-    """Haplotypes with the longest matches that end at the places [left, right] of each block, widened by the
-    margin: uint64 (Q, B, W), bit n is set for haplotype n.
+    marked_BQW: np.ndarray,
+) -> None:
+    """Mark the haplotypes with the longest matches that end at the places [left, right] of each block,
+    widened by the margin: uint64 (B, Q, W), bit n is set for haplotype n; other bits stay.
 
-    left_B, right_B: int64, both increasing. Of equally long matches those count that are next to the query in
-    the order of reversed prefixes, in which equal haplotypes keep the panel's order and the query comes
-    first.
+    left_B, right_B: int64, both increasing or both decreasing. Of equally long matches those count that are
+    next to the query in the order of reversed prefixes, in which equal haplotypes keep the panel's order and
+    the query comes first.
     """
-    n_places, n = panel.alleles_SX.shape
-    first_S, last_S = anchors(n_places, left_B - settings.margin, right_B + settings.margin)
-    marked_QBW = np.zeros((queries.alleles_SX.shape[1], len(left_B), n_words(n)), dtype=np.uint64)
+    first_S, last_S = anchors(len(panel.alleles_SX), left_B - settings.margin, right_B + settings.margin)
     _walk(
         panel.alleles_SX, panel.bits_XW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, marked_QBW,
+        last_S, settings.nearest, settings.most, marked_BQW,
     )  # fmt: skip
-    return marked_QBW
 
 
 def find_candidates(
@@ -221,10 +222,12 @@ def find_candidates(
 
     first_B: int64, the place on the right of a block's first gap; n_gaps_B: int64, its number of gaps.
     """
+    n_queries, n = queries.alleles_SX.shape[1], panel.alleles_SX.shape[1]
+    marked_BQW = np.zeros((len(first_B), n_queries, n_words(n)), np.uint64)  # of large panels a lot of memory
     # matches that end on the left of a gap, and those that begin on its right
-    left_QBW = longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings)
-    last_B = panel.alleles_SX.shape[0] - 1 - first_B  # counted from the other end
-    right_QBW = longest_matches(
-        panel_backwards, queries.backwards(), (last_B - n_gaps_B + 1)[::-1], last_B[::-1], settings
+    mark_longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings, marked_BQW)
+    last_B = len(panel.alleles_SX) - 1 - first_B  # counted from the other end
+    mark_longest_matches(
+        panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings, marked_BQW
     )
-    return np.ascontiguousarray((left_QBW | right_QBW[:, ::-1]).transpose(1, 0, 2))
+    return marked_BQW

@@ -21,7 +21,7 @@ from spinimpute.imputation.li_stephens import (
     span_patterns,
 )
 from spinimpute.imputation.matches import DEPTH, LOG_COUNT, information, match_block
-from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates, longest_matches
+from spinimpute.imputation.pbwt import CandidateSettings, TypedAlleles, find_candidates, mark_longest_matches
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -72,12 +72,13 @@ def test_candidates_are_those_of_brute_force(
     place = int(rng.integers(n_sites))
     margin = int(rng.integers(0, 4))
     at = np.array([place])
-    found = longest_matches(panel, queries, at, at, CandidateSettings(nearest, most, margin))
+    found = np.zeros((1, 2, (n + 63) // 64), np.uint64)
+    mark_longest_matches(panel, queries, at, at, CandidateSettings(nearest, most, margin), found)
     for q in range(2):
         expected = set[int]()
         for anchor in range(max(0, place - margin), min(n_sites, place + margin + 1)):
             expected |= nearest_by_brute_force(both[:, :n], both[:, n + q], anchor, nearest, most)
-        assert marked(found[q, 0], n) == expected
+        assert marked(found[0, q], n) == expected
 
 
 def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import cyvcf2
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.windows import Window
-from spinimpute.imputation import copying
+from spinimpute.imputation import copying, haplotype_chunk, haplotype_predictor, li_stephens, pbwt
 from spinimpute.imputation.haplotype_attention import HaplotypeAttention, copy_alleles, spread
 from spinimpute.imputation.haplotype_chunk import (
     FLANK,
@@ -55,6 +56,15 @@ def random_model() -> HaplotypeAttention:
 def random_predictor(classes: int = 12) -> HaplotypePredictor:
     model = random_model()
     return HaplotypePredictor(arrays_of(model.state_dict()), model.settings, "random", classes=classes)
+
+
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Panels are imputed as small ones are, and as large ones."""
+    if request.param:
+        monkeypatch.setattr(li_stephens, "MOST_STATES", 0)
+        monkeypatch.setattr(haplotype_chunk, "MOST_STATES", 0)
+        monkeypatch.setattr(pbwt, "ENOUGH", 30)
 
 
 def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:
@@ -108,6 +118,7 @@ def test_the_order_of_people_and_of_their_haplotypes_changes_nothing(
     np.testing.assert_array_equal(first[100], 0)
 
 
+@pytest.mark.usefixtures("of_any_size")
 def test_queries_threads_and_missing_calls_of_others_have_no_influence(
     mosaic: Mosaic, sites: np.ndarray, tmp_path: Path
 ) -> None:
@@ -126,6 +137,7 @@ def test_queries_threads_and_missing_calls_of_others_have_no_influence(
     assert np.isfinite(disturbed).all()
 
 
+@pytest.mark.usefixtures("of_any_size")
 @pytest.mark.parametrize("typed", [[350], [0], [699], [10, 11], list(range(300, 330))])
 def test_edges_and_few_typed_sites(sites: np.ndarray, tmp_path: Path, typed: list[int]) -> None:
     with panel_of(sites, tmp_path / "a.spin") as panel:
@@ -137,6 +149,23 @@ def test_edges_and_few_typed_sites(sites: np.ndarray, tmp_path: Path, typed: lis
     assert ((p >= 0) & (p <= 1)).all()
 
 
+def test_a_large_panel_is_asked_for_more_candidates(
+    sites: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def find(*arguments: Any) -> np.ndarray:
+        asked.append(arguments[-1])
+        return find_candidates(*arguments)
+
+    monkeypatch.setattr(haplotype_predictor, "find_candidates", find)
+    monkeypatch.setattr(pbwt, "ENOUGH", 30)
+    with panel_of(sites, tmp_path / "a.spin") as panel:
+        spinimpute.impute_haplotypes(panel, sites[TYPED, :2], TYPED, random_predictor())
+    assert {(of.nearest, of.most) for of in asked} == {(12, 320)}
+
+
+@pytest.mark.usefixtures("of_any_size")
 def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
     predictor = random_predictor()
     calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in sites[TYPED, :6]]

@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,19 @@ from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.imputation import haplotype_chunk
 from spinimpute.imputation.chunk_results import ChunkResults, FileResults
 from spinimpute.imputation.haplotype_chunk import CHUNK, CORE, ChunkSizes, with_flanks
+from spinimpute.imputation.haplotype_predictor import CANDIDATES, LEAST_SHARE
+from spinimpute.imputation.li_stephens import copying_posteriors, jump_chances
 from spinimpute.imputation.memory import (
     DEFAULT,
     LEAST_PART,
+    bytes_of_query,
     check_phasing,
     limits_within,
     parse_size,
     resident_bytes,
     within_budget,
 )
+from spinimpute.imputation.pbwt import TypedAlleles, find_candidates
 
 PEOPLE = 1_500
 MB = 2**20
@@ -108,6 +113,28 @@ def test_limits_shrink_with_the_budget() -> None:
     assert (before.chunks_ahead, before.queries) == (1, 32)
     with pytest.raises(InputError, match=r"250 MB of memory are too little .* 150 MB of them"):
         limits_within(250 * MB, *sizes)
+
+
+def test_candidates_of_a_large_panel_are_counted() -> None:
+    """A chunk's whole blocks; haplotypes that match alike by hundreds, as those of large panels do."""
+    n, n_queries, n_places = 80_000, 64, CHUNK + 40
+    rng = np.random.default_rng(3)
+    founders = rng.integers(0, 2, (n_places, 60), np.uint8)
+    alleles = founders[:, rng.integers(0, 60, n + n_queries)]
+    errors = rng.integers(0, alleles.size, alleles.size // 50)
+    alleles.reshape(-1)[errors] ^= 1
+    panel, queries = TypedAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
+    backwards, jump_S = panel.backwards(), jump_chances(np.linspace(0, 0.3, n_places), n)
+    blocks = 20 + np.arange(0, CHUNK, CORE), np.full(CHUNK // CORE, CORE)
+    tracemalloc.start()
+    candidate_BQW = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))
+    found = copying_posteriors(
+        None, panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S, candidate_BQW, *blocks, LEAST_SHARE
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found[0]) > 50 * n_queries * len(blocks[0])
+    assert 0.2 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0))) < 1
 
 
 def test_phasing_cannot_shrink() -> None:

@@ -1,5 +1,6 @@
 """The Snakemake workflow: the example in chunks, mistakes in configurations, and runs that are killed."""
 
+import gzip
 import importlib.util
 import random
 import re
@@ -27,6 +28,8 @@ from benchmarks.workflow.runs import (
     unfinished,
     unlock,
 )
+from spinimpute.imputation.haplotype_chunk import ChunkSizes
+from spinimpute.imputation.memory import limits_within
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("snakemake") is None,
@@ -220,15 +223,54 @@ def test_names_of_files_are_not_run_by_the_shell(tmp_path: Path) -> None:
     assert done.returncode == 0, said
 
 
-def estimates() -> tuple[Callable[..., float], Callable[..., float]]:
+def estimates() -> SimpleNamespace:
     names: dict[str, Callable[..., float]] = {}
     exec((WORKFLOW / "resources.smk").read_text(), names)
-    return names["chunk_memory_mb"], names["chunk_minutes"]
+    return SimpleNamespace(**names)
+
+
+def test_a_chunk_with_too_little_memory_is_tried_again_with_more(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.parent, copy)
+    (copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz").unlink()
+    (copy / "imputed" / "example.20.vcf.gz").unlink()
+    little = "impute:mem_mb=130 * attempt ** 2"
+    done = snakemake(copy, *CHUNKS, "--set-resources", little, "--rerun-triggers", "mtime")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-3000:]
+    assert "Error in rule impute:" in said
+    assert checksums(copy) == checksums(finished.parent)
+
+
+@pytest.mark.parametrize(
+    ("haplotypes", "people", "typed", "threads"),
+    [(400, 20, 300, 32), (5_000, 10_000, 20_000, 4), (100_000, 100, 20_000, 2), (100_000, 100, 20_000, 16)],
+)
+def test_what_a_chunk_asks_for_is_enough(haplotypes: int, people: int, typed: int, threads: int) -> None:
+    calls = 2 * people * typed
+    asked = estimates().chunk_memory_mb(500_000, haplotypes, people, threads, calls)
+    held = 160 * 2**20 + 4 * calls  # the program, the target
+    sizes = ChunkSizes(50, 600, 8_000, 800)
+    limits = limits_within(int(asked * 2**20), held, haplotypes, 2 * people, threads, sizes)
+    assert limits.window > 2_000_000, "as much is written at once as is sensible"
+
+
+def test_calls_of_a_target_are_estimated(finished: Path, tmp_path: Path) -> None:
+    phased = finished / "example" / "20" / "phased.vcf.gz"
+    records = sum(1 for _ in cyvcf2.VCF(str(phased)))
+    assert estimates().calls_of(str(phased)) == 2 * len(cyvcf2.VCF(str(phased)).samples) * records
+    draw = random.Random(1)
+    rows = ["\t".join(["."] * 9 + draw.choices(["0|0", "0|1", "1|0", "1|1"], k=2_000)) for _ in range(100)]
+    large = tmp_path / "large.vcf.gz"
+    with gzip.open(large, "wt", compresslevel=1) as file:
+        file.write("\t".join(["#CHROM"] * 9 + ["a"] * 2_000) + "\n")
+        file.writelines(f"{row}\n" for row in draw.choices(rows, k=6_000))
+    assert estimates().calls_of(str(large)) == pytest.approx(2 * 2_000 * 6_000, rel=0.1)
 
 
 def test_a_chunk_gets_the_memory_and_time_it_needs(finished: Path, tmp_path: Path) -> None:
     """Measured on the example's second chunk, by the kernel."""
-    memory_mb, minutes = estimates()
+    known = estimates()
     region = (finished / "panels" / "20.chunks.tsv").read_text().splitlines()[2].split("\t")
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
@@ -243,6 +285,6 @@ def test_a_chunk_gets_the_memory_and_time_it_needs(finished: Path, tmp_path: Pat
     )  # fmt: skip
     elapsed, used = time.perf_counter() - started, float(done.stdout.splitlines()[-1])
     size = SimpleNamespace(sites=int(region[2]), haplotypes=400, samples=20)
-    asked = memory_mb(size.sites, size.haplotypes, size.samples)
+    asked = known.chunk_memory_mb(size.sites, size.haplotypes, size.samples, 2, 2 * size.samples * 300)
     assert used < asked < 4 * used
-    assert elapsed / 60 < minutes(size.sites, size.haplotypes, size.samples, 1)
+    assert elapsed / 60 < known.chunk_minutes(size.sites, size.haplotypes, size.samples, 1)

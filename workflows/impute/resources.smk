@@ -1,27 +1,50 @@
 """What a chunk needs, from the sizes of the panel, the chunk and the target."""
 
 import gzip
+from functools import cache
+from pathlib import Path
+
+LOOKED_AT = 20_000_000  # letters of a target, from which its size is estimated
 
 
-def memory_of_chunk(wildcards, input, attempt):
+def memory_of_chunk(wildcards, input, threads, attempt):
     """MB; more at each attempt."""
-    return round(attempt * chunk_memory_mb(*_sizes(wildcards, input)))
+    calls = calls_of(str(input.vcf)) if Path(input.vcf).is_file() else 0
+    return round(attempt * chunk_memory_mb(*_sizes(wildcards, input), threads, calls))
 
 
 def minutes_of_chunk(wildcards, input, threads, attempt):
     return round(attempt * chunk_minutes(*_sizes(wildcards, input), threads))
 
 
-def chunk_memory_mb(sites, haplotypes, samples):
-    """What `spinimpute impute --region` works well with, and keeps to: the program itself, prepared parts of
-    the panel, results that are being written."""
-    return 400 + 0.008 * haplotypes + 45 * min(8e6, sites * 2 * samples) / 1e6
+def chunk_memory_mb(sites, haplotypes, samples, threads, calls):
+    """What `spinimpute impute --region` works well with, and keeps to: the program itself, the target's calls
+    (of the whole chromosome), prepared parts of the panel, what threads work on, results that are being
+    written. Where the panel's typed sites are very dense, prepared parts take up to three times as much."""
+    read = 380 + 5 * calls / 1e6
+    panel = haplotypes * (0.008 + 0.0006 * threads)
+    return read + panel + 12 * threads + 45 * min(8e6, sites * 2 * samples) / 1e6
 
 
 def chunk_minutes(sites, haplotypes, samples, threads):
     """Several times what was seen, as machines differ: starting, then by results and by the panel's size."""
     results = sites * 2 * samples / 1e6
     return 5 + (results * 1.5 + results * haplotypes / 10_000) / 60 / threads * 4
+
+
+@cache
+def calls_of(vcf):
+    """Haplotypes times records; a large file's about, by how much of it the first ones take."""
+    with open(vcf, "rb") as compressed, gzip.open(compressed, "rt") as text:
+        named = next(line for line in text if line.startswith("#CHROM"))
+        records = length = 0
+        for line in text:
+            records += 1
+            length += len(line)
+            if length > LOOKED_AT:
+                records *= Path(vcf).stat().st_size / compressed.tell()
+                break
+    return round(2 * (len(named.split("\t")) - 9) * records)
 
 
 def _sizes(wildcards, input):
