@@ -12,6 +12,8 @@ import argparse
 from benchmarks.imputation.budgets import add_options as add_budgets_options
 from benchmarks.imputation.calibration import calibration
 from benchmarks.imputation.cases import REAL
+from benchmarks.imputation.chunks import add_options as add_chunks_options
+from benchmarks.imputation.chunks import chunks
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
 from benchmarks.imputation.cost import add_options as add_cost_options
 from benchmarks.imputation.figure import add_options as add_figure_options
@@ -57,6 +59,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--people", type=int, default=5, help="how many (default: 5)")
     command("unphased", unphased, "Targets without phase: accuracy, time and switch errors.", REAL, repeat=3)
+    sub = command("chunks", chunks, "Regions imputed in parts and joined, beside a single run.", REAL)
+    add_chunks_options(sub)
     command("calibration", calibration, "Are probabilities and estimated r² right?", REAL)
     text = "Typed calls left out beside the truth of imputed ones."
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)

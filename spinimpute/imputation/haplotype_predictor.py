@@ -21,7 +21,8 @@ from spinimpute.imputation.matches import information, match_block
 from spinimpute.imputation.pair_network import PairWeights, weigh
 from spinimpute.imputation.pbwt import MISSING, CandidateSettings, TypedAlleles, find_candidates
 
-# At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated).
+# At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
+# candidates in the largest panels (`CandidateSettings.for_panel`).
 CLASSES = 22
 DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
 MOST_CLASSES = 2  # at most so many times as many: where typed sites are sparse, more haplotypes fit

@@ -1,0 +1,194 @@
+"""`chunks`: imputing a region in parts that `ligate` joins, beside a single run.
+
+Of every way: whether the files are the same, and otherwise at how many sites dosages or genotypes of anybody
+differ, by how much, and how far from the ends of the parts such sites lie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from cyvcf2 import VCF
+
+from benchmarks.imputation.cases import Case
+from benchmarks.imputation.measure import Stage, run
+from benchmarks.imputation.options import Session, session
+from benchmarks.imputation.programs import Ours
+from benchmarks.imputation.results import write_configuration
+from benchmarks.imputation.study import build_panel, target_as_vcf
+from benchmarks.imputation.tables import markdown, write_tsv
+from benchmarks.imputation.unphased import without_phase
+from spinimpute.genotypes.genetic_map import GeneticMap
+
+CLI = (sys.executable, "-m", "cli.main")
+TOLERATED = 1e-3  # of a dosage
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a region is cut. phase_first: the whole target, as the workflow does; buffer: cM, None for none;
+    overlap: cM that a part shares with the next one."""
+
+    phase_first: bool = False
+    buffer: float | None = None
+    overlap: float = 0.0
+
+    @property
+    def title(self) -> str:
+        buffer = "all typed sites" if self.buffer is None else f"--buffer {self.buffer:g}"
+        overlap = f", parts share {self.overlap:g} cM" if self.overlap else ""
+        return ("phased first, " if self.phase_first else "") + buffer + overlap
+
+
+PHASED = (Way(), Way(buffer=2), Way(buffer=1), Way(buffer=0.5), Way(buffer=0.25))
+UNPHASED = (Way(phase_first=True), Way(phase_first=True, buffer=0.5), Way(buffer=0.5, overlap=0.25))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Sites where anybody's dosage differs by more than TOLERATED, or genotype (phase apart); the largest
+    difference of a dosage, and how far, in cM, the farthest such site is from an end of a part."""
+
+    same_bytes: bool
+    sites: int
+    dosage_sites: int
+    genotype_sites: int
+    largest: float
+    farthest: float
+
+    @property
+    def row(self) -> list[str]:
+        if self.same_bytes:
+            return ["yes", str(self.sites), "0", "0", "0", "–"]
+        farthest = f"{self.farthest:.2f}" if self.dosage_sites + self.genotype_sites else "–"
+        counts = [str(self.sites), str(self.dosage_sites), str(self.genotype_sites)]
+        return ["no", *counts, f"{self.largest:.3f}", farthest]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", type=int, default=4, help="of each region (default: 4)")
+
+
+def chunks(arguments: argparse.Namespace) -> None:
+    """All ways of cutting, for targets with and without phase."""
+    rows = [
+        ["target", "way", "same bytes", "sites", "dosage differs", "GT differs", "largest", "farthest, cM"]
+    ]
+    stages: list[Stage] = []
+    with session(arguments) as run_:
+        for name in arguments.cases:
+            full = run_.case(name)
+            work = run_.work_folder(full.name)
+            build_panel(full, Ours(), work)
+            phased = target_as_vcf(full, work)
+            unphased = without_phase(full, run_.seed, work)
+            for title, target, ways in (
+                (full.name, phased, PHASED),
+                (unphased.name, unphased.target, UNPHASED),
+            ):
+                rows += _beside_single_run(full, title, target, ways, arguments.parts, work, run_, stages)
+        out = run_.result_folder(run_.name or "chunks")
+        write_configuration(out, run_, stages, {"parts": arguments.parts})
+    write_tsv(out / "chunks.tsv", rows)
+    text = (
+        f"Each region is imputed in {arguments.parts} parts of equal genetic length, which "
+        "`spinimpute ligate` joins, and as a whole. A dosage differs if that of any person does by more than "
+        f"{TOLERATED:g}, a GT if anybody's unordered alleles do; farthest: the largest distance of such a "
+        "site from an end of a part. `--buffer`: typed sites that far, in cM, beyond a part are used."
+    )
+    report = "\n\n".join(["# In parts and as a whole", text, markdown(rows)])
+    (out / "report.md").write_text(report + "\n")
+    print(report)
+
+
+def _beside_single_run(
+    case: Case,
+    title: str,
+    target: Path,
+    ways: Iterable[Way],
+    n_parts: int,
+    work: Path,
+    session: Session,
+    stages: list[Stage],
+) -> list[list[str]]:
+    panel = work / Ours().panel_name
+    genome = _Genome(case)
+    cut_bp = genome.cuts(n_parts)
+    whole = work / "whole.vcf.gz"
+
+    def command(label: str, *words: object) -> None:
+        stages.append(run(label, str(words[0]), [*CLI, *words, "--force"], work / "log.txt"))
+
+    threads = ("--threads", session.threads)
+    command("whole", "impute", "--vcf", target, "--panel", panel, "--out", whole, *threads)
+    found = []
+    for way in ways:
+        source = target
+        if way.phase_first:
+            source = work / "phased.vcf.gz"
+            command(way.title, "phase", "--vcf", target, "--panel", panel, "--out", source, *threads)
+        parts = []
+        for number, (start, end) in enumerate(pairwise(cut_bp)):
+            part = work / f"part.{number}.vcf.gz"
+            words = ["impute", "--vcf", source, "--panel", panel, "--out", part, *threads]
+            words += ["--region", f"{genome.chromosome}:{start + 1}-{genome.further(end, way.overlap)}"]
+            words += [] if way.buffer is None else ["--buffer", way.buffer]
+            command(way.title, *words)
+            parts.append(part)
+        joined = work / "joined.vcf.gz"
+        command(way.title, "ligate", *parts, "--panel", panel, "--out", joined)
+        ends_cm = genome.genetic_map.cM(np.array(cut_bp[1:-1]))
+        found.append([title, way.title, *difference(whole, joined, ends_cm, genome.genetic_map).row])
+    return found
+
+
+class _Genome:
+    """The panel's sites on its chromosome, and their genetic map."""
+
+    def __init__(self, case: Case) -> None:
+        sites = [(record.CHROM, record.POS) for record in VCF(str(case.panel))]
+        self.chromosome = sites[0][0]
+        self.position = np.array([position for _, position in sites])
+        self.genetic_map = GeneticMap.read(case.genetic_map, self.chromosome)
+        self.cm = self.genetic_map.cM(self.position)
+
+    def cuts(self, n_parts: int) -> list[int]:
+        """Last positions of parts of the same genetic length; before them the one before the first site."""
+        inner = np.searchsorted(self.cm, np.linspace(self.cm[0], self.cm[-1], n_parts + 1)[1:-1])
+        ends = [*(int(bp) for bp in self.position[inner]), int(self.position[-1])]
+        return [int(self.position[0]) - 1, *ends]
+
+    def further(self, bp: int, cm: float) -> int:
+        """The last site within so many cM behind one."""
+        reached = self.cm[np.searchsorted(self.position, bp)] + cm
+        return max(bp, int(self.position[np.searchsorted(self.cm, reached, "right") - 1]))
+
+
+def difference(whole: Path, joined: Path, ends_cm: np.ndarray, genetic_map: GeneticMap) -> Difference:
+    """Of two imputed files. Raises SystemExit if they do not hold the same sites."""
+    position, dosage_S, genotype_S = [], [], []
+    files = VCF(str(whole)), VCF(str(joined))
+    for one, other in zip(*files, strict=True):
+        if (one.POS, one.REF, one.ALT) != (other.POS, other.REF, other.ALT):
+            raise SystemExit(f"sites differ at {one.CHROM}:{one.POS} and {other.CHROM}:{other.POS}")
+        position.append(one.POS)
+        dosage_S.append(np.abs(one.format("DS") - other.format("DS")).max())
+        alleles, others = (np.sort(record.genotype.array()[:, :2], axis=1) for record in (one, other))
+        genotype_S.append(not np.array_equal(alleles, others))
+    dosage, genotype = np.array(dosage_S), np.array(genotype_S)
+    at_cm = genetic_map.cM(np.array(position))[(dosage > TOLERATED) | genotype]
+    away = np.abs(at_cm[:, None] - ends_cm).min(1) if len(at_cm) else np.zeros(1)
+    return Difference(
+        whole.read_bytes() == joined.read_bytes(),
+        len(position),
+        int((dosage > TOLERATED).sum()),
+        int(genotype.sum()),
+        float(dosage.max()),
+        float(away.max()),
+    )
