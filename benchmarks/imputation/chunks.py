@@ -1,12 +1,14 @@
 """`chunks`: imputing a region in parts that `ligate` joins, beside a single run.
 
-Of every way: whether the files are the same, and otherwise at how many sites dosages or genotypes of anybody
-differ, by how much, and how far from the ends of the parts such sites lie.
+Of every way: whether the records are the same, and otherwise at how many sites dosages or genotypes of
+anybody differ, by how much, and how far from the ends of the parts such sites lie.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import hashlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,22 +34,19 @@ TOLERATED = 1e-3  # of a dosage
 
 @dataclass(frozen=True)
 class Way:
-    """How a region is cut. phase_first: the whole target, as the workflow does; buffer: cM, None for none;
-    overlap: cM that a part shares with the next one."""
+    """How a region is cut. buffer: cM, None for none; overlap: cM that a part shares with the next one."""
 
-    phase_first: bool = False
     buffer: float | None = None
     overlap: float = 0.0
 
     @property
     def title(self) -> str:
         buffer = "all typed sites" if self.buffer is None else f"--buffer {self.buffer:g}"
-        overlap = f", parts share {self.overlap:g} cM" if self.overlap else ""
-        return ("phased first, " if self.phase_first else "") + buffer + overlap
+        return buffer + (f", parts share {self.overlap:g} cM" if self.overlap else "")
 
 
-PHASED = (Way(), Way(buffer=2), Way(buffer=1), Way(buffer=0.5), Way(buffer=0.25))
-UNPHASED = (Way(phase_first=True), Way(phase_first=True, buffer=0.5), Way(buffer=0.5, overlap=0.25))
+PHASED = (Way(), Way(2), Way(1), Way(0.5), Way(0.25))
+UNPHASED = (Way(1, 0.25), Way(0.5, 0.25))
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Difference:
     """Sites where anybody's dosage differs by more than TOLERATED, or genotype (phase apart); the largest
     difference of a dosage, and how far, in cM, the farthest such site is from an end of a part."""
 
-    same_bytes: bool
+    same_records: bool
     sites: int
     dosage_sites: int
     genotype_sites: int
@@ -64,7 +63,7 @@ class Difference:
 
     @property
     def row(self) -> list[str]:
-        if self.same_bytes:
+        if self.same_records:
             return ["yes", str(self.sites), "0", "0", "0", "–"]
         farthest = f"{self.farthest:.2f}" if self.dosage_sites + self.genotype_sites else "–"
         counts = [str(self.sites), str(self.dosage_sites), str(self.genotype_sites)]
@@ -78,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def chunks(arguments: argparse.Namespace) -> None:
     """All ways of cutting, for targets with and without phase."""
     rows = [
-        ["target", "way", "same bytes", "sites", "dosage differs", "GT differs", "largest", "farthest, cM"]
+        ["target", "way", "same records", "sites", "dosage differs", "GT differs", "largest", "farthest, cM"]
     ]
     stages: list[Stage] = []
     with session(arguments) as run_:
@@ -86,10 +85,13 @@ def chunks(arguments: argparse.Namespace) -> None:
             full = run_.case(name)
             work = run_.work_folder(full.name)
             build_panel(full, Ours(), work)
-            phased = target_as_vcf(full, work)
             unphased = without_phase(full, run_.seed, work)
+            by_us = work / "phased.vcf.gz"
+            words = ["phase", "--vcf", unphased.target, "--panel", work / Ours().panel_name, "--out", by_us]
+            stages.append(run("phase", "phase", [*CLI, *words], work / "log.txt"))
             for title, target, ways in (
-                (full.name, phased, PHASED),
+                (full.name, target_as_vcf(full, work), PHASED),
+                (f"{unphased.name}, phased by `phase`", by_us, PHASED),
                 (unphased.name, unphased.target, UNPHASED),
             ):
                 rows += _beside_single_run(full, title, target, ways, arguments.parts, work, run_, stages)
@@ -129,14 +131,10 @@ def _beside_single_run(
     command("whole", "impute", "--vcf", target, "--panel", panel, "--out", whole, *threads)
     found = []
     for way in ways:
-        source = target
-        if way.phase_first:
-            source = work / "phased.vcf.gz"
-            command(way.title, "phase", "--vcf", target, "--panel", panel, "--out", source, *threads)
         parts = []
         for number, (start, end) in enumerate(pairwise(cut_bp)):
             part = work / f"part.{number}.vcf.gz"
-            words = ["impute", "--vcf", source, "--panel", panel, "--out", part, *threads]
+            words = ["impute", "--vcf", target, "--panel", panel, "--out", part, *threads]
             words += ["--region", f"{genome.chromosome}:{start + 1}-{genome.further(end, way.overlap)}"]
             words += [] if way.buffer is None else ["--buffer", way.buffer]
             command(way.title, *words)
@@ -170,6 +168,16 @@ class _Genome:
         return max(bp, int(self.position[np.searchsorted(self.cm, reached, "right") - 1]))
 
 
+def _records(path: Path) -> str:
+    """A checksum of all lines but the header, which tells how a file was made."""
+    checksum = hashlib.sha256()
+    with gzip.open(path, "rb") as lines:
+        for line in lines:
+            if not line.startswith(b"##"):
+                checksum.update(line)
+    return checksum.hexdigest()
+
+
 def difference(whole: Path, joined: Path, ends_cm: np.ndarray, genetic_map: GeneticMap) -> Difference:
     """Of two imputed files. Raises SystemExit if they do not hold the same sites."""
     position, dosage_S, genotype_S = [], [], []
@@ -185,7 +193,7 @@ def difference(whole: Path, joined: Path, ends_cm: np.ndarray, genetic_map: Gene
     at_cm = genetic_map.cM(np.array(position))[(dosage > TOLERATED) | genotype]
     away = np.abs(at_cm[:, None] - ends_cm).min(1) if len(at_cm) else np.zeros(1)
     return Difference(
-        whole.read_bytes() == joined.read_bytes(),
+        _records(whole) == _records(joined),
         len(position),
         int((dosage > TOLERATED).sum()),
         int(genotype.sum()),
