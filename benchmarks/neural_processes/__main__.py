@@ -4,6 +4,7 @@
     python -m benchmarks.neural_processes cost
     python -m benchmarks.neural_processes calibration
     python -m benchmarks.neural_processes figure
+    python -m benchmarks.neural_processes contexts
 
 Every model sees the same tasks. Results go to results/DATE-NAME with configuration and log; a model that is
 there already is not trained again, so that an interrupted command goes on where it was. Inducing models have
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.neural_processes.calibrate import calibrate
+from benchmarks.neural_processes.contexts import contexts
 from benchmarks.neural_processes.cost import cost, large
 from benchmarks.neural_processes.figure import figure
 from benchmarks.neural_processes.results import INDUCING
@@ -31,6 +33,7 @@ def main() -> None:
         ("calibration", calibrate),
         ("large", large),
         ("figure", figure),
+        ("contexts", contexts),
     ):
         sub = commands.add_parser(name)
         sub.set_defaults(function=function)

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.imputation.options import RESULTS
 from benchmarks.imputation.readme import BLOCK, with_tables
+from benchmarks.neural_processes.contexts import table as contexts
+from benchmarks.neural_processes.results import RESULTS as NEURAL_PROCESSES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEAD = "imputer\tbin\tsites\tpooled_r2\tmean_r2\tnrc\tmissing_sites\n"
@@ -87,3 +89,22 @@ def test_the_table_of_neural_processes_is_that_of_the_results() -> None:
             if name == "context-64-128":
                 step = mean(row["train_seconds"] / row["steps"] for row in found)
                 assert int(milliseconds) == round(1000 * step), kind
+
+
+def test_the_table_of_contexts_is_that_of_the_results() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    assert contexts(NEURAL_PROCESSES) in readme, "see: python -m benchmarks.neural_processes contexts"
+
+
+def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
+    for where, values in (("context-9-20", [1.0, 2.0]), ("context-5-9", [0.5])):
+        out = tmp_path / f"2026-01-01-{where}"
+        out.mkdir()
+        for seed, value in enumerate(values):
+            row = {"kind": "CANP", "log_likelihood": value, "floored": 2.5}
+            (out / f"CANP-{seed}.json").write_text(json.dumps(row))
+    (tmp_path / "2026-01-01-context-5-9-floor-0.001").mkdir()
+    head, _, first, *_, last = contexts(tmp_path).splitlines()
+    assert head == "| context points | 5–9 | 9–20 |"
+    assert first == "| CANP | .500 (1) | 1.500 ± .707 (2) |"
+    assert last == "| who knows the process | 2.500 | 2.500 |"
