@@ -11,6 +11,8 @@ Axes: T typed sites, N panel haplotypes.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from spinimpute.genotypes.panel_file import Panel
@@ -23,6 +25,7 @@ QUERIES = 16  # haplotypes taken out
 MOST_SITES = 512  # around the middle of the panel
 MOST_HAPLOTYPES = 20_000
 LEAST_SITES = 20
+RATE_LINE = "##spinimpute_copying_rate="  # then jumps per cM, and a checksum of the panel's genetic map
 
 
 def rate_of_panel(panel: Panel, typed_index: np.ndarray) -> float:
@@ -35,6 +38,28 @@ def rate_of_panel(panel: Panel, typed_index: np.ndarray) -> float:
     packed = panel.packed_rows(rows)
     alleles_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)
     return most_likely_rate(alleles_TN, panel.cM[rows])
+
+
+def rate_line(panel: Panel, typed_index: np.ndarray) -> str:
+    """A line of the header of a file with these typed sites, so that who reads a part of them knows the rate
+    of all."""
+    return f"{RATE_LINE}{rate_of_panel(panel, typed_index):g} {_map_checksum(panel)}"
+
+
+def told_rate(header: str, panel: Panel) -> float | None:
+    """The rate that `rate_line` wrote for the panel with its genetic map; None if there is no such line."""
+    for line in header.splitlines():
+        rate, _, checksum = line.removeprefix(RATE_LINE).partition(" ")
+        if line.startswith(RATE_LINE) and checksum == _map_checksum(panel):
+            try:
+                return float(rate) if float(rate) in RATES else None
+            except ValueError:
+                return None
+    return None
+
+
+def _map_checksum(panel: Panel) -> str:
+    return hashlib.sha256(np.ascontiguousarray(panel.cM, dtype="<f8").tobytes()).hexdigest()[:16]
 
 
 def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:

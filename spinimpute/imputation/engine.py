@@ -132,7 +132,7 @@ class HaplotypeEngine(Engine):
     """Haplotype attention; a part is some queries in a chunk.
 
     limits: what is worked on at the same time. scratch: folder for the results of chunks that are cut into
-    several windows.
+    several windows. jumps_per_cM: None for what the typed sites tell (`rate_of_panel`).
     """
 
     def __init__(
@@ -143,12 +143,16 @@ class HaplotypeEngine(Engine):
         threads: int,
         limits: Limits = DEFAULT,
         scratch: Path | None = None,
+        jumps_per_cM: float | None = None,
     ) -> None:
         super().__init__(typed_index, threads)
         self.panel, self.predictor, self.limits = panel, predictor, limits
         self.scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
-        # a worker's first task, which the others can wait for
-        self._jumps_per_cM = self.pool.submit(rate_of_panel, panel, typed_index)
+
+        def rate() -> float:
+            return rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
+
+        self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
         """As `Engine.impute_window`."""

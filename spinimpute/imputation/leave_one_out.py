@@ -28,16 +28,18 @@ def left_out_chances(
     alleles_TQ: np.ndarray,
     threads: int,
     progress: Progress | None = None,
+    jumps_per_cM: float | None = None,
 ) -> np.ndarray:
     """float32 (T, Q): P(ALT) of each call by the other calls of its haplotype.
 
     typed_index: int64 (T,), the panel sites that are typed, increasing. alleles_TQ: int8, 0, 1, or -1
-    (missing), haplotypes with their phase. Results do not depend on threads.
+    (missing), haplotypes with their phase. jumps_per_cM: None for what the typed sites tell
+    (`rate_of_panel`). Results do not depend on threads.
     """
     n_typed, n_queries = alleles_TQ.shape
     chance_TQ = np.empty((n_typed, n_queries), np.float32)
     windows = windows_of(panel, typed_index)
-    jumps_per_cM = rate_of_panel(panel, typed_index)
+    rate = rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     tasks = [(window, first) for window in windows for first in range(0, n_queries, LANES)]
 
     def run(task: tuple[PassWindow, int]) -> None:
@@ -45,7 +47,7 @@ def left_out_chances(
         columns = np.arange(first, min(first + LANES, n_queries))
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
-        chance_LS = _chances(window, alleles_TQ[window.first : window.stop], columns, jumps_per_cM)
+        chance_LS = _chances(window, alleles_TQ[window.first : window.stop], columns, rate)
         chance_TQ[rows, columns] = chance_LS[: len(columns), decided].T
 
     with ThreadPoolExecutor(threads, "leave one out") as pool:

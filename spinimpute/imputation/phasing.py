@@ -73,6 +73,7 @@ def phase(
     progress: Callable[[float], None] | None = None,
     *,
     fill: bool = False,
+    jumps_per_cM: float | None = None,
 ) -> np.ndarray:
     """Phase the unphased heterozygotes; what is phased already keeps its phase.
 
@@ -85,6 +86,7 @@ def phase(
         threads: results do not depend on it.
         progress: called with the fraction that is done.
         fill: fill missing calls of diploid samples by what is around them.
+        jumps_per_cM: None for what the typed sites tell (`rate_of_panel`).
     Returns:
         int8 (T, Q), the calls with phase; what is missing and not filled is still -1.
     Method:
@@ -97,7 +99,7 @@ def phase(
     # every other pass cuts elsewhere, so that no place is always at an edge
     grids = [windows_of(panel, typed_index, shift) for shift in (0, phase_windows.CORE // 2)]
     n_passes = 1 + len(DOUBTFUL) + VOTES
-    rate = rate_of_panel(panel, typed_index)
+    rate = rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:

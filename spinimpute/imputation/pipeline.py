@@ -161,6 +161,7 @@ def impute(
             raise InputError(
                 "a budget of memory is kept with haplotype attention only, not with inducing points"
             )
+        stretch = stretch_of(vcf, panels, region, buffer_cM)
         with summary.stage("read target"), within_budget(max_memory, "reading the target"):
             prepared = prepare(
                 panels,
@@ -169,13 +170,15 @@ def impute(
                 allow_unphased=phasing == "auto" and isinstance(panels[0], Panel),
                 sexes=sexes,
                 chain=chain,
-                stretch=stretch_of(vcf, panels, region, buffer_cM),
+                stretch=None if stretch is None else stretch.region,
                 ambiguous=ambiguous,
                 force=force,
             )
         chosen = [(part, ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges]
         if not chosen:
             raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
+        if stretch is not None:
+            chosen = [(replace(part, jumps_per_cM=stretch.jumps_per_cM), span) for part, span in chosen]
         if buffer_cM is not None:
             chosen = [(within(part, *span, buffer_cM), span) for part, span in chosen]
             summary.used_sites = sum(len(part.match.panel_index) for part, _ in chosen)
@@ -262,14 +265,12 @@ def _impute_part(
     left_out = summary.left_out
     shares = Shares(progress, [target.unphased is not None, left_out is not None, 1])
     if target.unphased is not None:
-        assert isinstance(panel, Panel), "only a panel's haplotypes can phase"
         _limits(run, panel, match, target.alleles.shape[1])  # too little memory is said now, not later
-        target = _phased(panel, target, match, run.threads, run.max_memory, summary, shares.of(0))
+        target = _phased(part, run.threads, run.max_memory, summary, shares.of(0))
     er2_T = None
     if left_out is not None:
-        assert isinstance(panel, Panel), "refused for others"
         with summary.stage("leave one out"):
-            er2_T = _left_out(panel, target, match, left_out, run.threads, shares.of(1))
+            er2_T = _left_out(part, target, left_out, run.threads, shares.of(1))
     n_haplotypes = target.alleles.shape[1]
     limits = _limits(run, panel, match, n_haplotypes)
     windows = _windows(
@@ -282,7 +283,9 @@ def _impute_part(
         summary.array_sites = len(array)
         summary.outside_array = int(np.isin(match.panel_index, array, invert=True).sum())
     scratch = run.writer.path.parent
-    with engine_for(panel, run.predictor, match.panel_index, run.threads, limits, scratch) as engine:
+    with engine_for(
+        panel, run.predictor, match.panel_index, run.threads, limits, scratch, part.jumps_per_cM
+    ) as engine:
         _stream(engine, records, run.writer, summary, shares.of(2))
 
 
@@ -337,15 +340,15 @@ def _windows(
 
 
 def _phased(
-    panel: Panel,
-    target: Haplotypes,
-    match: SiteMatch,
+    part: Prepared,
     threads: int,
     max_memory: int | None,
     summary: ImputationSummary,
     progress: Progress | None,
 ) -> Haplotypes:
     """The target with the phase of its matched sites; the others' stays unknown."""
+    panel, target, match = part.panel, part.target, part.match
+    assert isinstance(panel, Panel), "only a panel's haplotypes can phase"
     assert target.unphased is not None
     unphased = target.unphased[match.target_index]
     summary.count_phased(unphased)
@@ -353,7 +356,14 @@ def _phased(
     with summary.stage("phase"):
         check_phasing(max_memory, panel.n_haplotypes, len(match.panel_index), threads)
         alleles[match.target_index] = phase(
-            panel, match.panel_index, alleles[match.target_index], unphased, target.ploidy, threads, progress
+            panel,
+            match.panel_index,
+            alleles[match.target_index],
+            unphased,
+            target.ploidy,
+            threads,
+            progress,
+            jumps_per_cM=part.jumps_per_cM,
         )
     still_unphased = target.unphased.copy()
     still_unphased[match.target_index] = False
@@ -361,16 +371,17 @@ def _phased(
 
 
 def _left_out(
-    panel: Panel,
+    part: Prepared,
     target: Haplotypes,
-    match: SiteMatch,
     quality: LeftOutQuality,
     threads: int,
     progress: Progress | None,
 ) -> np.ndarray:
-    """ER2 of the matched sites, float64 (T,)."""
+    """ER2 of the matched sites, float64 (T,). target: with its phase."""
+    panel, match = part.panel, part.match
+    assert isinstance(panel, Panel), "refused for others"
     alleles_TQ, index = target.alleles[match.target_index], match.panel_index
-    chance_TQ = left_out_chances(panel, index, alleles_TQ, threads, progress)
+    chance_TQ = left_out_chances(panel, index, alleles_TQ, threads, progress, part.jumps_per_cM)
     sites, frequency_T = panel.sites.take(index), panel.frequency[index]
     return quality.add(sites, frequency_T, alleles_TQ, chance_TQ, target.ploidy)
 

@@ -42,12 +42,15 @@ def engine_for(
     threads: int,
     limits: Limits = DEFAULT,
     scratch: Path | None = None,
+    jumps_per_cM: float | None = None,
 ) -> Engine:
-    """typed_index: int64 (T,), the typed panel sites, increasing; limits, scratch: as of `HaplotypeEngine`.
-    Raises InputError as the engines do."""
+    """typed_index: int64 (T,), the typed panel sites, increasing; the rest as of `HaplotypeEngine`.
+
+    Raises InputError as the engines do.
+    """
     if isinstance(predictor, HaplotypePredictor):
         assert isinstance(panel, Panel), "predictor_for gives what reads the panel"
-        return HaplotypeEngine(panel, predictor, typed_index, threads, limits, scratch)
+        return HaplotypeEngine(panel, predictor, typed_index, threads, limits, scratch, jumps_per_cM)
     from spinimpute.imputation.block_engine import BlockEngine
     from spinimpute.imputation.inducing_engine import InducingEngine
 

@@ -63,11 +63,16 @@ def open_panels(
 
 @dataclass(frozen=True)
 class Prepared:
-    """A target, or its part on one part of chromosome X, with the alleles of the panel."""
+    """A target, or its part on one part of chromosome X, with the alleles of the panel.
+
+    jumps_per_cM: by all typed sites of the target (`rate_of_panel`), where some of them have been left out;
+    None: to be estimated from those that there are.
+    """
 
     panel: AnyPanel
     settled: Settled
     repaired: Repaired
+    jumps_per_cM: float | None = None
 
     @property
     def target(self) -> Haplotypes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cyvcf2
@@ -12,9 +12,11 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
+from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
 from spinimpute.genotypes.vcf_check import starts_as_variant_file
 from spinimpute.imputation.chunk_file import PANEL_LINE
+from spinimpute.imputation.copying_rate import rate_of_panel, told_rate
 from spinimpute.imputation.preparing import AnyPanel, Prepared
 from spinimpute.imputation.summary import ImputationSummary
 
@@ -49,40 +51,55 @@ def check_buffer(buffer_cM: float | None, region: Region | None) -> None:
         raise InputError(f"a buffer must have a length of at least 0 cM: got {buffer_cM} cM")
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """The part of a target that is read. jumps_per_cM: by all of its typed sites; None of inducing points."""
+
+    region: Region
+    jumps_per_cM: float | None
+
+
 def stretch_of(
     vcf: str | Path, panels: Sequence[AnyPanel], region: Region | None, buffer_cM: float | None
-) -> Region | None:
+) -> Stretch | None:
     """What has to be read of a target for a region and its buffer; None for all of it.
 
-    Only of a file that was written for this panel (`phase`, `convert`) a part will do: of any other, all
-    sites together tell how those of unknown strand are repaired, and whether target and panel fit.
+    Only of a file that was written for this panel with this genetic map (`phase`, `convert`) a part will do:
+    of any other, all sites together tell how those of unknown strand are repaired, whether target and panel
+    fit, and how often haplotypes change whom they copy.
     """
-    if region is None or buffer_cM is None or len(panels) > 1 or not _written_for(vcf, panels[0]):
+    if region is None or buffer_cM is None or len(panels) > 1:
         return None
     (panel,) = panels
+    header = _header(vcf)
+    if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines():
+        return None
+    jumps_per_cM = told_rate(header, panel) if isinstance(panel, Panel) else None
+    if isinstance(panel, Panel) and jumps_per_cM is None:
+        return None
     ((first, last),) = panel_ranges(panels, region).values()
     cM, position = panel.cM, panel.position
     low = int(np.searchsorted(cM, cM[first] - buffer_cM, side="left"))
     high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
-    return Region(
-        panel.chrom, min(region.start, int(position[low])), max(region.end, int(position[high - 1]))
-    )
+    start, end = int(position[low]), int(position[high - 1])
+    return Stretch(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
 
 
-def _written_for(vcf: str | Path, panel: AnyPanel) -> bool:
-    """Whether a VCF or BCF says that we wrote it for the panel."""
+def _header(vcf: str | Path) -> str:
+    """Of a VCF or BCF; nothing of other files."""
     path = Path(vcf)
     if not path.is_file() or not starts_as_variant_file(path):
-        return False
+        return ""
     try:
         header: str = cyvcf2.VCF(str(path), lazy=True).raw_header
     except Exception:  # what is wrong with it is said when it is read
-        return False
-    return f"{PANEL_LINE}{panel.checksum}" in header.splitlines()
+        return ""
+    return header
 
 
 def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
-    """A part with those of its matched sites that lie near the panel sites [first, last)."""
+    """A part with those of its matched sites that lie near the panel sites [first, last), and with the rate
+    of copying that all of them give: the same in all regions of a target."""
     cM, match = part.panel.cM, part.match
     at = cM[match.panel_index]
     near = (at >= cM[first] - buffer_cM) & (at <= cM[last - 1] + buffer_cM)
@@ -93,7 +110,10 @@ def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
             f"{panel.position[last - 1]}: give a longer --buffer"
         )
     nearby = replace(match, panel_index=match.panel_index[near], target_index=match.target_index[near])
-    return replace(part, repaired=replace(part.repaired, match=nearby))
+    rate = part.jumps_per_cM
+    if rate is None and isinstance(part.panel, Panel):
+        rate = rate_of_panel(part.panel, match.panel_index)
+    return replace(part, repaired=replace(part.repaired, match=nearby), jumps_per_cM=rate)
 
 
 def unmatched_sites(

@@ -16,6 +16,7 @@ from spinimpute.genotypes.indexed_file import choose_output_type
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.imputation.chunk_file import PANEL_LINE
+from spinimpute.imputation.copying_rate import rate_line
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.phasing import phase as phase_calls
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
@@ -146,6 +147,11 @@ class _Job:
                     [
                         f"##source=spinimpute {version('spinimpute')}",
                         *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
+                        *(
+                            rate_line(part.panel, part.match.panel_index)
+                            for part in prepared
+                            if isinstance(part.panel, Panel)
+                        ),
                         *self.header_lines,
                     ],
                     ("GT",),
