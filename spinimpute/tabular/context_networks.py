@@ -89,10 +89,15 @@ class ContextNetwork(nn.Module):
 
     def predicted_label(self, outputs_LDK: Tensor) -> Tensor:
         """The mean over members: logits (Q, classes) of the mean chance, or numbers (Q, 1)."""
-        outputs_MQO = self.label_outputs(outputs_LDK).unflatten(0, (self.members, -1))
-        if not self.classes or self.members == 1:
-            return outputs_MQO.mean(0)
-        return torch.logsumexp(functional.log_softmax(outputs_MQO, -1), 0) - math.log(self.members)
+        outputs_LO = self.label_outputs(outputs_LDK)
+        if self.members == 1:
+            return outputs_LO
+        # in double precision: otherwise sums, and what they are rounded to, depend on the order of queries
+        outputs_MQO = outputs_LO.unflatten(0, (self.members, -1)).double()
+        if not self.classes:
+            return outputs_MQO.mean(0).to(outputs_LO.dtype)
+        summed_QO = torch.logsumexp(functional.log_softmax(outputs_MQO, -1), 0)
+        return (summed_QO - math.log(self.members)).to(outputs_LO.dtype)
 
     def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:
         """Mean loss of the cells that were hidden and are known: cross-entropy or squared error."""
