@@ -15,7 +15,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "MLP": ROWS | {"layers": 2},
     "ResNet": ROWS | {"blocks": 1, "hidden": 16},
     "FTTransformer": ROWS | {"blocks": 1, "heads": 2},
-    "SPIN": CONTEXT | {"inducing_points": 4, "latent_attributes": 2, "predictor_layers": 1},
+    "SPIN": CONTEXT | {"inducing_points": 4, "latent_attributes": 2, "predictor_layers": 1, "members": 2},
     "NPT": CONTEXT,
     "SetTransformer": CONTEXT | {"inducing_points": 4, "latent_attributes": 2},
 }
