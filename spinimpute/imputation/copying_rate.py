@@ -40,10 +40,10 @@ def rate_of_panel(panel: Panel, typed_index: np.ndarray) -> float:
     return most_likely_rate(alleles_TN, panel.cM[rows])
 
 
-def rate_line(panel: Panel, typed_index: np.ndarray) -> str:
-    """A line of the header of a file with these typed sites, so that who reads a part of them knows the rate
-    of all."""
-    return f"{RATE_LINE}{rate_of_panel(panel, typed_index):g} {_map_checksum(panel)}"
+def rate_line(panel: Panel, jumps_per_cM: float) -> str:
+    """A line of the header of a file whose typed sites give this rate, so that who reads a part of them knows
+    the rate of all."""
+    return f"{RATE_LINE}{jumps_per_cM:g} {_map_checksum(panel)}"
 
 
 def told_rate(header: str, panel: Panel) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spinimpute.errors import InputError
@@ -18,6 +18,7 @@ from spinimpute.genotypes.repair import Repaired, repair_and_match
 from spinimpute.genotypes.sites import NoMatch, Region, SiteMatch, check_overlap
 from spinimpute.genotypes.target_reader import read_target
 from spinimpute.genotypes.vcf_reader import NoRecord
+from spinimpute.imputation.copying_rate import rate_of_panel
 from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.imputation.summary import ImputationSummary
 from spinimpute.output_files import temporary_folder
@@ -81,6 +82,12 @@ class Prepared:
     @property
     def match(self) -> SiteMatch:
         return self.repaired.match
+
+    def with_rate(self) -> Prepared:
+        """With the rate that its matched sites tell, unless it has one; of inducing points there is none."""
+        if self.jumps_per_cM is not None or not isinstance(self.panel, Panel):
+            return self
+        return replace(self, jumps_per_cM=rate_of_panel(self.panel, self.match.panel_index))
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
 from spinimpute.genotypes.vcf_check import starts_as_variant_file
 from spinimpute.imputation.chunk_file import PANEL_LINE
-from spinimpute.imputation.copying_rate import rate_of_panel, told_rate
+from spinimpute.imputation.copying_rate import told_rate
 from spinimpute.imputation.preparing import AnyPanel, Prepared
 from spinimpute.imputation.summary import ImputationSummary
 
@@ -100,6 +100,7 @@ def _header(vcf: str | Path) -> str:
 def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
     """A part with those of its matched sites that lie near the panel sites [first, last), and with the rate
     of copying that all of them give: the same in all regions of a target."""
+    part = part.with_rate()
     cM, match = part.panel.cM, part.match
     at = cM[match.panel_index]
     near = (at >= cM[first] - buffer_cM) & (at <= cM[last - 1] + buffer_cM)
@@ -110,10 +111,7 @@ def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
             f"{panel.position[last - 1]}: give a longer --buffer"
         )
     nearby = replace(match, panel_index=match.panel_index[near], target_index=match.target_index[near])
-    rate = part.jumps_per_cM
-    if rate is None and isinstance(part.panel, Panel):
-        rate = rate_of_panel(part.panel, match.panel_index)
-    return replace(part, repaired=replace(part.repaired, match=nearby), jumps_per_cM=rate)
+    return replace(part, repaired=replace(part.repaired, match=nearby))
 
 
 def unmatched_sites(

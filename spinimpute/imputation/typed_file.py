@@ -67,7 +67,15 @@ def phase(
         index, ploidy = part.match.panel_index, part.target.ploidy
         with summary.stage("phase"):
             phased_TQ = phase_calls(
-                part.panel, index, alleles_TQ, unphased_TX, ploidy, threads, progress, fill=True
+                part.panel,
+                index,
+                alleles_TQ,
+                unphased_TX,
+                ploidy,
+                threads,
+                progress,
+                fill=True,
+                jumps_per_cM=part.jumps_per_cM,
             )
         return phased_TQ, np.zeros_like(unphased_TX)
 
@@ -137,6 +145,7 @@ class _Job:
                     ambiguous=self.ambiguous,
                     force=self.force,
                 )
+            prepared = [part.with_rate() for part in prepared]
             shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
             writer = stack.enter_context(
                 GenotypeWriter(
@@ -148,9 +157,9 @@ class _Job:
                         f"##source=spinimpute {version('spinimpute')}",
                         *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
                         *(
-                            rate_line(part.panel, part.match.panel_index)
+                            rate_line(part.panel, part.jumps_per_cM)
                             for part in prepared
-                            if isinstance(part.panel, Panel)
+                            if isinstance(part.panel, Panel) and part.jumps_per_cM is not None
                         ),
                         *self.header_lines,
                     ],

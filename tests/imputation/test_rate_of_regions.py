@@ -18,7 +18,7 @@ REGION = {"region": "20:1-300000", "buffer_cM": 0.2}
 def rates(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """The rates that imputing was told, run by run; a rate tells of how many sites it comes."""
     monkeypatch.setattr(copying_rate, "rate_of_panel", lambda panel, index: float(len(index)))
-    monkeypatch.setattr("spinimpute.imputation.regions.rate_of_panel", copying_rate.rate_of_panel)
+    monkeypatch.setattr(preparing, "rate_of_panel", copying_rate.rate_of_panel)
     monkeypatch.setattr(copying_rate, "RATES", tuple(float(i) for i in range(1_000)))
     told: list[float | None] = []
     engine_for = pipeline.engine_for
@@ -75,8 +75,9 @@ def test_a_rate_for_another_genetic_map_does_not_count(
 
 def test_the_line_tells_the_rate_for_its_panel_and_map(example_panel: spinimpute.Panel) -> None:
     index = np.arange(0, example_panel.n_sites, 4)
-    line = rate_line(example_panel, index)
-    assert told_rate(f"##fileformat=VCFv4.2\n{line}\n", example_panel) == rate_of_panel(example_panel, index)
+    known = rate_of_panel(example_panel, index)
+    line = rate_line(example_panel, known)
+    assert told_rate(f"##fileformat=VCFv4.2\n{line}\n", example_panel) == known
     rate, checksum = line.removeprefix(RATE_LINE).split()
     for wrong in ("", "#CHROM", f"{RATE_LINE}{rate}", f"{RATE_LINE}{rate} 0{checksum[1:]}"):
         assert told_rate(wrong, example_panel) is None
