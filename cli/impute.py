@@ -43,7 +43,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
     "--buffer",
     type=float,
     metavar="CM",
-    help="With --region: use typed sites this far around it (default: all of the chromosome).",
+    help="With --region: use no typed sites but those this far around it, and those that its results need.",
 )
 @click.option(
     "--phasing",

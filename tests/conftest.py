@@ -1,5 +1,6 @@
 """Fixtures that every test may ask for."""
 
+import gzip
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,6 +19,17 @@ def shared_genotypes() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real genotypes are not at {folder}: set SPINIMPUTE_SHARED to the folder of data/")
     return folder
+
+
+@pytest.fixture(scope="session")
+def dense_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's targets; every other site of the panel is typed (2,227): they make nine chunks."""
+    truth = gzip.decompress((REPOSITORY / "data" / "example" / "truth.vcf.gz").read_bytes())
+    lines = truth.decode().splitlines(keepends=True)
+    head = sum(line[0] == "#" for line in lines)
+    path = tmp_path_factory.mktemp("dense") / "dense.vcf"
+    path.write_text("".join(lines[:head] + lines[head::2]))
+    return path
 
 
 @dataclass(frozen=True)

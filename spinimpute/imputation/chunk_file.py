@@ -262,7 +262,8 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
 
 def _without_region(command_line: str) -> str:
     words = _WORD.findall(command_line)
-    if "--region" in words:
-        at = words.index("--region")
-        del words[at : at + 2]
+    for option in ("--region", "--buffer"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
     return " ".join(words)

@@ -23,7 +23,7 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.windows import Window
 from spinimpute.imputation.chunk_results import ChunkResults, FileResults
 from spinimpute.imputation.copying_rate import rate_of_panel
-from spinimpute.imputation.haplotype_chunk import PanelChunk, chunks_of, prepare_chunk
+from spinimpute.imputation.haplotype_chunk import PanelChunk, chunks_between, prepare_chunk
 from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
 from spinimpute.imputation.memory import DEFAULT, Limits
 
@@ -87,7 +87,7 @@ class _Stretch:
     @staticmethod
     def of(windows: Sequence[Window], typed_index: np.ndarray) -> list[_Stretch]:
         def chunks(window: Window) -> range:
-            return chunks_of(window, typed_index)
+            return chunks_between(window.start, window.stop, typed_index)
 
         stretches: list[_Stretch] = []
         for numbers, some in itertools.groupby(windows, chunks):

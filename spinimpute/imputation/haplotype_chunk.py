@@ -64,11 +64,10 @@ class PanelChunk:
         return self.first_gap - self.first_typed + gap_X
 
 
-def chunks_of(window: Window, typed_index: np.ndarray) -> range:
-    """The chunks that hold a window's sites."""
-    first = int(np.searchsorted(typed_index, window.start))
-    last = int(np.searchsorted(typed_index, window.stop - 1))
-    return range(first // CHUNK, last // CHUNK + 1)
+def chunks_between(start: int, stop: int, typed_index: np.ndarray) -> range:
+    """The chunks that hold the panel sites [start, stop)."""
+    first, last = np.searchsorted(typed_index, [start, stop - 1])
+    return range(int(first) // CHUNK, int(last) // CHUNK + 1)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,13 @@ class InducingPanel:
         """The blocks that impute some of the sites [start, stop)."""
         return self._plan.blocks(start, stop)
 
+    def places(self, start: int, stop: int) -> np.ndarray:
+        """int64, increasing: the array's sites that the blocks of the sites [start, stop) see."""
+        blocks, n_array = self.blocks(start, stop), len(self.typed_index)
+        first, _ = self.shape.visible(blocks[0], 0, n_array)
+        _, last = self.shape.visible(blocks[-1], 0, n_array)
+        return self.typed_index[first:last]
+
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
         """A block, at its sites in [start, stop). Raises InputError if the file is damaged there."""
         places, frequency_S = self._plan.places(block, 0, len(self.typed_index))

@@ -94,7 +94,7 @@ def ligate(
 
     Where chunks overlap, the first half of the sites comes from the left one. If the two disagree about the
     phase of most of a sample's heterozygotes there, the right one's haplotypes of that sample are exchanged.
-    Chunks of a phased target that were imputed without a buffer give the bytes of a single run.
+    Chunks of a phased target give the bytes of a single run.
 
     Parameters:
         out: BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.

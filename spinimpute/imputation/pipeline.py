@@ -106,9 +106,9 @@ def impute(
         predictor: "haplotype" (attention to the panel's haplotypes, the default) or "inducing" (points).
         region: impute these panel sites only; typed sites around them are still used. The output is a
             chunk, which `ligate` joins with others.
-        buffer_cM: with `region`, use typed sites no further than this from its panel sites; by default all
-            of the chromosome, which makes joined chunks the same as a single run. Of a file that `phase` or
-            `convert` wrote for this panel no more is read.
+        buffer_cM: with `region`, use no typed sites but those this near to its panel sites, and those that
+            chunks of a phased target need to give what they give in a single run; by default all of the
+            chromosome. Of a file that `phase` or `convert` wrote for this panel no more is read.
         inducing_points: h of every block, at most; by default 1,024. For inducing points only.
         window_cM, overlap_cM: windows that are computed and written one after the other; by default 2 cM long
             for inducing points, which see nothing beyond the overlaps, and what memory allows for haplotype

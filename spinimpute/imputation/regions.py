@@ -16,7 +16,9 @@ from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
 from spinimpute.genotypes.vcf_check import starts_as_variant_file
 from spinimpute.imputation.chunk_file import PANEL_LINE
+from spinimpute.imputation.chunk_starts import told_starts, typed_of_chunks
 from spinimpute.imputation.copying_rate import told_rate
+from spinimpute.imputation.haplotype_chunk import CHUNK
 from spinimpute.imputation.preparing import AnyPanel, Prepared
 from spinimpute.imputation.summary import ImputationSummary
 
@@ -66,7 +68,7 @@ def stretch_of(
 
     Only of a file that was written for this panel with this genetic map (`phase`, `convert`) a part will do:
     of any other, all sites together tell how those of unknown strand are repaired, whether target and panel
-    fit, and how often haplotypes change whom they copy.
+    fit, how often haplotypes change whom they copy, and where chunks begin.
     """
     if region is None or buffer_cM is None or len(panels) > 1:
         return None
@@ -74,15 +76,29 @@ def stretch_of(
     header = _header(vcf)
     if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines():
         return None
-    jumps_per_cM = told_rate(header, panel) if isinstance(panel, Panel) else None
-    if isinstance(panel, Panel) and jumps_per_cM is None:
-        return None
     ((first, last),) = panel_ranges(panels, region).values()
     cM, position = panel.cM, panel.position
+    low, high = _around(cM, first, last, buffer_cM)
+    jumps_per_cM = None
+    if isinstance(panel, Panel):
+        jumps_per_cM, starts = told_rate(header, panel), told_starts(header, panel)
+        if jumps_per_cM is None or starts is None:
+            return None
+        start, end = starts.around(int(position[first]), int(position[last - 1]))
+        low = min(low, int(np.searchsorted(position, start)))
+        high = panel.n_sites if end is None else max(high, int(np.searchsorted(position, end, side="right")))
+    else:
+        places = panel.places(first, last)
+        if len(places):
+            low, high = min(low, int(places[0])), max(high, int(places[-1]) + 1)
+    start, end = min(region.start, int(position[low])), max(region.end, int(position[high - 1]))
+    return Stretch(Region(panel.chrom, start, end), jumps_per_cM)
+
+
+def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> tuple[int, int]:
+    """Of sites at increasing cM: those [low, high) that lie no further than the buffer from [first, last)."""
     low = int(np.searchsorted(cM, cM[first] - buffer_cM, side="left"))
-    high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
-    start, end = int(position[low]), int(position[high - 1])
-    return Stretch(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
+    return low, int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
 
 
 def _header(vcf: str | Path) -> str:
@@ -98,19 +114,23 @@ def _header(vcf: str | Path) -> str:
 
 
 def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
-    """A part with those of its matched sites that lie near the panel sites [first, last), and with the rate
-    of copying that all of them give: the same in all regions of a target."""
+    """A part with those of its matched sites that are near the panel sites [first, last), and with the rate
+    of copying that all of them give. Whatever the buffer, all are kept that a phased target's results need to
+    be those of all sites."""
     part = part.with_rate()
-    cM, match = part.panel.cM, part.match
-    at = cM[match.panel_index]
-    near = (at >= cM[first] - buffer_cM) & (at <= cM[last - 1] + buffer_cM)
-    if not near.any():
-        panel = part.panel
-        raise InputError(
-            f"no typed site lies within {buffer_cM:g} cM of {panel.chrom}:{panel.position[first]}-"
-            f"{panel.position[last - 1]}: give a longer --buffer"
-        )
-    nearby = replace(match, panel_index=match.panel_index[near], target_index=match.target_index[near])
+    panel, match = part.panel, part.match
+    index_T = match.panel_index
+    if not len(index_T):
+        return part
+    low, high = np.searchsorted(index_T, _around(panel.cM, first, last, buffer_cM)).tolist()
+    if isinstance(panel, Panel):
+        start, stop = typed_of_chunks(panel.cM, index_T, first, last)
+        low, high = min(low, start) // CHUNK * CHUNK, max(high, stop)
+    elif len(places := panel.places(first, last)):
+        start, stop = np.searchsorted(index_T, [places[0], places[-1] + 1]).tolist()
+        low, high = min(low, start), max(high, stop)
+    some = slice(low, high)
+    nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])
     return replace(part, repaired=replace(part.repaired, match=nearby))
 
 

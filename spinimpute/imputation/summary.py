@@ -39,7 +39,7 @@ class ImputationSummary:
     `skipped`: target sites and records by reason; `mended_calls`: calls set missing, by reason; `haploid`:
     how many samples have one copy, a line for each part of the chromosome in which some have.
 
-    used_sites: with a buffer, the matched sites in the region and its buffer. array_sites, outside_array:
+    used_sites: with a buffer, the matched sites that are used for the region. array_sites, outside_array:
     with an inducing panel, the sites of its array, and the matched sites that are not among them and so told
     the model nothing.
     """
@@ -102,9 +102,7 @@ class ImputationSummary:
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
         out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
         if self.used_sites is not None:
-            out.append(
-                f"          {self.used_sites} of them lie in the region and its buffer: these are used"
-            )
+            out.append(f"          {self.used_sites} of them are used for the region")
         out += [f"haploid:  {line}" for line in self.haploid]
         if self.array_sites is not None:
             used = self.matched_sites - self.outside_array

@@ -16,6 +16,7 @@ from spinimpute.genotypes.indexed_file import choose_output_type
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.vcf_writer import GenotypeWriter
 from spinimpute.imputation.chunk_file import PANEL_LINE
+from spinimpute.imputation.chunk_starts import starts_line
 from spinimpute.imputation.copying_rate import rate_line
 from spinimpute.imputation.engine import default_threads
 from spinimpute.imputation.phasing import phase as phase_calls
@@ -160,6 +161,11 @@ class _Job:
                             rate_line(part.panel, part.jumps_per_cM)
                             for part in prepared
                             if isinstance(part.panel, Panel) and part.jumps_per_cM is not None
+                        ),
+                        *(
+                            starts_line(part.panel.position[part.match.panel_index])
+                            for part in prepared
+                            if len(panels) == 1  # a chromosome in several parts is always read as a whole
                         ),
                         *self.header_lines,
                     ],

@@ -20,7 +20,7 @@ from spinimpute.imputation.haplotype_chunk import (
     FLANK,
     MOST_FLANK,
     REACH_CM,
-    chunks_of,
+    chunks_between,
     prepare_chunk,
     windows_of_chunks,
     with_flanks,
@@ -279,14 +279,14 @@ def test_windows_are_whole_chunks(data: st.DataObject) -> None:
     assert all(w.start < w.stop == after for w, after in zip(windows, bounds[1:], strict=True))
     assert [w.index for w in windows] == list(range(len(windows)))
     for w in windows:
-        chunks = chunks_of(w, typed)
+        chunks = chunks_between(w.start, w.stop, typed)
         if len(chunks) > 1:
             assert w.stop - w.start <= most
             assert cM[w.stop - 1] - cM[w.start] <= length
         # only a chunk that is too large is shared
         for other in windows:
-            if other is not w and set(chunks) & set(chunks_of(other, typed)):
-                shared = [x for x in windows if set(chunks_of(x, typed)) & set(chunks)]
+            if other is not w and set(chunks) & set(chunks_between(other.start, other.stop, typed)):
+                shared = [x for x in windows if set(chunks_between(x.start, x.stop, typed)) & set(chunks)]
                 assert sum(x.stop - x.start for x in shared) > most
 
 

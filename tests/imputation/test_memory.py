@@ -220,22 +220,20 @@ def test_budgets_that_are_refused(
 
 
 def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
-    many: Path, example_panel: spinimpute.Panel, tmp_path: Path
+    dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     """Of others, all sites together tell how they are repaired."""
     ours = tmp_path / "ours.bcf"
-    spinimpute.convert(many, ours, example_panel)
+    spinimpute.convert(dense_target, ours, example_panel)
     found = []
-    for target in (many, ours):
+    for target in (dense_target, ours):
         out = tmp_path / f"{target.stem}.vcf"
-        options = {"region": "20:400000-500000", "buffer_cM": 0.1}
+        options = {"region": "20:1-50000", "buffer_cM": 0.1}
         found.append((spinimpute.impute(target, out, example_panel, **options), records(out)))
     (every, expected), (some, records_of_some) = found
     assert records_of_some == expected
     assert some.used_sites == every.used_sites
     assert 0 < some.typed_sites < every.typed_sites / 2
-    with pytest.raises(InputError, match="give a longer --buffer"):
-        spinimpute.impute(ours, tmp_path / "o.vcf", example_panel, region="20:259-259", buffer_cM=0)
 
 
 def test_one_chunk_repairs_as_all_do(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:

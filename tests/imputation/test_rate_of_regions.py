@@ -11,7 +11,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.imputation import copying_rate, pipeline, preparing
 from spinimpute.imputation.copying_rate import RATE_LINE, rate_line, rate_of_panel, told_rate
 
-REGION = {"region": "20:1-300000", "buffer_cM": 0.2}
+REGION = {"region": "20:1-50000", "buffer_cM": 0.2}
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """The rates that imputing was told, run by run; a rate tells of how many sites it comes."""
     monkeypatch.setattr(copying_rate, "rate_of_panel", lambda panel, index: float(len(index)))
     monkeypatch.setattr(preparing, "rate_of_panel", copying_rate.rate_of_panel)
-    monkeypatch.setattr(copying_rate, "RATES", tuple(float(i) for i in range(1_000)))
+    monkeypatch.setattr(copying_rate, "RATES", tuple(float(i) for i in range(3_000)))
     told: list[float | None] = []
     engine_for = pipeline.engine_for
 
@@ -34,13 +34,13 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 @pytest.mark.parametrize("through", ["as it is", "convert", "phase"])
 def test_the_rate_is_that_of_all_typed_sites(
     rates: list[float | None],
-    example: Path,
+    dense_target: Path,
     example_panel: spinimpute.Panel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     through: str,
 ) -> None:
-    target = example / "target.vcf.gz"
+    target = dense_target
     if through != "as it is":
         write = getattr(spinimpute, through)
         write(target, tmp_path / "ours.vcf.gz", example_panel)
@@ -63,14 +63,14 @@ def test_the_rate_is_that_of_all_typed_sites(
 
 
 def test_a_rate_for_another_genetic_map_does_not_count(
-    rates: list[float | None], example: Path, tmp_path: Path
+    rates: list[float | None], example: Path, dense_target: Path, tmp_path: Path
 ) -> None:
     ours, panel = tmp_path / "ours.vcf.gz", example / "panel.vcf.gz"
-    spinimpute.convert(example / "target.vcf.gz", ours, panel, genetic_map=GeneticMap.constant(1.0))
+    spinimpute.convert(dense_target, ours, panel, genetic_map=GeneticMap.constant(1.0))
     other = {"genetic_map": GeneticMap.constant(2.0), **REGION}
     part = spinimpute.impute(ours, tmp_path / "part.vcf.gz", panel, **other)
-    assert rates == [246]
-    assert part.used_sites < 246
+    assert rates == [2227]
+    assert part.used_sites < 2227
 
 
 def test_the_line_tells_the_rate_for_its_panel_and_map(example_panel: spinimpute.Panel) -> None:
