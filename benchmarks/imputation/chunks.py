@@ -45,8 +45,8 @@ class Way:
         return buffer + (f", parts share {self.overlap:g} cM" if self.overlap else "")
 
 
-PHASED = (Way(), Way(2), Way(1), Way(0.5), Way(0.25))
-UNPHASED = (Way(1, 0.25), Way(0.5, 0.25))
+PHASED = (Way(), Way(2), Way(0.5), Way(0))
+UNPHASED = (Way(1, 0.25), Way(0.5, 0.25), Way(0, 0.25))
 
 
 @dataclass(frozen=True)
