@@ -265,7 +265,12 @@ def test_calls_of_a_target_are_estimated(finished: Path, tmp_path: Path) -> None
     with gzip.open(large, "wt", compresslevel=1) as file:
         file.write("\t".join(["#CHROM"] * 9 + ["a"] * 2_000) + "\n")
         file.writelines(f"{row}\n" for row in draw.choices(rows, k=6_000))
-    assert estimates().calls_of(str(large)) == pytest.approx(2 * 2_000 * 6_000, rel=0.1)
+    known = estimates()
+    calls = known.calls_of(str(large))
+    assert calls == pytest.approx(2 * 2_000 * 6_000, rel=0.1)
+    # of a chunk with a twentieth of the sites, and of what is not larger than a chunk
+    assert known.calls_read(100 * calls, 0.05, 2_000) < 20 * calls
+    assert known.calls_read(1_000, 0.05, 20) == 1_000
 
 
 def test_a_chunk_gets_the_memory_and_time_it_needs(finished: Path, tmp_path: Path) -> None:

@@ -5,22 +5,32 @@ from functools import cache
 from pathlib import Path
 
 LOOKED_AT = 20_000_000  # letters of a target, from which its size is estimated
+BESIDE = 3_600  # typed sites around a chunk that are read with it, at most
 
 
 def memory_of_chunk(wildcards, input, threads, attempt):
     """MB; more at each attempt."""
+    sites, haplotypes, samples, share = _sizes(wildcards, input)
     calls = calls_of(str(input.vcf)) if Path(input.vcf).is_file() else 0
-    return round(attempt * chunk_memory_mb(*_sizes(wildcards, input), threads, calls))
+    if wildcards.chrom not in ("X", "chrX"):  # of which all is read, as it has parts
+        calls = calls_read(calls, share, samples)
+    return round(attempt * chunk_memory_mb(sites, haplotypes, samples, threads, calls))
 
 
 def minutes_of_chunk(wildcards, input, threads, attempt):
-    return round(attempt * chunk_minutes(*_sizes(wildcards, input), threads))
+    sites, haplotypes, samples, _ = _sizes(wildcards, input)
+    return round(attempt * chunk_minutes(sites, haplotypes, samples, threads))
+
+
+def calls_read(calls, share, samples):
+    """Of a target, for a chunk with this share of the panel's sites: typed sites lie unevenly."""
+    return min(calls, 3 * share * calls + BESIDE * 2 * samples)
 
 
 def chunk_memory_mb(sites, haplotypes, samples, threads, calls):
     """What `spinimpute impute --region` works well with, and keeps to: the program itself, the target's calls
-    (of the whole chromosome), prepared parts of the panel, what threads work on, results that are being
-    written. Where the panel's typed sites are very dense, prepared parts take up to three times as much."""
+    that are read, prepared parts of the panel, what threads work on, results that are being written. Where the
+    panel's typed sites are very dense, prepared parts take up to three times as much."""
     read = 380 + 5 * calls / 1e6
     panel = haplotypes * (0.008 + 0.0006 * threads)
     return read + panel + 12 * threads + 45 * min(8e6, sites * 2 * samples) / 1e6
@@ -48,13 +58,16 @@ def calls_of(vcf):
 
 
 def _sizes(wildcards, input):
-    """Sites of the chunk, haplotypes of the panel, samples of the target."""
+    """Sites of the chunk, haplotypes of the panel, samples of the target; the chunk's share of all sites."""
     try:
         with open(input.chunks) as table:
             rows = [line.split("\t") for line in table.readlines()[1:]]
+        if any(len(row) != 5 for row in rows):
+            raise ValueError(f"{input.chunks}: made by an older version; delete it")
         _, _, sites, _, haplotypes = rows[int(wildcards.chunk) - 1]
         with gzip.open(input.vcf, "rt") as header:
             named = next(line for line in header if line.startswith("#CHROM"))
     except FileNotFoundError:  # a dry run: nothing is made yet
-        return 500_000, 5_000, 100
-    return int(sites), int(haplotypes), len(named.split("\t")) - 9
+        return 500_000, 5_000, 100, 1
+    share = int(sites) / sum(int(row[2]) for row in rows)
+    return int(sites), int(haplotypes), len(named.split("\t")) - 9, share
