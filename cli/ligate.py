@@ -39,7 +39,7 @@ def ligate(
 
     All are read and checked before anything is written: none may be damaged, missing or of other samples.
     Chunks may overlap; where a sample's phase differs there, its haplotypes are exchanged in the right one.
-    Chunks of a phased target give the file of a single run.
+    Chunks of a phased target give the file of a single run, whatever their --buffer.
     """
     from spinimpute.imputation.ligation import ligate as run
     from spinimpute.kernels import announce_compilation

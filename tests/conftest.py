@@ -23,12 +23,13 @@ def shared_genotypes() -> Path:
 
 @pytest.fixture(scope="session")
 def dense_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example's targets; every other site of the panel is typed (2,227): they make nine chunks."""
+    """Six of the example's targets; every other site of the panel is typed (2,227): they make nine chunks."""
     truth = gzip.decompress((REPOSITORY / "data" / "example" / "truth.vcf.gz").read_bytes())
     lines = truth.decode().splitlines(keepends=True)
     head = sum(line[0] == "#" for line in lines)
     path = tmp_path_factory.mktemp("dense") / "dense.vcf"
-    path.write_text("".join(lines[:head] + lines[head::2]))
+    few = ["\t".join(line.split("\t")[:15]).rstrip() + "\n" for line in lines[head - 1 :]]
+    path.write_text("".join([*lines[: head - 1], few[0], *few[1::2]]))
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from spinimpute.genotypes.vcf_header import FORMAT_LINES, definition
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
 PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
 
-_REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmatched=(\d+))?")
+_REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmatched=(\d+))?( phased_here)?")
 _COMMAND = "##spinimpute_command="
 _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -30,10 +30,11 @@ _BCF_MAGIC = b"BCF\2"
 _LONGEST_HEADER = 2**30
 
 
-def region_line(region: Region, sites: int, unmatched: int | None) -> str:
+def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
     """The header line that makes a file a chunk. sites: of the panel; unmatched: others, None if those are
-    not kept."""
+    not kept; phased_here: whether calls had no phase, so that the buffer had a say in it."""
     others = "" if unmatched is None else f" unmatched={unmatched}"
+    others += " phased_here" if phased_here else ""
     return f"##spinimpute_region={region.chrom}:{region.start}-{region.end} sites={sites}{others}"
 
 
@@ -45,7 +46,8 @@ class Stream(Protocol):
 class Chunk:
     """A file that is whole.
 
-    lines: its header without the region line. unmatched: None if such sites are not kept. data_start: bytes
+    lines: its header without the region line. unmatched: None if such sites are not kept. phased_here: as of
+    `region_line`. data_start: bytes
     before the first record. Of each record, int64 (n,): position; ref_length, letters of REF; length, bytes;
     key, hash of the site as by `site_key`.
     """
@@ -57,6 +59,7 @@ class Chunk:
     region: Region
     sites: int
     unmatched: int | None
+    phased_here: bool
     is_bcf: bool
     records: RawRecords
     data_start: int
@@ -69,8 +72,9 @@ class Chunk:
         return len(self.position)
 
     def common_lines(self) -> list[str]:
-        """The header as a run without a region would have it."""
-        return [_without_region(line) if line.startswith(_COMMAND) else line for line in self.lines]
+        """The header as a run without a region would have it; with the buffer if that had a say."""
+        options = ("--region",) if self.phased_here else ("--region", "--buffer")
+        return [_without(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
     def file_start(self) -> bytes:
         """The same as bytes of a file."""
@@ -206,6 +210,7 @@ def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
         region=region,
         sites=int(match[4]),
         unmatched=None if match[5] is None else int(match[5]),
+        phased_here=match[6] is not None,
         is_bcf=is_bcf,
         records=records,
         data_start=len(text) + (9 if is_bcf else 0),
@@ -260,9 +265,9 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
         )
 
 
-def _without_region(command_line: str) -> str:
+def _without(options: Sequence[str], command_line: str) -> str:
     words = _WORD.findall(command_line)
-    for option in ("--region", "--buffer"):
+    for option in options:
         if option in words:
             at = words.index(option)
             del words[at : at + 2]

@@ -2,7 +2,7 @@
 
 Chunks are counted from a target's first typed site. Who leaves sites out, has to leave out whole chunks on
 the left; who reads a part of a file has to know where chunks begin in all of it: the header of what `phase`
-and `convert` write tells where.
+and `convert` write tells where, and of how many sites, so that a file that has been changed since is noticed.
 
 Axes: T typed sites, C chunks that the header tells of.
 """
@@ -10,10 +10,10 @@ Axes: T typed sites, C chunks that the header tells of.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.genotypes.panel_file import Panel
 from spinimpute.imputation.haplotype_chunk import (
     CHUNK,
     FLANK,
@@ -23,7 +23,10 @@ from spinimpute.imputation.haplotype_chunk import (
     with_flanks,
 )
 
-STARTS_LINE = "##spinimpute_chunk_starts="  # then the gaps of a chunk, and number:position of chunks
+if TYPE_CHECKING:
+    from spinimpute.imputation.preparing import AnyPanel
+
+STARTS_LINE = "##spinimpute_chunk_starts="  # then gaps of a chunk, typed sites, and number:position of chunks
 MOST_STARTS = 1_000  # a line has about 12 characters for each
 
 
@@ -43,46 +46,58 @@ def starts_line(position_T: np.ndarray) -> str:
     first_C = first_C[alone_C]
     first_C = first_C[:: -(-len(first_C) // MOST_STARTS) or 1]
     starts = (f"{first // CHUNK}:{position_T[first]}" for first in first_C.tolist())
-    return f"{STARTS_LINE}{CHUNK} {','.join(starts)}"
+    return f"{STARTS_LINE}{CHUNK} {len(position_T)} {','.join(starts)}"
 
 
 @dataclass(frozen=True)
 class ChunkStarts:
     """Chunks, and the positions and genetic positions of their first typed sites: int64, int64, float64 (C,),
-    increasing; the first chunk is among them."""
+    increasing; the first chunk is among them. n_typed: the typed sites of all chunks."""
 
+    n_typed: int
     number_C: np.ndarray
     position_C: np.ndarray
     cM_C: np.ndarray
+
+    def start_before(self, position: int) -> int:
+        """The position of the last of the starts that is not behind this one, or of the first."""
+        return int(self.position_C[self._last_at(position)])
 
     def around(self, start: int, end: int) -> tuple[int, int | None]:
         """Positions from that of a chunk's first typed site to another (None: to the end), between which all
         typed sites lie that the chunks of the sites at [start, end] see."""
         # a site belongs to the last chunk that begins before it, or, right before a chunk, to that one
-        left = max(int(np.searchsorted(self.position_C, start, side="right")) - 1, 0)
-        before_C = (self.number_C[left] - self.number_C[: left + 1]) * CHUNK
-        reached_C = self.cM_C[: left + 1] < self.cM_C[max(left - 1, 0)] - REACH_CM
-        low = np.flatnonzero((before_C > MOST_FLANK) | ((before_C > FLANK) & reached_C)).max(initial=0)
-        right = int(np.searchsorted(self.position_C, end, side="right")) + 1  # begins behind all chunks
-        if right >= len(self.position_C):
-            return int(self.position_C[low]), None
-        behind_C = (self.number_C[right:] - self.number_C[right]) * CHUNK
-        reached_C = self.cM_C[right:] > self.cM_C[right] + REACH_CM
-        high = np.flatnonzero((behind_C >= MOST_FLANK) | ((behind_C >= FLANK) & reached_C))
-        return int(self.position_C[low]), int(self.position_C[right + high[0]]) if len(high) else None
+        own = self._last_at(start)
+        before_C = (self.number_C[own] - self.number_C[: own + 1]) * CHUNK
+        reached_C = self.cM_C[: own + 1] < self.cM_C[max(own - 1, 0)] - REACH_CM
+        first = np.flatnonzero((before_C > MOST_FLANK) | ((before_C > FLANK) & reached_C)).max(initial=0)
+        # two starts on: the end's site may belong to the next chunk, and that one reaches to the start after
+        after = int(np.searchsorted(self.position_C, end, side="right")) + 1
+        if after >= len(self.position_C):
+            return int(self.position_C[first]), None
+        behind_C = (self.number_C[after:] - self.number_C[after]) * CHUNK
+        reached_C = self.cM_C[after:] > self.cM_C[after] + REACH_CM
+        enough = np.flatnonzero((behind_C >= MOST_FLANK) | ((behind_C >= FLANK) & reached_C))
+        last = int(self.position_C[after + enough[0]]) if len(enough) else None
+        return int(self.position_C[first]), last
+
+    def _last_at(self, position: int) -> int:
+        return max(int(np.searchsorted(self.position_C, position, side="right")) - 1, 0)
 
 
-def told_starts(header: str, panel: Panel) -> ChunkStarts | None:
+def told_starts(header: str, panel: AnyPanel) -> ChunkStarts | None:
     """What `starts_line` wrote; None if there is no such line, or none that is right for the panel."""
     for line in header.splitlines():
         if line.startswith(f"{STARTS_LINE}{CHUNK} "):
-            return _parse(line.split(" ", 1)[1], panel)
+            return _parse(line.removeprefix(f"{STARTS_LINE}{CHUNK} "), panel)
     return None
 
 
-def _parse(text: str, panel: Panel) -> ChunkStarts | None:
+def _parse(text: str, panel: AnyPanel) -> ChunkStarts | None:
+    count, _, starts = text.partition(" ")
     try:
-        pairs = [tuple(map(int, start.split(":"))) for start in text.split(",")]
+        n_typed = int(count)
+        pairs = [tuple(map(int, start.split(":"))) for start in starts.split(",")]
         number_C, position_C = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     except (ValueError, OverflowError):
         return None
@@ -90,4 +105,4 @@ def _parse(text: str, panel: Panel) -> ChunkStarts | None:
     increasing = (np.diff(number_C) > 0).all() and (np.diff(position_C) > 0).all()
     if number_C[0] != 0 or not increasing or (panel.position[index_C] != position_C).any():
         return None
-    return ChunkStarts(number_C, position_C, panel.cM[index_C])
+    return ChunkStarts(n_typed, number_C, position_C, panel.cM[index_C])

@@ -52,7 +52,6 @@ class InducingEngine(TorchEngine):
     """Blocks of an inducing panel.
 
     typed_index: int64 (T,), the typed panel sites, increasing, whether or not the array has them.
-    Raises InputError if no typed site is in the panel's array.
     """
 
     def __init__(
@@ -62,13 +61,8 @@ class InducingEngine(TorchEngine):
         self.panel, self.predictor = panel, predictor
         array = panel.typed_index
         row_T = np.searchsorted(typed_index, array)
-        found_T = typed_index[np.minimum(row_T, len(typed_index) - 1)] == array
-        self._row_T = np.where(found_T, row_T, -1)  # of the typed sites, for each site of the array
-        if not found_T.any():
-            raise InputError(
-                f"none of the {len(typed_index)} typed sites is among the {len(array)} sites of the array "
-                f"that {panel.path} was made for: make it again for this array with 'spinimpute panel build'"
-            )
+        # of the typed sites, for each site of the array; near a region there may be none
+        self._row_T = np.where(np.isin(array, typed_index), row_T, -1)
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
         """As `Engine.impute_window`."""

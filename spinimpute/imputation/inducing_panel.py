@@ -138,8 +138,8 @@ class InducingPanel:
         """The blocks that impute some of the sites [start, stop)."""
         return self._plan.blocks(start, stop)
 
-    def places(self, start: int, stop: int) -> np.ndarray:
-        """int64, increasing: the array's sites that the blocks of the sites [start, stop) see."""
+    def seen_by(self, start: int, stop: int) -> np.ndarray:
+        """int64, increasing: the array's sites that the blocks of the sites [start, stop) see; some are."""
         blocks, n_array = self.blocks(start, stop), len(self.typed_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
         _, last = self.shape.visible(blocks[-1], 0, n_array)
@@ -157,6 +157,15 @@ class InducingPanel:
 
         points = unpack_points(self._file.part(block), places, sites, self.typed_index, part)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
+
+    def check_typed(self, typed_index: np.ndarray) -> None:
+        """Raises InputError if none of the typed sites, int64 (T,), is in the array."""
+        if not np.isin(typed_index, self.typed_index).any():
+            raise InputError(
+                f"none of the {len(typed_index)} typed sites is among the {len(self.typed_index)} sites of "
+                f"the array that {self.path} was made for: make it again for this array with "
+                "'spinimpute panel build'"
+            )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
         """Raises InputError unless this is the model that made the blocks."""

@@ -94,7 +94,8 @@ def ligate(
 
     Where chunks overlap, the first half of the sites comes from the left one. If the two disagree about the
     phase of most of a sample's heterozygotes there, the right one's haplotypes of that sample are exchanged.
-    Chunks of a phased target give the bytes of a single run.
+    Chunks of a phased target give the bytes of a single run; of those that `predictor="inducing"` made of
+    a panel's haplotypes, which have windows of their own, only nearly.
 
     Parameters:
         out: BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.

@@ -161,7 +161,9 @@ def impute(
             raise InputError(
                 "a budget of memory is kept with haplotype attention only, not with inducing points"
             )
-        stretch = stretch_of(vcf, panels, region, buffer_cM)
+        # a part of a file of ours will do only if the same sites are used as when it was written
+        as_written = ambiguous == "frequency" and chain is None
+        stretch = stretch_of(vcf, panels, region, buffer_cM) if as_written else None
         with summary.stage("read target"), within_budget(max_memory, "reading the target"):
             prepared = prepare(
                 panels,
@@ -174,6 +176,9 @@ def impute(
                 ambiguous=ambiguous,
                 force=force,
             )
+        for part in prepared:
+            if isinstance(part.panel, InducingPanel) and stretch is None:
+                part.panel.check_typed(part.match.panel_index)
         chosen = [(part, ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges]
         if not chosen:
             raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
@@ -205,7 +210,9 @@ def impute(
         if region is not None:
             n_sites = sum(last - first for _, (first, last) in chosen)
             n_unmatched = sum(map(len, kept)) if (kept := [u for u in unmatched if u is not None]) else None
-            header_lines.append(region_line(replace(region, chrom=panels[0].chrom), n_sites, n_unmatched))
+            phased_here = any(part.target.unphased is not None for part, _ in chosen)
+            named = replace(region, chrom=panels[0].chrom)
+            header_lines.append(region_line(named, n_sites, n_unmatched, phased_here))
         writer = stack.enter_context(
             GenotypeWriter(
                 out,

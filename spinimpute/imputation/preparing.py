@@ -108,20 +108,25 @@ def prepare(
     ambiguous: str = "frequency",
     force: bool = False,
 ) -> list[Prepared]:
-    """Read a target, repair its alleles and match it to the panels; `summary` is told all of it. stretch: see
-    `read_target`.
+    """Read a target, repair its alleles and match it to the panels; `summary` is told all of it.
+
+    stretch: as of `read_target`; where nothing is typed there, all is read.
 
     A part of chromosome X without any typed site is left out, with a warning.
     Raises InputError as `read_target`, `match_sites`, and without `force` as `check_overlap`.
     """
-    try:
-        settled = read_target(
-            vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain, stretch=stretch
+
+    def read(wanted: Region | None) -> list[Settled | None]:
+        return read_target(
+            vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain, stretch=wanted
         )
-    except NoRecord as error:
+
+    try:
+        settled = read(stretch)
+    except NoRecord:
         if stretch is None:
             raise
-        raise NoRecord(f"{error}: the region with its buffer; give a longer --buffer") from error
+        settled = read(None)
     prepared: list[Prepared] = []
     failure: NoMatch | None = None
     for panel, part in zip(panels, settled, strict=True):

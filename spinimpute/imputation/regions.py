@@ -14,7 +14,7 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.panel_file import Panel
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
-from spinimpute.genotypes.vcf_check import starts_as_variant_file
+from spinimpute.genotypes.vcf_check import fresh_index, starts_as_variant_file
 from spinimpute.imputation.chunk_file import PANEL_LINE
 from spinimpute.imputation.chunk_starts import told_starts, typed_of_chunks
 from spinimpute.imputation.copying_rate import told_rate
@@ -66,33 +66,43 @@ def stretch_of(
 ) -> Stretch | None:
     """What has to be read of a target for a region and its buffer; None for all of it.
 
-    Only of a file that was written for this panel with this genetic map (`phase`, `convert`) a part will do:
-    of any other, all sites together tell how those of unknown strand are repaired, whether target and panel
-    fit, how often haplotypes change whom they copy, and where chunks begin.
+    Only of a file as `phase` and `convert` wrote it for this panel with this genetic map a part will do: of
+    any other, all sites together tell how those of unknown strand are repaired, whether target and panel fit,
+    how often haplotypes change whom they copy, and where chunks begin.
     """
     if region is None or buffer_cM is None or len(panels) > 1:
         return None
     (panel,) = panels
-    header = _header(vcf)
-    if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines():
+    header, n_records = _of_file(vcf)
+    starts = told_starts(header, panel)
+    if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
+        return None
+    jumps_per_cM = told_rate(header, panel) if isinstance(panel, Panel) else None
+    if n_records != starts.n_typed or (isinstance(panel, Panel) and jumps_per_cM is None):
         return None
     ((first, last),) = panel_ranges(panels, region).values()
-    cM, position = panel.cM, panel.position
-    low, high = _around(cM, first, last, buffer_cM)
-    jumps_per_cM = None
+    position = panel.position
+    low, high = _around(panel.cM, first, last, buffer_cM)
     if isinstance(panel, Panel):
-        jumps_per_cM, starts = told_rate(header, panel), told_starts(header, panel)
-        if jumps_per_cM is None or starts is None:
-            return None
         start, end = starts.around(int(position[first]), int(position[last - 1]))
-        low = min(low, int(np.searchsorted(position, start)))
-        high = panel.n_sites if end is None else max(high, int(np.searchsorted(position, end, side="right")))
+        start = min(start, starts.start_before(int(position[low])))
+        end = int(position[-1]) if end is None else max(end, int(position[high - 1]))
     else:
-        places = panel.places(first, last)
-        if len(places):
-            low, high = min(low, int(places[0])), max(high, int(places[-1]) + 1)
-    start, end = min(region.start, int(position[low])), max(region.end, int(position[high - 1]))
-    return Stretch(Region(panel.chrom, start, end), jumps_per_cM)
+        seen = panel.seen_by(first, last)
+        start, end = int(position[min(low, seen[0])]), int(position[max(high - 1, seen[-1])])
+    return Stretch(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
+
+
+def _of_file(vcf: str | Path) -> tuple[str, int]:
+    """Of a VCF or BCF with an index its header, and how many records it has; nothing of other files."""
+    path = Path(vcf)
+    if not path.is_file() or not starts_as_variant_file(path) or not fresh_index(path):
+        return "", 0
+    try:
+        reader = cyvcf2.VCF(str(path), lazy=True)
+        return reader.raw_header, reader.num_records
+    except Exception:  # what is wrong with it is said when it is read
+        return "", 0
 
 
 def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> tuple[int, int]:
@@ -120,14 +130,13 @@ def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
     part = part.with_rate()
     panel, match = part.panel, part.match
     index_T = match.panel_index
-    if not len(index_T):
-        return part
     low, high = np.searchsorted(index_T, _around(panel.cM, first, last, buffer_cM)).tolist()
     if isinstance(panel, Panel):
         start, stop = typed_of_chunks(panel.cM, index_T, first, last)
         low, high = min(low, start) // CHUNK * CHUNK, max(high, stop)
-    elif len(places := panel.places(first, last)):
-        start, stop = np.searchsorted(index_T, [places[0], places[-1] + 1]).tolist()
+    else:
+        seen = panel.seen_by(first, last)
+        start, stop = np.searchsorted(index_T, [seen[0], seen[-1] + 1]).tolist()
         low, high = min(low, start), max(high, stop)
     some = slice(low, high)
     nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])

@@ -19,6 +19,7 @@ from spinimpute.imputation.chunk_file import PANEL_LINE
 from spinimpute.imputation.chunk_starts import starts_line
 from spinimpute.imputation.copying_rate import rate_line
 from spinimpute.imputation.engine import default_threads
+from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.phasing import phase as phase_calls
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
 from spinimpute.imputation.summary import ImputationSummary, peak_memory_mb
@@ -146,6 +147,9 @@ class _Job:
                     ambiguous=self.ambiguous,
                     force=self.force,
                 )
+            for part in prepared:
+                if isinstance(part.panel, InducingPanel):
+                    part.panel.check_typed(part.match.panel_index)
             prepared = [part.with_rate() for part in prepared]
             shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
             writer = stack.enter_context(
@@ -162,11 +166,7 @@ class _Job:
                             for part in prepared
                             if isinstance(part.panel, Panel) and part.jumps_per_cM is not None
                         ),
-                        *(
-                            starts_line(part.panel.position[part.match.panel_index])
-                            for part in prepared
-                            if len(panels) == 1  # a chromosome in several parts is always read as a whole
-                        ),
+                        *([starts_line(_positions(prepared[0]))] if _may_be_read_in_part(prepared) else []),
                         *self.header_lines,
                     ],
                     ("GT",),
@@ -178,6 +178,18 @@ class _Job:
                 _treat_and_write(part, treat, writer, summary, shares.of(number))
             writer.close()
         summary.peak_memory_mb = peak_memory_mb()
+
+
+def _may_be_read_in_part(prepared: Sequence[Prepared]) -> bool:
+    """Not of a chromosome with parts, nor where some samples are haploid: which, a part without their calls
+    does not tell."""
+    ploidy = prepared[0].target.ploidy
+    return len(prepared) == 1 and bool((ploidy == ploidy[0]).all())
+
+
+def _positions(part: Prepared) -> np.ndarray:
+    """int64 (T,), of the typed sites that are written."""
+    return part.panel.position[part.match.panel_index]
 
 
 def _treat_and_write(

@@ -1,6 +1,10 @@
 """`impute --region --buffer`: what a chunk uses, and what its header says."""
 
+import gzip
+import itertools
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,15 +12,22 @@ from typing import Any
 import pytest
 
 import spinimpute
+from spinimpute.genotypes.bgzf import EOF_BLOCK, compress_block
 
-REGIONS = ((1, 40_000), (500_000, 560_000), (790_001, 2_000_000))
+ALL = spinimpute.OutputSettings(("GT", "DS", "HDS", "GP"))
+REGIONS = (  # positions, buffer in cM
+    (1, 40_000, 0),
+    (500_000, 560_000, 0),
+    (500_000, 560_000, 0.6),
+    (700_001, 760_000, 0.5),
+    (990_000, 2_000_000, 0.1),
+    (990_000, 2_000_000, 0.8),
+)
 Run = Callable[..., Any]
 
 
 def test_only_sites_nearby_are_used(run: Run, dense_target: Path, panel: Path, tmp_path: Path) -> None:
-    text = dense_target.read_text()
-    unphased = tmp_path / "unphased.vcf"
-    unphased.write_text(re.sub(r"\t([01])\|([01])", lambda m: "\t" + "/".join(sorted(m.groups())), text))
+    unphased = without_phase(dense_target, tmp_path)
     common = ("impute", "--vcf", unphased, "--panel", panel, "--region", "20:1-50000")
     counts = []
     for buffer in ("0.1", "10"):
@@ -35,61 +46,147 @@ def test_only_sites_nearby_are_used(run: Run, dense_target: Path, panel: Path, t
 
 @pytest.mark.parametrize("through", ["as it is", "convert", "phase"])
 def test_results_of_a_phased_target_are_those_of_a_single_run(
-    dense_target: Path, opened: Any, tmp_path: Path, impute: Any, through: str
+    dense_target: Path, opened: Any, tmp_path: Path, through: str
 ) -> None:
     """Whatever the buffer: chunks of typed sites lie where they lie among all."""
-    target, read = dense_target, 2227
+    target = dense_target
     if through != "as it is":
         target = tmp_path / "ours.vcf.gz"
         getattr(spinimpute, through)(dense_target, target, opened)
-    expected = records(impute(target, tmp_path / "whole.vcf", opened))
+    whole, out = tmp_path / "whole.vcf", tmp_path / "o.vcf"
+    spinimpute.impute(target, whole, opened, threads=1, loo=True, output=ALL)
     seen = []
-    for number, (start, end) in enumerate(REGIONS):
-        out = tmp_path / f"{number}.vcf"
-        output = spinimpute.OutputSettings(("GT", "DS", "HDS", "GP"))
-        for buffer in (0, 0.2):
-            region = {"region": f"20:{start}-{end}", "buffer_cM": buffer, "output": output}
-            part = spinimpute.impute(target, out, opened, threads=1, force=True, **region)
-            among = [line for line in expected if start <= int(line.split("\t")[1]) <= end]
-            assert records(out) == among
-            seen.append((part.used_sites, part.typed_sites))
-    assert min(used for used, _ in seen) < read / 2
+    for start, end, buffer in REGIONS:
+        region = {"region": f"20:{start}-{end}", "buffer_cM": buffer}
+        part = spinimpute.impute(target, out, opened, threads=1, force=True, loo=True, output=ALL, **region)
+        assert records(out) == within(whole, start, end)
+        seen.append((part.used_sites, part.typed_sites))
+    assert min(used for used, _ in seen) < 2227 / 2
     # of what we wrote a part is read, of others' files all
-    assert (min(typed for _, typed in seen) < read) == (through != "as it is")
-    assert all(used <= typed <= read for used, typed in seen)
+    assert (min(typed for _, typed in seen) < 2227) == (through != "as it is")
+    assert all(used <= typed <= 2227 for used, typed in seen)
 
 
-def test_inducing_points_too(dense_target: Path, opened: Any, tmp_path: Path, impute: Any) -> None:
-    points, ours = tmp_path / "points.spip", tmp_path / "ours.vcf.gz"
+@pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
+def test_other_sites_than_were_written(dense_target: Path, opened: Any, tmp_path: Path) -> None:
+    """The header tells of chunks of sites that are not all used, or no longer all there."""
+    ours, cut = tmp_path / "ours.vcf.gz", tmp_path / "cut.vcf.gz"
+    spinimpute.convert(dense_target, ours, opened)
+    lines = gzip.decompress(ours.read_bytes()).decode().splitlines(keepends=True)
+    kept = [x for x in lines if x[0] == "#" or int(x.split("\t")[1]) > 150_000]
+    blocks = ["".join(kept[n : n + 200]).encode() for n in range(0, len(kept), 200)]
+    cut.write_bytes(b"".join(map(compress_block, blocks)) + EOF_BLOCK)
+    subprocess.run(["bcftools", "index", "-t", cut], check=True)
+    for target, ambiguous, start, end in (
+        (ours, "drop", 700_000, 720_000),
+        (cut, "frequency", 160_000, 200_000),
+    ):
+        whole, out = tmp_path / "whole.vcf", tmp_path / "o.vcf"
+        spinimpute.impute(target, whole, opened, ambiguous=ambiguous, force=True, output=ALL)
+        spinimpute.impute(
+            target, out, opened, ambiguous=ambiguous, force=True, output=ALL,
+            region=f"20:{start}-{end}", buffer_cM=0,
+        )  # fmt: skip
+        assert records(out) == within(whole, start, end)
+
+
+def test_inducing_points_too(dense_target: Path, opened: Any, tmp_path: Path) -> None:
+    """Also where nothing is typed far and wide: the panel's frequencies."""
+    points, gap = tmp_path / "points.spip", tmp_path / "gap.vcf"
     spinimpute.build_inducing_panel(opened, points, dense_target, inducing_points=8)
-    spinimpute.convert(dense_target, ours, points)
-    expected = records(impute(ours, tmp_path / "whole.vcf", points))
-    for start, end in REGIONS[:2]:
-        out = tmp_path / f"{start}.vcf"
-        part = spinimpute.impute(
-            ours,
-            out,
-            points,
-            region=f"20:{start}-{end}",
-            buffer_cM=0,
-            output=spinimpute.OutputSettings(("GT", "DS", "HDS", "GP")),
-        )
-        assert records(out) == [line for line in expected if start <= int(line.split("\t")[1]) <= end]
-        assert part.typed_sites < 2227 / 2
+    lines = dense_target.read_text().splitlines(keepends=True)
+    far = [x for x in lines if x[0] == "#" or not 200_000 < int(x.split("\t")[1]) < 800_000]
+    gap.write_text("".join(far))
+    for target, (start, end) in itertools.product((dense_target, gap), ((1, 40_000), (490_000, 510_000))):
+        ours, whole, out = tmp_path / "ours.vcf.gz", tmp_path / "whole.vcf", tmp_path / "o.vcf"
+        spinimpute.convert(target, ours, points, force=True)
+        spinimpute.impute(ours, whole, points, output=ALL, force=True)
+        for form in (ours, target):
+            part = spinimpute.impute(
+                form, out, points, region=f"20:{start}-{end}", buffer_cM=0, output=ALL, force=True
+            )
+            assert records(out) == within(whole, start, end)
+            assert part.used_sites is not None
+            assert (part.used_sites == 0) == (target is gap and start == 490_000)
+            if form is ours and part.used_sites:
+                assert part.typed_sites < 2227 / 2
 
 
-def test_a_file_that_has_been_cut_since(run: Run, dense_target: Path, panel: Path, tmp_path: Path) -> None:
-    """Its header tells of chunks that it lacks."""
-    ours, cut, out = (tmp_path / name for name in ("ours.vcf", "cut.vcf", "o.vcf"))
-    spinimpute.convert(dense_target, ours, panel)
-    lines = ours.read_text().splitlines(keepends=True)
-    cut.write_text("".join(x for x in lines if x[0] == "#" or int(x.split("\t")[1]) > 700_000))
-    region = ("impute", "--vcf", cut, "--panel", panel, "--out", out, "--region", "20:1-50000", "--buffer")
-    failed = run(*region, 0)
-    assert failed.code == 2
-    assert "give a longer --buffer" in failed.err
-    assert not out.exists()
-    assert run(*region, 5).code == 0
+def test_the_ploidy_is_that_of_all_sites(dense_target: Path, opened: Any, tmp_path: Path) -> None:
+    """A sample is haploid, another has calls on the left only."""
+    target, ours, whole, out = (tmp_path / name for name in ("t.vcf", "ours.vcf.gz", "whole.vcf", "o.vcf"))
+    with target.open("w") as file:
+        for line in dense_target.read_text().splitlines(keepends=True):
+            columns = line.split("\t")
+            if line[0] != "#":
+                columns[9] = columns[9][0]
+                columns[10] = columns[10] if int(columns[1]) < 300_000 else ".|."
+            file.write("\t".join(columns))
+    spinimpute.convert(target, ours, opened)
+    spinimpute.impute(ours, whole, opened, output=ALL)
+    spinimpute.impute(ours, out, opened, output=ALL, region="20:700000-720000", buffer_cM=0)
+    assert records(out) == within(whole, 700_000, 720_000)
+
+
+def test_several_sites_at_a_position(example: Path, tmp_path: Path) -> None:
+    """Chunks that begin in the middle of a position."""
+    panel, target, ours = (tmp_path / name for name in ("panel.vcf", "t.vcf", "ours.vcf.gz"))
+    for name, path, step in (("panel", panel, 1), ("truth", target, 2)):
+        rows, position = [], []
+        for line in gzip.decompress((example / f"{name}.vcf.gz").read_bytes()).decode().splitlines(True):
+            if line[0] == "#":
+                rows.append(line)
+                continue
+            columns = line.split("\t")
+            n = len(position)
+            position.append(columns[1])
+            columns[1] = position[n // 7 * 7]
+            columns[3:5] = "A", ("C", "G", "T", "AC", "AG", "AT", "ACC")[n % 7]
+            if n % step == 0:
+                rows.append("\t".join(columns))
+        path.write_text("".join(rows))
+    with spinimpute.build_panel(panel, tmp_path / "p.spin", example / "genetic.map") as opened:
+        spinimpute.convert(target, ours, opened)
+        spinimpute.impute(ours, tmp_path / "whole.vcf", opened, output=ALL)
+        for start, end in ((1, 50_000), (700_001, 760_000)):
+            spinimpute.impute(
+                ours,
+                tmp_path / "o.vcf",
+                opened,
+                region=f"20:{start}-{end}",
+                buffer_cM=0,
+                output=ALL,
+                force=True,
+            )
+            assert records(tmp_path / "o.vcf") == within(tmp_path / "whole.vcf", start, end)
+
+
+def test_of_unphased_targets_the_buffer_is_told(
+    run: Run, dense_target: Path, panel: Path, tmp_path: Path
+) -> None:
+    """It decides how they are phased; the file is not one of a single run."""
+    unphased = without_phase(dense_target, tmp_path)
+    chunks = []
+    for region, buffer in (("20:1-500000", 0.3), ("20:500001-2000000", 0)):
+        chunks.append(tmp_path / f"{buffer}.vcf")
+        common = ("impute", "--vcf", unphased, "--panel", panel, "--out", chunks[-1])
+        assert run(*common, "--region", region, "--buffer", buffer).code == 0
+    done = run("ligate", *chunks, "--out", tmp_path / "joined.vcf")
+    assert "--buffer 0.3" in (tmp_path / "joined.vcf").read_text()
+    assert "made differently" in done.err
+
+
+def without_phase(vcf: Path, folder: Path) -> Path:
+    def sort(alleles: re.Match[str]) -> str:
+        return "\t" + "/".join(sorted(alleles.groups()))
+
+    out = folder / "unphased.vcf"
+    out.write_text(re.sub(r"\t([01])\|([01])", sort, vcf.read_text()))
+    return out
+
+
+def within(path: Path, start: int, end: int) -> list[str]:
+    return [line for line in records(path) if start <= int(line.split("\t")[1]) <= end]
 
 
 def records(path: Path) -> list[str]:
