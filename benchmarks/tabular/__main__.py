@@ -5,6 +5,7 @@
     python -m benchmarks.tabular poker --data FOLDER
     python -m benchmarks.tabular california --data FOLDER
     python -m benchmarks.tabular cost
+    python -m benchmarks.tabular memory --data FOLDER
     python -m benchmarks.tabular probes --data FOLDER
 
 Each fit has the same budget of processor seconds on one thread, search of settings included.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.tabular.california import california
 from benchmarks.tabular.cost import cost, one_cost
+from benchmarks.tabular.memory import memory, one_memory
 from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.poker import poker
 from benchmarks.tabular.probes import NAMES as PROBES
@@ -77,6 +79,16 @@ def main() -> None:
     sub.add_argument("kind")
     sub.add_argument("rows", type=int)
     sub.add_argument("columns", type=int)
+    sub = commands.add_parser("memory", help="peak memory beside NPT's")
+    sub.set_defaults(function=memory)
+    sub.add_argument("--data", type=Path, required=True)
+    sub.add_argument("--results", type=Path, default=RESULTS / "memory")
+    sub.add_argument("--sets", nargs="+", choices=NAMES, default=SETS)
+    sub = commands.add_parser("one-memory", help="one process, for `memory`")
+    sub.set_defaults(function=one_memory)
+    sub.add_argument("name", choices=NAMES)
+    sub.add_argument("method", choices=METHODS)
+    sub.add_argument("--data", type=Path, required=True)
     sub = commands.add_parser("probes", help="what other rows are used for")
     sub.set_defaults(function=probes)
     sub.add_argument("--data", type=Path, required=True)

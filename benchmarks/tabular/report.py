@@ -71,25 +71,17 @@ def _ranks(found: dict) -> str:
 
 
 def _costs(found: dict) -> str:
-    """Means over sets and folds: weights, steps, peak memory beside NPT's, seconds of 1,000 predictions."""
-    lines = [["", "weights", "steps", "peak memory / NPT's", "s for 1,000 predictions", "budget spent"]]
+    """Means over sets and folds: weights, steps, seconds of 1,000 predictions."""
+    lines = [["", "weights", "steps", "s for 1,000 predictions", "budget spent"]]
     for method in METHODS:
         rows = [row for by_method in found.values() for row in by_method.get(method, [])]
         if not rows:
             continue
-        memory = [
-            row["peak_bytes"] / other["peak_bytes"]
-            for by_method in found.values()
-            for row in by_method.get(method, [])
-            for other in by_method.get("NPT", [])
-            if row["fold"] == other["fold"]
-        ]
         lines.append(
             [
                 method,
                 f"{np.mean([row['parameters'] for row in rows]):,.0f}" if "parameters" in rows[0] else "",
                 f"{np.mean([row['steps'] for row in rows]):,.0f}" if "steps" in rows[0] else "",
-                f"{np.mean(memory):.2f}" if memory else "",
                 f"{np.mean([1000 * row['predict_seconds'] / row['rows'][2] for row in rows]):.3f}",
                 f"{np.mean([row['fit_seconds'] / row['budget_seconds'] for row in rows]):.0%}",
             ]
