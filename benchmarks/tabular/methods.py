@@ -2,8 +2,9 @@
 
 A method is a function (Problem) -> Fitted. Networks spend the budget on one run with the estimator's defaults
 (batches of 64 rows below 2,000 rows, otherwise 256), and keep the weights that validated best on as many
-rows; measuring their speed is part of the budget, and 20 steps are the least. All others search: their
-defaults first, then settings drawn at random, until the budget is spent; the one that validates best is kept.
+rows, where looking takes no more than LOOKING of it; measuring their speed is part of the budget, and 20
+steps are the least. All others search: their defaults first, then settings drawn at random, until the budget
+is spent; the one that validates best is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from spinimpute import tabular
 
-LOOKS = 25  # at the validation part, of a network
+LOOKS = 25  # at the validation part, of a network, at most
+LOOKING = 0.15  # of the budget, at most
 MOST_LOOKED_AT = 4_000  # rows
 TREES = 3_000  # at most; early stopping ends most
 PATIENCE = 50  # trees
@@ -102,8 +104,9 @@ def network(kind: str) -> Callable[[Problem], Fitted]:
         spent = time.process_time()
         step, look = _speed(estimator, settings, features, target)
         left = problem.seconds - (time.process_time() - spent)
-        steps = max(20, int((left - LOOKS * look) / step))
-        model = estimator(**settings, steps=steps, evaluate_every=max(1, steps // LOOKS), patience=10**9)
+        looks = int(np.clip(LOOKING * left / look, 2, LOOKS))
+        steps = max(20, int((left - looks * look) / step))
+        model = estimator(**settings, steps=steps, evaluate_every=max(1, steps // looks), patience=10**9)
         model.fit(features, target)
         told = {"steps": steps, "best_step": model.n_steps_, "parameters": model.n_parameters_}
         return Fitted(model.predict, settings, told)
