@@ -34,7 +34,7 @@ from spinimpute.tabular.table import Rows, TableEncoder
 
 POSITIVE = {
     "steps", "batch_size", "learning_rate", "patience", "evaluate_every", "width", "heads", "blocks",
-    "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width", "members",
+    "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size",
 }  # fmt: skip
 LEAST_VALIDATION = 10  # rows, fewer tell nothing

@@ -27,6 +27,8 @@ from spinimpute.tabular.table import Rows
 
 MOST_QUERIES = 0.3  # of the rows that a step draws
 PREDICTED_AT_A_TIME = 1_024
+MEMBERS = 8  # of SPIN's predictor, where there are
+ENSEMBLED = 5_000  # training rows at most
 ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would otherwise read all of them
 
 
@@ -129,8 +131,9 @@ class RowsAsContext(ContextEstimator):
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):
     """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width and
-    members (see `RowPredictor`), dropout of the network; context_size, attribute_loss, attribute_masking of
-    the training. `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost
+    members (see `RowPredictor`; 0: MEMBERS of them below ENSEMBLED training rows, else one, as many rows need
+    steps more than members), dropout of the network; context_size, attribute_loss, attribute_masking of the
+    training. `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost
     does not depend on the training rows."""
 
     width: int = 16
@@ -140,7 +143,7 @@ class SPINEstimator(ContextEstimator):
     latent_attributes: int = 4
     predictor_layers: int = 2
     row_width: int = 64
-    members: int = 8
+    members: int = 0
     dropout: float = 0.1
 
     def _make(self) -> nn.Module:
@@ -154,10 +157,27 @@ class SPINEstimator(ContextEstimator):
             self.latent_attributes,
             self.predictor_layers,
             self.row_width,
-            self.members,
+            self.members_,
             self.dropout,
             self.pieces,
         )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.members < 0:
+            raise ValueError(f"members must be at least 0, however: {self.members}")
+
+    def _train(
+        self,
+        rows: Rows,
+        label_N: Tensor,
+        weight_N: Tensor,
+        kept_N: np.ndarray,
+        apart_N: np.ndarray,
+        seed: int,
+    ) -> None:
+        self.members_ = self.members or (MEMBERS if len(kept_N) < ENSEMBLED else 1)
+        super()._train(rows, label_N, weight_N, kept_N, apart_N, seed)
 
     def _remember(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N

@@ -1,12 +1,14 @@
 """SPIN's ensemble: what is predicted is the mean over members."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from spinimpute.tabular import SPINClassifier, SPINRegressor
+from spinimpute.tabular import SPINClassifier, SPINRegressor, context_estimators
+from spinimpute.tabular.model_files import load_estimator, save_estimator
 
 SMALL: dict[str, Any] = {"width": 8, "row_width": 8, "steps": 5, "members": 3, "random_state": 0}
 
@@ -36,3 +38,21 @@ def test_numbers_are_the_mean_of_all_members() -> None:
     model = SPINRegressor(**SMALL, attribute_loss=0.5).fit(x, 3 + 2 * x[:, 0])
     mean = of_members(model, x).mean(0)[:, 0].numpy() * model.label_sd_ + model.label_mean_
     np.testing.assert_allclose(model.predict(x), mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("members", "rows", "expected"), [(0, 50, 8), (0, 80, 1), (3, 80, 3), (1, 50, 1)])
+def test_many_rows_have_one_member_unless_more_are_asked_for(
+    members: int, rows: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_estimators, "ENSEMBLED", 60)
+    x = np.random.default_rng(0).normal(size=(rows, 3))
+    model = SPINRegressor(**{**SMALL, "members": members, "validation_fraction": 0}).fit(x, x[:, 0])
+    assert model.members_ == model.network_.members == expected
+    save_estimator(model, tmp_path / "m.safetensors")
+    loaded = load_estimator(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+
+
+def test_less_than_no_member_is_refused() -> None:
+    with pytest.raises(ValueError, match="members must be at least 0"):
+        SPINRegressor(members=-1).fit(np.eye(5), np.arange(5.0))
