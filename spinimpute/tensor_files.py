@@ -13,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, why_no_file
 
 
 def save_tensors(
@@ -46,7 +46,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"{what} {path}: there is no such file")
+        raise InputError(f"{what} {path}: {why_no_file(path)}")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}

@@ -10,7 +10,7 @@ from pathlib import Path
 import cyvcf2
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.sites import Sites, plain_chromosome
 from spinimpute.genotypes.vcf_check import check_variant_file
 from spinimpute.genotypes.vcf_reader import NO_ALT, ON_ANOTHER_CHROMOSOME
@@ -102,7 +102,7 @@ def _site(
 
 def _listed(path: Path, found: PanelArray) -> Iterator[_Listed]:
     if not path.is_file():
-        raise InputError(f"array {path}: there is no such file")
+        raise InputError(f"array {path}: {why_no_file(path)}")
     try:
         with path.open("rb") as file:
             compressed = file.read(2) == b"\x1f\x8b"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, why_no_file
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
@@ -46,9 +45,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """
     path = Path(path)
     suffix = suffix_of(path)
-    if not os.path.isfile(path):
-        found = "it is a folder" if os.path.isdir(path) else "there is no such file"
-        raise InputError(f"table {path}: {found}")
+    if not path.is_file():
+        raise InputError(f"table {path}: {why_no_file(path)}")
     table = _read_parquet(path) if suffix == PARQUET else _read_text(path, SEPARATORS[suffix])
     _check_names(path, list(table.columns))
     if not len(table):

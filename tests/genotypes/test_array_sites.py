@@ -103,4 +103,6 @@ def test_unreadable(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{name}: "):
             read_array(tmp_path / name, PANEL, FREQUENCY)
     with pytest.raises(InputError, match="no such file"):
+        read_array(tmp_path / "absent", PANEL, FREQUENCY)
+    with pytest.raises(InputError, match="it is a folder"):
         read_array(tmp_path, PANEL, FREQUENCY)

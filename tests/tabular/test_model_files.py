@@ -266,6 +266,8 @@ def test_flipped_bytes(files: dict[str, Path], tmp_path: Path, data: st.DataObje
 
 def test_files_of_something_else(files: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "m"
+    with pytest.raises(InputError, match="it is a folder"):
+        load_estimator(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         load_estimator(path)
     whole = files["MLPRegressor"].read_bytes()
