@@ -132,9 +132,9 @@ class RowsAsContext(ContextEstimator):
 class SPINEstimator(ContextEstimator):
     """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width and
     members (see `RowPredictor`; 0: MEMBERS of them below ENSEMBLED training rows, else one, as many rows need
-    steps more than members), dropout of the network; context_size, attribute_loss, attribute_masking of the
-    training. `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost
-    does not depend on the training rows."""
+    steps more than members; `members_` is how many there are), dropout of the network; context_size,
+    attribute_loss, attribute_masking of the training. `fit` encodes all training rows into
+    `inducing_points_`, which predictions read: their cost does not depend on the training rows."""
 
     width: int = 16
     blocks: int = 1
