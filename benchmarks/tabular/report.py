@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,17 @@ from benchmarks.tabular.methods import ATTENTION, METHODS
 PAPER = Path(__file__).parent / "paper.tsv"
 
 
-def report(arguments: argparse.Namespace) -> None:
-    rows = [json.loads(path.read_text()) for path in sorted(arguments.results.glob("*-*-*.json"))]
+def read_results(folder: Path) -> dict[str, dict[str, list[dict]]]:
+    """Fits by set and method."""
     found: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
+    for path in sorted(folder.glob("*-*-*.json")):
+        row = json.loads(path.read_text())
         found[row["set"]][row["method"]].append(row)
+    return found
+
+
+def report(arguments: argparse.Namespace) -> None:
+    found = read_results(arguments.results)
     text = "\n\n".join((_scores(found), _ranks(found), _costs(found)))
     (arguments.results / "report.md").write_text(f"# Tables\n\n{text}\n")
     print(text)
@@ -55,18 +62,22 @@ def _any(by_method: dict) -> dict:
     return next(iter(by_method.values()))[0]
 
 
+def mean_ranks(found: dict, methods: Sequence[str]) -> tuple[np.ndarray, int]:
+    """Of the methods' mean losses, on the sets where all of them have been run; how many those are."""
+    ranks = [
+        rankdata([np.mean([row["loss"] for row in by_method[method]]) for method in methods])
+        for by_method in found.values()
+        if set(methods) <= by_method.keys()
+    ]
+    return np.mean(ranks, 0) if ranks else np.full(len(methods), np.nan), len(ranks)
+
+
 def _ranks(found: dict) -> str:
-    """Of mean losses, on sets where all methods have been run."""
     lines = [["", "mean rank", "sets"]]
     for title, methods in (("all", tuple(METHODS)), ("attention", ATTENTION)):
-        ranks = [
-            rankdata([np.mean([row["loss"] for row in by_method[method]]) for method in methods])
-            for by_method in found.values()
-            if set(methods) <= by_method.keys()
-        ]
-        if ranks:
-            mean = np.mean(ranks, 0)
-            lines += [[f"{title}: {methods[i]}", f"{mean[i]:.2f}", str(len(ranks))] for i in np.argsort(mean)]
+        mean, sets = mean_ranks(found, methods)
+        if sets:
+            lines += [[f"{title}: {methods[i]}", f"{mean[i]:.2f}", str(sets)] for i in np.argsort(mean)]
     return markdown(lines)
 
 

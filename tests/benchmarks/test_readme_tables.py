@@ -11,6 +11,8 @@ from benchmarks.imputation.options import RESULTS
 from benchmarks.imputation.readme import BLOCK, with_tables
 from benchmarks.neural_processes.contexts import table as contexts
 from benchmarks.neural_processes.results import RESULTS as NEURAL_PROCESSES
+from benchmarks.tabular.methods import METHODS
+from benchmarks.tabular.report import mean_ranks, read_results
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEAD = "imputer\tbin\tsites\tpooled_r2\tmean_r2\tnrc\tmissing_sites\n"
@@ -108,3 +110,22 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
     assert head == "| context points | 5–9 | 9–20 |"
     assert first == "| CANP | .500 (1) | 1.500 ± .707 (2) |"
     assert last == "| who knows the process | 2.500 | 2.500 |"
+
+
+def test_mean_ranks_on_tables_are_those_of_the_results() -> None:
+    found = read_results(REPOSITORY / "benchmarks" / "tabular" / "results" / "tables")
+    mean_M, sets = mean_ranks(found, list(METHODS))
+    assert sets == 6
+    text = " ".join((REPOSITORY / "README.md").read_text().split())
+    (told,) = re.findall(r"mean ranks of eleven methods are: (.*?)\. SPIN is ahead", text)
+    assert len(METHODS) == 11
+    names = {
+        "gradient boosting of scikit-learn": "sklearn boosting",
+        "LightGBM": "lightgbm",
+        "XGBoost": "xgboost",
+    }
+    names["FT-Transformer"] = "FTTransformer"
+    rank = dict(zip(METHODS, mean_M, strict=True))
+    for entry in told.split(", "):
+        name, number = entry.rsplit(" ", 1)
+        assert float(number) == pytest.approx(rank[names.get(name, name)], abs=0.0501), name
