@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -64,11 +63,9 @@ def one(arguments: argparse.Namespace) -> None:
         table.features.iloc[parts.validation], table.target[parts.validation],
         regression, arguments.seconds, arguments.fold + 1,
     )  # fmt: skip
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
     fitted = METHODS[arguments.method](problem)
     fit_seconds = time.process_time() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     started = time.process_time()
     predicted = fitted.predict(table.features.iloc[test])
     row = {
@@ -77,7 +74,7 @@ def one(arguments: argparse.Namespace) -> None:
         "loss": loss(table.target[test], predicted, regression),
         "budget_seconds": arguments.seconds, "fit_seconds": round(fit_seconds, 1),
         "predict_seconds": round(time.process_time() - started, 2),
-        "peak_bytes": 1024 * peak, "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
+        "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
         "versions": {module.__name__: module.__version__ for module in (torch, sklearn, lightgbm, xgboost)},
         "processor": platform.processor() or platform.machine(),
     }  # fmt: skip

@@ -47,9 +47,8 @@ class Chunk:
     """A file that is whole.
 
     lines: its header without the region line. unmatched: None if such sites are not kept. phased_here: as of
-    `region_line`. data_start: bytes
-    before the first record. Of each record, int64 (n,): position; ref_length, letters of REF; length, bytes;
-    key, hash of the site as by `site_key`.
+    `region_line`. data_start: bytes before the first record. Of each record, int64 (n,): position;
+    ref_length, letters of REF; length, bytes; key, hash of the site as by `site_key`.
     """
 
     path: Path

@@ -111,18 +111,6 @@ def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> tuple[in
     return low, int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
 
 
-def _header(vcf: str | Path) -> str:
-    """Of a VCF or BCF; nothing of other files."""
-    path = Path(vcf)
-    if not path.is_file() or not starts_as_variant_file(path):
-        return ""
-    try:
-        header: str = cyvcf2.VCF(str(path), lazy=True).raw_header
-    except Exception:  # what is wrong with it is said when it is read
-        return ""
-    return header
-
-
 def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
     """A part with those of its matched sites that are near the panel sites [first, last), and with the rate
     of copying that all of them give. Whatever the buffer, all are kept that a phased target's results need to

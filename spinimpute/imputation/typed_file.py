@@ -19,7 +19,6 @@ from spinimpute.imputation.chunk_file import PANEL_LINE
 from spinimpute.imputation.chunk_starts import starts_line
 from spinimpute.imputation.copying_rate import rate_line
 from spinimpute.imputation.engine import default_threads
-from spinimpute.imputation.inducing_panel import InducingPanel
 from spinimpute.imputation.phasing import phase as phase_calls
 from spinimpute.imputation.preparing import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
 from spinimpute.imputation.summary import ImputationSummary, peak_memory_mb
@@ -148,8 +147,7 @@ class _Job:
                     force=self.force,
                 )
             for part in prepared:
-                if isinstance(part.panel, InducingPanel):
-                    part.panel.check_typed(part.match.panel_index)
+                part.check_array()
             prepared = [part.with_rate() for part in prepared]
             shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
             writer = stack.enter_context(

@@ -27,8 +27,8 @@ from spinimpute.tabular.table import Rows
 
 MOST_QUERIES = 0.3  # of the rows that a step draws
 PREDICTED_AT_A_TIME = 1_024
-MEMBERS = 8  # of SPIN's predictor, where there are
-ENSEMBLED = 5_000  # training rows at most
+MEMBERS = 8  # of SPIN's predictor, with fewer training rows than
+ENSEMBLED = 5_000
 ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would otherwise read all of them
 
 
@@ -167,17 +167,8 @@ class SPINEstimator(ContextEstimator):
         if self.members < 0:
             raise ValueError(f"members must be at least 0, however: {self.members}")
 
-    def _train(
-        self,
-        rows: Rows,
-        label_N: Tensor,
-        weight_N: Tensor,
-        kept_N: np.ndarray,
-        apart_N: np.ndarray,
-        seed: int,
-    ) -> None:
-        self.members_ = self.members or (MEMBERS if len(kept_N) < ENSEMBLED else 1)
-        super()._train(rows, label_N, weight_N, kept_N, apart_N, seed)
+    def _settle(self, n_rows: int) -> None:
+        self.members_ = self.members or (MEMBERS if n_rows < ENSEMBLED else 1)
 
     def _remember(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N

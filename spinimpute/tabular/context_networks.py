@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spinimpute.nn.attention import ABD, XABD, MABOptions, MultiHeadAttention
-from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.npt import NPT
 from spinimpute.nn.predictors import RowPredictor
 from spinimpute.nn.rows import RowModel
@@ -112,11 +111,6 @@ class ContextNetwork(nn.Module):
                 losses.append((said[:, 0] - true).square())
         every = torch.cat(losses)
         return every.mean() if len(every) else outputs_QDK.sum() * 0
-
-
-def weight_of_attributes(step: int, steps: int, start: float) -> float:
-    """λ, see `attribute_weight`; 0 if it starts at 0."""
-    return attribute_weight(step, steps, start) if start else 0.0
 
 
 def _with_label(rows: Rows, label_N: Tensor) -> tuple[Tensor, Tensor]:
