@@ -176,10 +176,9 @@ def impute(
                 ambiguous=ambiguous,
                 force=force,
             )
-        for part in (
-            prepared if stretch is None else ()
-        ):  # of a part of a file that was asked when it was written
-            part.check_array()
+        if stretch is None:  # of a file of which a part will do this was asked when it was written
+            for part in prepared:
+                part.check_array()
         chosen = [(part, ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges]
         if not chosen:
             raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")

@@ -90,7 +90,7 @@ class Prepared:
         return replace(self, jumps_per_cM=rate_of_panel(self.panel, self.match.panel_index))
 
     def check_array(self) -> None:
-        """Raises InputError if the panel is one of inducing points whose array has none of the typed sites."""
+        """Raises InputError if inducing points are of an array that has none of the typed sites."""
         if isinstance(self.panel, InducingPanel):
             self.panel.check_typed(self.match.panel_index)
 
