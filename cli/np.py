@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def np() -> None:
 
 
 @np.command()
-@click.option("--model", "kind", type=click.Choice(KINDS), default="CIPNP", show_default=True)
+@click.option("--model", "kind", type=click.Choice(KINDS), help="Default: CIPNP, or that of --init.")
 @click.option(
     "--kernel", type=click.Choice(["rbf", "matern52", "periodic"]), default="rbf", show_default=True
 )
@@ -34,9 +35,18 @@ def np() -> None:
 )
 @click.option("--steps", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--learning-rate", type=float, default=5e-4, show_default=True)
-@click.option("--inducing-points", type=click.IntRange(min=1), help="Default: half the smallest context.")
-@click.option("--floor", type=float, default=0.1, show_default=True, help="Of the standard deviation.")
+@click.option(
+    "--inducing-points",
+    type=click.IntRange(min=1),
+    help="Default: half the smallest context, or those of --init.",
+)
+@click.option("--floor", type=float, help="Of the standard deviation. Default: 0.1, or that of --init.")
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option(
+    "--init",
+    type=click.Path(),
+    help="Model whose weights to begin with, for instance one of smaller contexts.",
+)
 @click.option("--resume", is_flag=True, help="Go on from OUT.state.")
 @click.option("--bf16", is_flag=True, help="Autocast to bfloat16.")
 @out_option("Model to write (safetensors).")
@@ -44,14 +54,15 @@ def np() -> None:
 @force_option
 @quiet_option
 def train(
-    kind: str,
+    kind: str | None,
     kernel: str,
     context: tuple[int, int],
     steps: int,
     learning_rate: float,
     inducing_points: int | None,
-    floor: float,
+    floor: float | None,
     seed: int,
+    init: str | None,
     resume: bool,
     bf16: bool,
     out: str,
@@ -63,23 +74,27 @@ def train(
     from spinimpute.errors import InputError
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
     from spinimpute.neural_processes.models import ModelSettings
-    from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer
+    from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
     from spinimpute.output_files import check_output
 
-    path = check_output(out, force or resume, [])
+    path = check_output(out, force or resume, [init])
     state = path.with_name(f"{path.name}.state")
     if not resume:
-        check_output(state, force, [], instead=", or --resume to go on from it")
+        check_output(state, force, [init], instead=", or --resume to go on from it")
+    where = available_device(device)
+    start = None if init is None else load_model(init, where)[0]
     try:
         tasks = ProcessSettings(kernel=kernel, context=context)
-        points = inducing_points or max(1, context[0] // 2)
-        model = ModelSettings(kind, inducing_points=points, floor=floor)
+        model = ModelSettings("CIPNP", inducing_points=max(1, context[0] // 2))
+        asked: dict[str, Any] = {"kind": kind, "inducing_points": inducing_points, "floor": floor}
+        model = replace(
+            model if start is None else start.settings, **{k: v for k, v in asked.items() if v is not None}
+        )
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
         raise InputError(str(error)) from error
-    where = available_device(device)
     try:
-        trainer = gaussian_trainer(model, settings, tasks, where)
+        trainer = gaussian_trainer(model, settings, tasks, where, start)
         if resume:
             trainer.resume(state)
         with progress_bar("training", quiet) as progress:
@@ -103,7 +118,7 @@ def train(
     trainer.save(path)
     state.unlink(missing_ok=True)
     if not quiet:
-        click.echo(f"model:    {path}, {kind}, {trainer.step} steps, seed {seed}", err=True)
+        click.echo(f"model:    {path}, {model.kind}, {trainer.step} steps, seed {seed}", err=True)
 
 
 def _loaded(path: str, device: str) -> tuple[Any, Any]:
@@ -125,15 +140,28 @@ def _loaded(path: str, device: str) -> tuple[Any, Any]:
 @click.option(
     "--samples", type=click.IntRange(min=1), default=50, show_default=True, help="Of latent models."
 )
+@click.option(
+    "--context", nargs=2, type=int, help="Points of the held-out tasks, from and to; default: as in training."
+)
 @device_option
-def evaluate(models: tuple[str, ...], batches: int, samples: int, device: str) -> None:
+def evaluate(
+    models: tuple[str, ...], batches: int, samples: int, context: tuple[int, int] | None, device: str
+) -> None:
     """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points."""
+    from spinimpute.errors import InputError
     from spinimpute.neural_processes.evaluation import calibration, score
+    from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
 
+    if context is not None:
+        try:
+            ProcessSettings(context=context)
+        except ValueError as error:
+            raise InputError(f"--context {context[0]} {context[1]}: {error}") from error
     where = available_device(device)
     click.echo("model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16")
     for path in models:
         model, tasks = _loaded(path, where)
+        tasks = tasks if context is None else replace(tasks, context=context)
         found = score(model, tasks, batches, samples, where)
         errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
         numbers = [found.log_likelihood, found.se, found.oracle, found.gap, *errors]

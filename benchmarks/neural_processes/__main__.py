@@ -1,6 +1,7 @@
 """Neural processes on Gaussian-process tasks: the settings of the SPIN paper's section 4.2.
 
     python -m benchmarks.neural_processes train --context 64 128 --steps 600 --seeds 1 2 3
+    python -m benchmarks.neural_processes train --context 512 1024 --after 64 128 --steps 0 --tasks 8
     python -m benchmarks.neural_processes cost
     python -m benchmarks.neural_processes calibration
     python -m benchmarks.neural_processes figure
@@ -44,6 +45,7 @@ def main() -> None:
         sub.add_argument("--models-folder", default="/tmp/neural-processes", help="where weights are kept")
         if name == "train":
             sub.add_argument("--context", type=int, nargs=2, default=[64, 128])
+            sub.add_argument("--after", type=int, nargs=2, help="begin with the models of this context")
             sub.add_argument("--tasks", type=int, default=16, help="of a batch")
             sub.add_argument("--steps", type=int, default=600)
             # twice the paper's, which is for 100,000 steps

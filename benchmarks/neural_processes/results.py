@@ -10,6 +10,7 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 INDUCING = 64  # inducing points
+AFTER = "-after-{}-{}-steps-{}"  # what training began with, and how long it went on
 WITH_POINTS = ("CIPNP", "IPNP", "LBANP")
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import WITH_POINTS, folder_of, machine
+from benchmarks.neural_processes.results import AFTER, WITH_POINTS, folder_of, machine
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
-from spinimpute.neural_processes.training import DrawTask, Trainer, TrainingSettings
+from spinimpute.neural_processes.training import DrawTask, Trainer, TrainingSettings, load_model
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -24,7 +24,12 @@ def train(arguments: argparse.Namespace) -> None:
     tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high), tasks=arguments.tasks)
     track = "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
     kernel = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
-    out = folder_of(f"context-{low}-{high}{kernel}{track}")
+    name = f"context-{{}}-{{}}{kernel}{track}"
+    after, begun = "", None
+    if arguments.after:
+        begun = folder_of(name.format(*arguments.after)).name
+        after = AFTER.format(*arguments.after, arguments.steps)
+    out = folder_of(name.format(low, high) + after)
     configuration = {
         "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples,
@@ -40,7 +45,12 @@ def train(arguments: argparse.Namespace) -> None:
         # drawing tasks of a thousand points takes as long as a step: all models of a seed share them
         draw = functools.cache(lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0])
         for kind in arguments.models:
-            train_one(kind, seed, tasks, draw, arguments, out)
+            start = (
+                None
+                if begun is None
+                else Path(arguments.models_folder) / f"{begun}-{kind}-{seed}.safetensors"
+            )
+            train_one(kind, seed, tasks, draw, arguments, out, start)
     print(table(out))
 
 
@@ -55,19 +65,23 @@ def train_one(
     draw: DrawTask,
     arguments: argparse.Namespace,
     out: Path,
+    start: Path | None,
 ) -> None:
-    """Train, score and log one model, unless its score is there."""
+    """Train, score and log one model, unless its score is there. start: weights to begin with."""
     result = out / f"{kind}-{seed}.json"
     if result.exists():
         return
     settings = ModelSettings(kind, floor=arguments.floor, inducing_points=arguments.inducing_points)
-    training = TrainingSettings(arguments.steps, arguments.learning_rate, seed=seed)
-    trainer = Trainer(settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device)
+    training = TrainingSettings(max(1, arguments.steps), arguments.learning_rate, seed=seed)
+    begun = None if start is None else load_model(start)[0]
+    trainer = Trainer(settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device, begun)
     log: list[dict[str, float]] = []
-    seconds = trainer.train(
-        report=lambda step, loss: log.append({"step": step, "loss": round(loss, 5)}),
-        every=max(1, arguments.steps // 20),
-    )
+    seconds = 0.0
+    if arguments.steps:
+        seconds = trainer.train(
+            report=lambda step, loss: log.append({"step": step, "loss": round(loss, 5)}),
+            every=max(1, arguments.steps // 20),
+        )
     found = score(trainer.model, tasks, arguments.batches, arguments.samples, arguments.device)
     models = Path(arguments.models_folder)
     models.mkdir(parents=True, exist_ok=True)
@@ -113,7 +127,7 @@ def table(out: Path) -> str:
                 f"{np.mean([row['oracle'] for row in found]):.4f}",
                 str(len(found)),
                 str(found[0]["steps"]),
-                f"{1000 * np.mean([row['train_seconds'] / row['steps'] for row in found]):.0f}",
+                f"{1000 * np.mean([row['train_seconds'] / max(1, row['steps']) for row in found]):.0f}",
                 ", ".join(sorted({str(row["inducing_points"] or "–") for row in found})),
             ]
         )

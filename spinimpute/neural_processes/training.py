@@ -15,7 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.model_weights import arrays_of, flatten_state, load_weights, tensors_of, unflatten_state
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
 STATE_FORMAT = "spinimpute-neural-process-state-2"
@@ -45,7 +45,8 @@ class TrainingSettings:
 class Trainer:
     """One model and its optimiser. `draw` gives the task of each step, so that a resumed run sees the same.
 
-    described: what tasks are, kept in files.
+    described: what tasks are, kept in files. start: a model of the same sizes whose weights this one begins
+    with. Raises InputError if they do not fit.
     """
 
     def __init__(
@@ -55,10 +56,25 @@ class Trainer:
         draw: DrawTask,
         described: dict[str, Any],
         device: torch.device | str = "cpu",
+        start: NeuralProcess | None = None,
     ) -> None:
         self.settings, self.draw, self.device = settings, draw, torch.device(device)
         torch.manual_seed(settings.seed)
         self.model = make_model(model_settings).to(self.device)
+        begun_with = {} if start is None else arrays_of(start.state_dict())
+        if start is not None:
+            try:
+                load_weights(self.model, begun_with)
+            except RuntimeError as error:
+                theirs = asdict(start.settings)
+                differ = [
+                    f"{name} {value}, there {theirs[name]}"
+                    for name, value in asdict(model_settings).items()
+                    if value != theirs[name]
+                ]
+                raise InputError(
+                    f"the weights to begin with are of another model: {'; '.join(differ)}"
+                ) from error
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, settings.steps)
         self.step = 0
@@ -66,6 +82,7 @@ class Trainer:
             "model": asdict(model_settings),
             "training": asdict(settings),
             "tasks": described,
+            "start": None if start is None else fingerprint(begun_with),
         }
 
     def train_step(self) -> float:
@@ -153,14 +170,16 @@ def gaussian_trainer(
     settings: TrainingSettings,
     tasks: ProcessSettings,
     device: torch.device | str = "cpu",
+    start: NeuralProcess | None = None,
 ) -> Trainer:
-    """A trainer on tasks of Gaussian processes, drawn on the device."""
+    """A trainer on tasks of Gaussian processes, drawn on the device. start: see `Trainer`."""
     return Trainer(
         model,
         settings,
         lambda step: draw_tasks(tasks, settings.seed, step, device)[0],
         {"gaussian": asdict(tasks)},
         device,
+        start,
     )
 
 

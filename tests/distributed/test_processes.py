@@ -81,19 +81,33 @@ def test_two_processes_train_the_same_model(alone: Path) -> None:
 
 @pytest.mark.parametrize("step", [0, 4])
 def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
-    """The second process is killed before a step; torchrun starts both anew and they go on."""
+    """The second process is killed before a step, once the first has saved what was done so far; torchrun
+    starts both anew and they go on."""
     script = alone.parent / "killed.py"
     script.write_text(
         dedent(f"""
-        import os, signal, sys
+        import os, signal, time
+        from pathlib import Path
+        from spinimpute.imputation.checkpoint import STATE_FORMAT
         from spinimpute.imputation.training import Trainer
         from spinimpute.imputation.train import train
         from spinimpute.processes import restarted
+        from spinimpute.tensor_files import load_tensors
 
         step = Trainer.train_step
+        state, log = Path("killed-{step}.safetensors.state"), Path("killed-{step}.safetensors.log.jsonl")
+
+        def written():
+            if not (state.exists() and log.exists()):
+                return False
+            lines = 1 + {step} // 2  # the start, and one for each validation
+            is_at = load_tensors(state, STATE_FORMAT, "training state")[1]["step"]
+            return is_at == {step} and len(log.read_text().splitlines()) == lines
 
         def killed(trainer):
             if trainer.step == {step} and not restarted() and os.environ["RANK"] == "1":
+                while not written():  # by the first process, which has its own pace
+                    time.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(trainer)
 

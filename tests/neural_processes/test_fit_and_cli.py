@@ -1,12 +1,19 @@
 """A user's own tables, and the command line."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from click.testing import CliRunner
 
+from cli.np import np as np_commands
 from spinimpute.errors import InputError
+from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.fit import fit
+from spinimpute.neural_processes.training import load_model
+from spinimpute.tensor_files import fingerprint
 
 
 def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -114,6 +121,12 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     assert code == 0
     head, row = out.splitlines()
     assert len(head.split("\t")) == len(row.split("\t")) == 8
+    code, out, _ = run("np", "evaluate", model, "--batches", 2, "--device", "cpu", "--context", 1, 2)
+    assert code == 0
+    assert out.splitlines()[1].split("\t")[1:5] != row.split("\t")[1:5]
+    assert out.splitlines()[1].split("\t")[5:] == row.split("\t")[5:]  # calibration is at 4, 8 and 16
+    code, out, err = run("np", "evaluate", model, "--context", 3, 2)
+    assert (code, out, "--context 3 2: " in err) == (2, "", True)
     for what in ("predictions", "calibration"):
         picture = tmp_path / f"{what}.png"
         assert run("np", "plot", model, "--what", what, "--batches", 2, "--out", picture)[0] == 0
@@ -135,3 +148,25 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     code, _, err = run("np", "evaluate", tmp_path / "predictions.png")
     assert code == 2
     assert "predictions.png" in err
+
+
+def test_training_begins_with_another_model(tmp_path: Path) -> None:
+    first, further, other = (tmp_path / name for name in ("first", "further", "other"))
+    common = ["train", "--context", "4", "8", "--steps", "2", "--device", "cpu", "-q", "--out"]
+    run = CliRunner().invoke
+    assert run(np_commands, [*common, str(first), "--model", "CANP", "--floor", "0.2"]).exit_code == 0
+    almost_still = ["--init", str(first), "--learning-rate", "1e-9", "--seed", "2"]
+    assert run(np_commands, [*common, str(further), *almost_still]).exit_code == 0
+    (one, _), (two, metadata) = load_model(first), load_model(further)
+    assert metadata["model"] == asdict(one.settings)
+    assert metadata["start"] == fingerprint(arrays_of(one.state_dict()))
+    for before, after in zip(one.parameters(), two.parameters(), strict=True):
+        torch.testing.assert_close(before, after, rtol=0, atol=1e-7)
+    failed = run(np_commands, [*common, str(other), "--init", str(first), "--model", "CIPNP"])
+    assert isinstance(failed.exception, InputError)
+    assert "kind CIPNP, there CANP" in str(failed.exception)
+    assert not other.exists()
+    assert not other.with_name("other.state").exists()
+    failed = run(np_commands, [*common, str(first), "--force", "--init", str(first)])
+    assert "also read from" in str(failed.exception)
+    load_model(first)
