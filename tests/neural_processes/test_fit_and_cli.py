@@ -30,7 +30,7 @@ def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray
 @pytest.mark.parametrize("kind", ["CIPNP", "IPNP"])
 def test_sine_waves(kind: str) -> None:
     rng = np.random.default_rng(1)
-    fitted = fit(waves(rng, 300), kind, steps=500, learning_rate=4e-3, width=32, heads=2, seed=2)
+    fitted = fit(waves(rng, 300), kind, steps=250, learning_rate=4e-3, width=32, heads=2, seed=2)
     errors, spread, inside = [], [], []
     for x, y in waves(rng, 40):
         mean, sd = fitted.predict(x[:20], y[:20], x[20:])

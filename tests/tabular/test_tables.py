@@ -65,7 +65,7 @@ def with_holes(table: pd.DataFrame, seed: int = 1) -> pd.DataFrame:
 def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
     table, label = people(300)
     held_out, truth = people(200, 5)
-    parameters = {"steps": 300, "random_state": 0} if kind is MLPClassifier else SMALL | {"steps": 400}
+    parameters = {"steps": 300, "random_state": 0} if kind is MLPClassifier else SMALL | {"steps": 200}
     model = kind(**parameters).fit(table, label)
     assert (model.predict(held_out) == truth).mean() > 0.9
     np.testing.assert_allclose(model.predict_proba(held_out).sum(1), 1, rtol=1e-5)
@@ -182,7 +182,7 @@ def test_attention_of_cls_points_to_the_column_that_matters() -> None:
     rng = np.random.default_rng(2)
     x = rng.normal(size=(600, 6))
     y = np.sign(x[:, 4]) * 2
-    model = FTTransformerRegressor(width=16, heads=2, steps=600, learning_rate=3e-3, random_state=0).fit(x, y)
+    model = FTTransformerRegressor(width=16, heads=2, steps=200, learning_rate=3e-3, random_state=0).fit(x, y)
     attention = model.column_attention(x)
     assert attention.sum() == pytest.approx(1)
     assert attention.argmax() == 4
