@@ -78,7 +78,7 @@ def _runs(
     if "lookup" in arguments.only:
         protein = Protein(arguments.data)
         for variant in VARIANTS:
-            points = LOOKUP_POINTS if variant == "original" else ()
+            points = LOOKUP_POINTS if variant == "original" else LOOKUP_POINTS[1:2]
             run = partial(lookup, protein, variant)
             runs += [(f"lookup_{variant}", model, run) for model in ("NPT", *(f"SPIN h={h}" for h in points))]
     if "spoilt_context" in arguments.only:

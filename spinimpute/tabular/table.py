@@ -17,6 +17,9 @@ from torch import Tensor
 FARTHEST = 1e6  # standard deviations
 QUANTILE_NOISE = 1e-3  # standard deviations, so that ties do not become steps (Gorishniy et al. 2021)
 
+TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
+MICROSECONDS_OF_A_DAY = 86_400e6
+
 
 class Rows(NamedTuple):
     """value_ND: float32, codes of categories or scaled numbers, 0 where missing; missing_ND: bool."""
@@ -57,7 +60,7 @@ class TableEncoder:
     """Fitted on training rows, and on them alone.
 
     Columns of a DataFrame that are categorical, boolean or text, and those that are named, are categories;
-    all others numbers. A category that training rows lack is missing.
+    all others numbers: dates and durations count in days. A category that training rows lack is missing.
     """
 
     def __init__(self, scaling: str = "standard", categorical: Sequence[int | str] | None = None) -> None:
@@ -171,8 +174,11 @@ def _columns(table: Any) -> list[np.ndarray]:
 
 
 def _plain(series: Any) -> np.ndarray:
-    """Numbers as float64, anything else as objects."""
+    """Numbers as float64, and times as days (of dates since 1970, in UTC); anything else as objects."""
     kind = getattr(series.dtype, "kind", "O")
+    if kind in TIMES:
+        times = series.to_numpy(TIMES[kind])
+        return np.where(np.isnat(times), np.nan, times.astype(np.int64) / MICROSECONDS_OF_A_DAY)
     if kind in "iuf" and not hasattr(series, "cat"):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(series.astype(object), dtype=object)

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.imputation.options import RESULTS
 from benchmarks.imputation.readme import BLOCK, with_tables
 from benchmarks.neural_processes.contexts import table as contexts
+from benchmarks.neural_processes.contexts import table_after as contexts_after
 from benchmarks.neural_processes.results import RESULTS as NEURAL_PROCESSES
 from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.report import mean_ranks, read_results
@@ -95,7 +96,8 @@ def test_the_table_of_neural_processes_is_that_of_the_results() -> None:
 
 def test_the_table_of_contexts_is_that_of_the_results() -> None:
     readme = (REPOSITORY / "README.md").read_text()
-    assert contexts(NEURAL_PROCESSES) in readme, "see: python -m benchmarks.neural_processes contexts"
+    for table in (contexts(NEURAL_PROCESSES), contexts_after(NEURAL_PROCESSES)):
+        assert table in readme, "see: python -m benchmarks.neural_processes contexts"
 
 
 def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
@@ -110,6 +112,17 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
     assert head == "| context points | 5–9 | 9–20 |"
     assert first == "| CANP | .500 (1) | 1.500 ± .707 (2) |"
     assert last == "| who knows the process | 2.500 | 2.500 |"
+
+
+def test_contexts_after_smaller_ones(tmp_path: Path) -> None:
+    for further, value in ((0, 0.5), (20, 0.75)):
+        out = tmp_path / f"2026-01-01-context-900-1000-after-5-9-steps-{further}"
+        out.mkdir()
+        (out / "ANP-1.json").write_text(json.dumps({"kind": "ANP", "log_likelihood": value, "floored": 1.5}))
+    head, _, _, second, *_ = contexts_after(tmp_path).splitlines()
+    assert head == "| context points | 900–1,000, 0 steps there | 900–1,000, 20 steps there |"
+    assert second == "| ANP | .500 (1) | .750 (1) |"
+    assert contexts(tmp_path).splitlines()[0] == "| context points |"
 
 
 def test_mean_ranks_on_tables_are_those_of_the_results() -> None:

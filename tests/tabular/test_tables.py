@@ -91,6 +91,24 @@ def test_encoder_learns_from_training_rows_alone() -> None:
         TableEncoder(categorical=["age"]).fit(table, 0)
 
 
+def test_dates_and_durations_are_numbers_of_days() -> None:
+    table = pd.DataFrame(
+        {
+            "day": pd.to_datetime(["2024-01-01", "2024-01-03", None, "2024-01-05"]),
+            "moment": pd.to_datetime(["2024-01-01 01:00+01:00", "2024-01-03 12:00Z"] * 2, utc=True),
+            "lasts": pd.to_timedelta([1, 2, 3, 4], unit="h"),
+        }
+    )
+    encoder = TableEncoder().fit(table, 0)
+    assert encoder.schema_.cardinality == (0, 0, 0)
+    assert encoder.schema_.may_miss == (True, False, False)
+    first = 19_723  # days from 1970 to 2024
+    np.testing.assert_allclose(encoder.mean_, [first + 2, first + 1.25, 2.5 / 24])
+    value, missing = encoder.transform(table.iloc[1:3])
+    np.testing.assert_allclose(value[:, 0], [0, 0], atol=1e-6)
+    assert missing[:, 0].tolist() == [False, True]
+
+
 def test_the_same_seed_gives_the_same_model_and_leaves_torch_alone() -> None:
     table, label = people(120)
     state = torch.get_rng_state()
