@@ -29,6 +29,7 @@ from spinimpute import tabular
 
 LOOKS = 25  # at the validation part, of a network, at most
 LOOKING = 0.15  # of the budget, at most
+MEASURED = 0.02  # of the budget: what steps must take, at least, for their speed to be known
 MOST_LOOKED_AT = 4_000  # rows
 TREES = 3_000  # at most; early stopping ends most
 PATIENCE = 50  # trees
@@ -102,7 +103,7 @@ def network(kind: str) -> Callable[[Problem], Fitted]:
             "random_state": problem.seed,
         }
         spent = time.process_time()
-        step, look = _speed(estimator, settings, features, target)
+        step, look = _speed(estimator, settings, features, target, problem.seconds)
         left = problem.seconds - (time.process_time() - spent)
         looks = int(np.clip(LOOKING * left / look, 2, LOOKS))
         steps = max(20, int((left - looks * look) / step))
@@ -115,7 +116,7 @@ def network(kind: str) -> Callable[[Problem], Fitted]:
 
 
 def _speed(
-    estimator: Any, settings: dict[str, Any], features: pd.DataFrame, target: np.ndarray
+    estimator: Any, settings: dict[str, Any], features: pd.DataFrame, target: np.ndarray, budget: float
 ) -> tuple[float, float]:
     """Seconds of a step and of a look."""
 
@@ -125,8 +126,12 @@ def _speed(
         return time.process_time() - started
 
     seconds(2, 2)  # what is loaded and compiled at first
-    few, more, looking = seconds(2, 2), seconds(12, 12), seconds(2, 1)
-    return max(1e-4, (more - few) / 10), max(1e-3, looking - few)
+    few, looking = seconds(2, 2), seconds(2, 1)
+    further, taken = 10, 0.0
+    while taken < max(few, MEASURED * budget):  # else it is lost in what all fits take
+        further *= 3
+        taken = seconds(2 + further, 2 + further) - few
+    return taken / further, max(1e-3, looking - few)
 
 
 def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:

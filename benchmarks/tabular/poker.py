@@ -21,8 +21,8 @@ from spinimpute.tabular.datasets import load_table, poker_hands, split
 
 CONTEXTS = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 25_000)
 LARGEST = {"NPT": 4_096}  # time grows with the square
-TEST_HANDS = 20_000
-PARTS = 4  # contexts of each size that are drawn, where there are that many
+TEST_HANDS = 5_000
+PARTS = 2  # contexts of each size that are drawn, where there are that many
 
 
 def poker(arguments: argparse.Namespace) -> None:
@@ -53,6 +53,7 @@ def poker(arguments: argparse.Namespace) -> None:
                 index = rng.choice(trained, min(size, len(trained)), replace=False)
                 label = table.target[index]
                 for name, shown in (("true", label), ("shuffled", rng.permutation(label))):
+                    model.set_params(context_size=size)  # or NPT reads as many as in a step of its training
                     model.set_context(table.features.iloc[index], shown)
                     found[name].append(float(np.mean(model.predict(hands) == classes)))
             rows.append(
