@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,13 @@ def np() -> None:
     help="Default: half the smallest context, or those of --init.",
 )
 @click.option("--floor", type=float, help="Of the standard deviation. Default: 0.1, or that of --init.")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31),
+    default=1,
+    show_default=True,
+    help="Of weights and tasks; with --init give another than that model's, or its tasks come again.",
+)
 @click.option(
     "--init",
     type=click.Path(),
@@ -93,11 +101,12 @@ def train(
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
         raise InputError(str(error)) from error
-    try:
+    with _as_input_errors("training cannot begin" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
-        if resume:
-            trainer.resume(state)
-        with progress_bar("training", quiet) as progress:
+    if resume:
+        trainer.resume(state)
+    try:
+        with _as_input_errors("training cannot go on"), progress_bar("training", quiet) as progress:
 
             def report(step: int, loss: float) -> None:
                 progress(step / steps)
@@ -111,14 +120,24 @@ def train(
         if not resume:
             state.unlink(missing_ok=True)
         raise
-    except (ValueError, RuntimeError, MemoryError) as error:
-        # of what is asked for: numbers that overflow, or more memory than there is
-        state.unlink(missing_ok=True)
-        raise InputError(f"training cannot go on: {str(error).splitlines()[0]}") from error
     trainer.save(path)
     state.unlink(missing_ok=True)
     if not quiet:
         click.echo(f"model:    {path}, {model.kind}, {trainer.step} steps, seed {seed}", err=True)
+
+
+@contextmanager
+def _as_input_errors(what: str) -> Iterator[None]:
+    """What goes wrong with what is asked for: numbers that overflow, or more memory than there is."""
+    from spinimpute.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from error
+    except (ValueError, RuntimeError, MemoryError) as error:
+        said = next(iter(str(error).splitlines()), "there is not enough memory")
+        raise InputError(f"{what}: {said}") from error
 
 
 def _loaded(path: str, device: str) -> tuple[Any, Any]:
@@ -158,12 +177,15 @@ def evaluate(
         except ValueError as error:
             raise InputError(f"--context {context[0]} {context[1]}: {error}") from error
     where = available_device(device)
-    click.echo("model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16")
-    for path in models:
+    head = "model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16"
+    for number, path in enumerate(models):
         model, tasks = _loaded(path, where)
         tasks = tasks if context is None else replace(tasks, context=context)
-        found = score(model, tasks, batches, samples, where)
-        errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
+        with _as_input_errors(f"{path} cannot be evaluated"):
+            found = score(model, tasks, batches, samples, where)
+            errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
+        if not number:
+            click.echo(head)
         numbers = [found.log_likelihood, found.se, found.oracle, found.gap, *errors]
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
 

@@ -30,7 +30,7 @@ def table(results: Path) -> str:
 def table_after(results: Path) -> str:
     """Models trained with small contexts, asked with larger ones: at once, and after further steps there."""
     return _table(
-        {name: found for name, found in _read(results).items() if len(name) > 2}, ", {} steps there"
+        {name: found for name, found in _read(results).items() if len(name) > 2}, "; {} steps after {}–{}"
     )
 
 
@@ -49,7 +49,7 @@ def _table(of_range: dict[tuple[int, ...], list[dict[str, Any]]], further: str) 
     """Mean and standard deviation over seeds (how many, if not three), floor 0.1; then what knows the
     process has, with that floor."""
     ranges = sorted(of_range)
-    heads = [f"{name[0]:,}–{name[1]:,}{further.format(name[-1])}" for name in ranges]
+    heads = [f"{name[0]:,}–{name[1]:,}{further.format(name[-1], *name[2:4])}" for name in ranges]
     rows = [["context points", *heads]]
     for kind in KINDS:
         of_kind = [[row for row in of_range[where] if row["kind"] == kind] for where in ranges]

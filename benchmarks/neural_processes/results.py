@@ -19,10 +19,14 @@ def machine(device: str) -> dict[str, object]:
     return {"processor": platform.processor() or platform.machine(), "gpu": gpu, "torch": torch.__version__}
 
 
+def find_folder(name: str) -> Path | None:
+    """results/DATE-NAME, the latest."""
+    return max(RESULTS.glob(f"????-??-??-{name}"), default=None)
+
+
 def folder_of(name: str) -> Path:
-    """results/DATE-NAME: an existing one of any date, or a new one of today."""
-    found = sorted(RESULTS.glob(f"????-??-??-{name}"))
+    """An existing one of any date, or a new one of today."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    folder = found[-1] if found else RESULTS / f"{today}-{name}"
+    folder = find_folder(name) or RESULTS / f"{today}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import AFTER, WITH_POINTS, folder_of, machine
+from benchmarks.neural_processes.results import AFTER, WITH_POINTS, find_folder, folder_of, machine
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
@@ -25,10 +25,13 @@ def train(arguments: argparse.Namespace) -> None:
     track = "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
     kernel = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
     name = f"context-{{}}-{{}}{kernel}{track}"
-    after, begun = "", None
-    if arguments.after:
-        begun = folder_of(name.format(*arguments.after)).name
+    starts: dict[tuple[str, int], Path] = {}
+    after = ""
+    if arguments.after and arguments.steps >= 0:
+        starts = _starts(name.format(*arguments.after), arguments)
         after = AFTER.format(*arguments.after, arguments.steps)
+    elif arguments.steps < 1:
+        raise SystemExit("--steps must be at least 1, or 0 with --after: models as they are")
     out = folder_of(name.format(low, high) + after)
     configuration = {
         "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
@@ -45,13 +48,24 @@ def train(arguments: argparse.Namespace) -> None:
         # drawing tasks of a thousand points takes as long as a step: all models of a seed share them
         draw = functools.cache(lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0])
         for kind in arguments.models:
-            start = (
-                None
-                if begun is None
-                else Path(arguments.models_folder) / f"{begun}-{kind}-{seed}.safetensors"
-            )
-            train_one(kind, seed, tasks, draw, arguments, out, start)
+            train_one(kind, seed, tasks, draw, arguments, out, starts.get((kind, seed)))
     print(table(out))
+
+
+def _starts(name: str, arguments: argparse.Namespace) -> dict[tuple[str, int], Path]:
+    """Weights that models of another context were left with, by kind and seed."""
+    folder = find_folder(name)
+    if folder is None:
+        raise SystemExit(f"--after: there are no results of {name}; train it first")
+    starts = {
+        (kind, seed): Path(arguments.models_folder) / f"{folder.name}-{kind}-{seed}.safetensors"
+        for kind in arguments.models
+        for seed in arguments.seeds
+    }
+    lacking = [str(path) for path in starts.values() if not path.exists()]
+    if lacking:
+        raise SystemExit(f"--after: {lacking[0]} is missing; train it first, with the same --models-folder")
+    return starts
 
 
 def _settings(configuration: str) -> dict[str, object]:
@@ -73,7 +87,10 @@ def train_one(
         return
     settings = ModelSettings(kind, floor=arguments.floor, inducing_points=arguments.inducing_points)
     training = TrainingSettings(max(1, arguments.steps), arguments.learning_rate, seed=seed)
-    begun = None if start is None else load_model(start)[0]
+    begun, steps_before = None, 0
+    if start is not None:
+        begun, description = load_model(start)
+        steps_before = description["step"]
     trainer = Trainer(settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device, begun)
     log: list[dict[str, float]] = []
     seconds = 0.0
@@ -90,6 +107,7 @@ def train_one(
         "kind": kind, "seed": seed, "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "samples": arguments.samples, "batches": arguments.batches, "train_seconds": round(seconds, 1),
         "inducing_points": arguments.inducing_points if kind in WITH_POINTS else None,
+        "start": trainer.run["start"], "steps_before": steps_before,
         **asdict(found), "gap": found.gap, "log": log,
     }  # fmt: skip
     result.write_text(json.dumps(row, indent=1) + "\n")

@@ -29,6 +29,7 @@ from spinimpute import tabular
 
 LOOKS = 25  # at the validation part, of a network, at most
 LOOKING = 0.15  # of the budget, at most
+TIMED_LOOKS = 5
 MEASURED = 0.02  # of the budget: what steps must take, at least, for their speed to be known
 MOST_LOOKED_AT = 4_000  # rows
 TREES = 3_000  # at most; early stopping ends most
@@ -126,12 +127,13 @@ def _speed(
         return time.process_time() - started
 
     seconds(2, 2)  # what is loaded and compiled at first
-    few, looking = seconds(2, 2), seconds(2, 1)
-    further, taken = 10, 0.0
+    few, further, taken = seconds(2, 2), 1, 0.0
     while taken < max(few, MEASURED * budget):  # else it is lost in what all fits take
-        further *= 3
+        further *= 4
         taken = seconds(2 + further, 2 + further) - few
-    return taken / further, max(1e-3, looking - few)
+    step = taken / further
+    looking = seconds(1 + TIMED_LOOKS, 1) - few - (TIMED_LOOKS - 1) * step
+    return step, max(1e-3, looking / TIMED_LOOKS)
 
 
 def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:

@@ -86,5 +86,7 @@ def _report(out: Any) -> None:
             for row in json.loads(path.read_text())
         ]
     text = markdown(lines)
-    (out / "report.md").write_text(f"# Poker: the context given at test time\n\n{text}\n")
+    (out / "report.md").write_text(
+        f"# Poker: the context given at test time\n\n{TEST_HANDS:,} test hands\n\n{text}\n"
+    )
     print(text)

@@ -37,6 +37,7 @@ FIRST_ALLOWED, MORE_ALLOWED, TRIES = 0.01, 1.1, 5  # relative change of one dele
 RANDOM_LABELS = {6: 600, 10: 4_000}  # key bits, steps of SPIN
 MOST_ROUNDS = 150
 LOOKUP_POINTS = (16, 64, 128)  # inducing points: a quarter of the rows, as many, twice as many
+MIDDLE_POINTS = LOOKUP_POINTS[1:2]  # where no number of them can be expected to be better
 
 
 def probes(arguments: argparse.Namespace) -> None:
@@ -78,7 +79,7 @@ def _runs(
     if "lookup" in arguments.only:
         protein = Protein(arguments.data)
         for variant in VARIANTS:
-            points = LOOKUP_POINTS if variant == "original" else LOOKUP_POINTS[1:2]
+            points = LOOKUP_POINTS if variant == "original" else MIDDLE_POINTS
             run = partial(lookup, protein, variant)
             runs += [(f"lookup_{variant}", model, run) for model in ("NPT", *(f"SPIN h={h}" for h in points))]
     if "spoilt_context" in arguments.only:

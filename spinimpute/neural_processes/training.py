@@ -45,8 +45,8 @@ class TrainingSettings:
 class Trainer:
     """One model and its optimiser. `draw` gives the task of each step, so that a resumed run sees the same.
 
-    described: what tasks are, kept in files. start: a model of the same sizes whose weights this one begins
-    with. Raises InputError if they do not fit.
+    described: what tasks are, kept in files. start: a model of the same kind and sizes, with whose weights
+    this one begins; floor and samples may differ. Raises InputError if anything else does.
     """
 
     def __init__(
@@ -63,18 +63,8 @@ class Trainer:
         self.model = make_model(model_settings).to(self.device)
         begun_with = {} if start is None else arrays_of(start.state_dict())
         if start is not None:
-            try:
-                load_weights(self.model, begun_with)
-            except RuntimeError as error:
-                theirs = asdict(start.settings)
-                differ = [
-                    f"{name} {value}, there {theirs[name]}"
-                    for name, value in asdict(model_settings).items()
-                    if value != theirs[name]
-                ]
-                raise InputError(
-                    f"the weights to begin with are of another model: {'; '.join(differ)}"
-                ) from error
+            _check_alike(model_settings, start.settings)
+            load_weights(self.model, begun_with)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, settings.steps)
         self.step = 0
@@ -153,7 +143,8 @@ class Trainer:
     def resume(self, path: str | Path) -> None:
         """Continue from `save_state`, bit for bit on the CPU. Raises InputError if it is of another run."""
         tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
-        if metadata["run"] != json.loads(json.dumps(self.run)):
+        # what was saved before models could begin with others' weights did not
+        if {"start": None} | metadata["run"] != json.loads(json.dumps(self.run)):
             raise InputError(
                 f"training state {path} belongs to other settings; resume with those it was made with: "
                 f"{json.dumps(metadata['run'])}"
@@ -172,7 +163,16 @@ def gaussian_trainer(
     device: torch.device | str = "cpu",
     start: NeuralProcess | None = None,
 ) -> Trainer:
-    """A trainer on tasks of Gaussian processes, drawn on the device. start: see `Trainer`."""
+    """A trainer on tasks of Gaussian processes, drawn on the device. start: see `Trainer`.
+
+    Raises InputError if the model's dimensions are not those of the tasks, too.
+    """
+    sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
+    if sizes != wanted:
+        raise InputError(
+            f"the model takes {sizes[0]} inputs and gives {sizes[1]} outputs, the tasks have {wanted[0]} and "
+            f"{wanted[1]}"
+        )
     return Trainer(
         model,
         settings,
@@ -181,6 +181,17 @@ def gaussian_trainer(
         device,
         start,
     )
+
+
+def _check_alike(model: ModelSettings, start: ModelSettings) -> None:
+    theirs = asdict(start)
+    differ = [
+        f"{name} {value}, there {theirs[name]}"
+        for name, value in asdict(model).items()
+        if value != theirs[name] and name not in ("floor", "samples")
+    ]
+    if differ:
+        raise InputError(f"the weights to begin with are of another model: {'; '.join(differ)}")
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:

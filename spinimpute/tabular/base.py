@@ -30,7 +30,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.tabular.fitting import train_network
-from spinimpute.tabular.table import Rows, TableEncoder
+from spinimpute.tabular.table import Rows, TableEncoder, with_days
 
 POSITIVE = {
     "steps", "batch_size", "learning_rate", "patience", "evaluate_every", "width", "heads", "blocks",
@@ -59,7 +59,7 @@ class TableEstimator(BaseEstimator, ABC):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train on rows X (N, D) and labels y (N,); numbers, or a DataFrame with categories too. NaN is
-        missing. sample_weight (N,): of the rows' losses."""
+        missing, dates and durations count in days. sample_weight (N,): of the rows' losses."""
         self.__dict__.pop("n_parameters_", None)  # not fitted until the end
         self._check_parameters()
         table = self._checked(X, y, reset=True)
@@ -221,7 +221,13 @@ class TableEstimator(BaseEstimator, ABC):
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
             )
-        if hasattr(X, "iloc") and hasattr(X, "columns") and self._stays_a_frame(X, reset):
+        is_frame = hasattr(X, "iloc") and hasattr(X, "columns")
+        if is_frame:
+            # models that were saved before times were numbers have none
+            X, times = with_days(X, None if reset else getattr(self, "time_columns_", []))
+        if reset:
+            self.time_columns_ = times if is_frame else []
+        if is_frame and self._stays_a_frame(X, reset):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
             if not len(X) or not X.shape[1]:
@@ -311,6 +317,8 @@ class RegressorOutputs(TableEstimator):
 
     def _labels(self, y: Any, n_rows: int) -> np.ndarray:
         y = column_or_1d(y, warn=True)
+        if y.dtype.kind in "mM":
+            raise ValueError(f"y is of the type {y.dtype}: give dates and durations as numbers, such as days")
         label_N = np.asarray(y, dtype=np.float64)
         if not np.isfinite(label_N).all():
             raise ValueError("Input y contains NaN or infinity; every label must be a number")

@@ -16,8 +16,7 @@ from torch import Tensor
 
 FARTHEST = 1e6  # standard deviations
 QUANTILE_NOISE = 1e-3  # standard deviations, so that ties do not become steps (Gorishniy et al. 2021)
-
-TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
+DATES, DURATIONS = ("datetime64", "datetime", "date"), ("timedelta64", "timedelta")  # as pandas names them
 MICROSECONDS_OF_A_DAY = 86_400e6
 
 
@@ -60,7 +59,7 @@ class TableEncoder:
     """Fitted on training rows, and on them alone.
 
     Columns of a DataFrame that are categorical, boolean or text, and those that are named, are categories;
-    all others numbers: dates and durations count in days. A category that training rows lack is missing.
+    all others numbers. A category that training rows lack is missing.
     """
 
     def __init__(self, scaling: str = "standard", categorical: Sequence[int | str] | None = None) -> None:
@@ -167,6 +166,47 @@ class TableEncoder:
         return chosen
 
 
+def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
+    """A DataFrame with days in place of durations and dates (since 1970, in UTC), and which columns those
+    are. known: the columns that held times in training; None while training.
+
+    Raises ValueError if other columns than those hold times.
+    """
+    found: dict[int, np.ndarray] = {}
+    for number in range(table.shape[1]):
+        column = table.iloc[:, number]
+        days = _days(column)
+        if known is not None and column.isna().all():
+            days = None if days is None and number not in known else np.full(len(table), np.nan)
+        elif known is not None and (days is not None) != (number in known):
+            held = "dates or durations" if number in known else "neither dates nor durations"
+            raise ValueError(
+                f"column {table.columns[number]!r} held {held} in training, now it holds {column.dtype}, "
+                f"for example {column.dropna().iloc[0]!r}"
+            )
+        if days is not None:
+            found[number] = days
+    if found:
+        table = table.copy()
+        for number, days in found.items():
+            table.isetitem(number, days)
+    return table, list(found)
+
+
+def _days(column: Any) -> np.ndarray | None:
+    """float64 (N,), or None if the column holds no times."""
+    import pandas as pd
+
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    if kind in DATES:
+        times = pd.to_datetime(column, utc=True).to_numpy("datetime64[us]")
+    elif kind in DURATIONS:
+        times = pd.to_timedelta(column).to_numpy("timedelta64[us]")
+    else:
+        return None
+    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / MICROSECONDS_OF_A_DAY)
+
+
 def _columns(table: Any) -> list[np.ndarray]:
     if hasattr(table, "iloc"):
         return [_plain(table.iloc[:, i]) for i in range(table.shape[1])]
@@ -174,11 +214,8 @@ def _columns(table: Any) -> list[np.ndarray]:
 
 
 def _plain(series: Any) -> np.ndarray:
-    """Numbers as float64, and times as days (of dates since 1970, in UTC); anything else as objects."""
+    """Numbers as float64, anything else as objects."""
     kind = getattr(series.dtype, "kind", "O")
-    if kind in TIMES:
-        times = series.to_numpy(TIMES[kind])
-        return np.where(np.isnat(times), np.nan, times.astype(np.int64) / MICROSECONDS_OF_A_DAY)
     if kind in "iuf" and not hasattr(series, "cat"):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(series.astype(object), dtype=object)

@@ -106,7 +106,9 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
 
         def killed(trainer):
             if trainer.step == {step} and not restarted() and os.environ["RANK"] == "1":
+                latest = time.monotonic() + 100
                 while not written():  # by the first process, which has its own pace
+                    assert time.monotonic() < latest, "the first process has not written its state and log"
                     time.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(trainer)

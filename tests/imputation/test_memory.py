@@ -117,7 +117,7 @@ def test_limits_shrink_with_the_budget() -> None:
 
 def test_candidates_of_a_large_panel_are_counted() -> None:
     """A chunk's whole blocks; haplotypes that match alike by hundreds, as those of large panels do."""
-    n, n_queries, n_places = 80_000, 24, CHUNK + 40
+    n, n_queries, n_places = 80_000, 64, CHUNK + 40
     rng = np.random.default_rng(3)
     founders = rng.integers(0, 2, (n_places, 60), np.uint8)
     alleles = founders[:, rng.integers(0, 60, n + n_queries)]

@@ -12,7 +12,9 @@ from cli.np import np as np_commands
 from spinimpute.errors import InputError
 from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.fit import fit
-from spinimpute.neural_processes.training import load_model
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
+from spinimpute.neural_processes.models import ModelSettings
+from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
 from spinimpute.tensor_files import fingerprint
 
 
@@ -164,9 +166,31 @@ def test_training_begins_with_another_model(tmp_path: Path) -> None:
         torch.testing.assert_close(before, after, rtol=0, atol=1e-7)
     failed = run(np_commands, [*common, str(other), "--init", str(first), "--model", "CIPNP"])
     assert isinstance(failed.exception, InputError)
-    assert "kind CIPNP, there CANP" in str(failed.exception)
+    assert f"--init {first}: the weights to begin with are of another model: kind CIPNP, there CANP" in str(
+        failed.exception
+    )
     assert not other.exists()
     assert not other.with_name("other.state").exists()
+    state = tmp_path / "other.state"
+    state.write_text("of a longer training")
+    failed = run(np_commands, [*common, str(other), "--force", "--init", str(first), "--model", "ANP"])
+    assert isinstance(failed.exception, InputError)
+    assert state.read_text() == "of a longer training"
     failed = run(np_commands, [*common, str(first), "--force", "--init", str(first)])
     assert "also read from" in str(failed.exception)
     load_model(first)
+
+
+def test_models_of_other_dimensions_cannot_learn_these_tasks() -> None:
+    with pytest.raises(InputError, match="takes 2 inputs and gives 1 outputs, the tasks have 1 and 1"):
+        gaussian_trainer(ModelSettings("CANP", x_size=2), TrainingSettings(2), ProcessSettings())
+
+
+def test_a_context_too_large_to_evaluate(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    trained = ["train", "--context", "4", "8", "--steps", "1", "--device", "cpu", "-q"]
+    assert run(np_commands, [*trained, "--out", str(tmp_path / "m")]).exit_code == 0
+    failed = run(np_commands, ["evaluate", str(tmp_path / "m"), "--context", "4", str(2**63 - 1)])
+    assert isinstance(failed.exception, InputError)
+    assert "cannot be evaluated" in str(failed.exception)
+    assert failed.output == ""

@@ -1,6 +1,7 @@
 """Tables of users: categories, missing values, weights; what is kept of training rows; importances."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from spinimpute.tabular import (
     SPINClassifier,
     SPINRegressor,
 )
-from spinimpute.tabular.table import TableEncoder
+from spinimpute.tabular.model_files import load_estimator, save_estimator
+from spinimpute.tabular.table import TableEncoder, with_days
 
 SMALL: dict[str, Any] = {
     "width": 16,
@@ -91,22 +93,59 @@ def test_encoder_learns_from_training_rows_alone() -> None:
         TableEncoder(categorical=["age"]).fit(table, 0)
 
 
-def test_dates_and_durations_are_numbers_of_days() -> None:
+def with_times(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Dates in four forms; those after the 60th day are "late"."""
+    rng = np.random.default_rng(seed)
+    day, hours = rng.integers(0, 120, n), rng.integers(1, 100, n)
+    moment = pd.Timestamp("2024-01-01") + pd.to_timedelta(day, unit="D")
     table = pd.DataFrame(
         {
-            "day": pd.to_datetime(["2024-01-01", "2024-01-03", None, "2024-01-05"]),
-            "moment": pd.to_datetime(["2024-01-01 01:00+01:00", "2024-01-03 12:00Z"] * 2, utc=True),
-            "lasts": pd.to_timedelta([1, 2, 3, 4], unit="h"),
+            "day": moment,
+            "there": moment.tz_localize("Asia/Tokyo"),
+            "date": pd.Series([one.date() for one in moment], dtype=object),
+            "lasts": pd.to_timedelta(hours, unit="h"),
+            "number": rng.normal(size=n),
         }
     )
-    encoder = TableEncoder().fit(table, 0)
-    assert encoder.schema_.cardinality == (0, 0, 0)
-    assert encoder.schema_.may_miss == (True, False, False)
+    return table, np.where(day > 60, "late", "early")
+
+
+@pytest.mark.parametrize("columns", [["day", "number"], ["there"], ["lasts", "date"]])
+def test_dates_and_durations_are_numbers_of_days(columns: list[str], tmp_path: Path) -> None:
+    table, label = with_times(200)
+    new, truth = with_times(100, 1)
+    table, new = table[columns].copy(), new[columns].copy()
+    table.iloc[3, 0] = None
+    model = MLPClassifier(steps=150, random_state=0).fit(table, label)
+    assert (model.predict(new) == truth).mean() > 0.95
+    save_estimator(model, tmp_path / "m")
+    np.testing.assert_array_equal(load_estimator(tmp_path / "m").predict(new), model.predict(new))
+    assert len(model.predict(pd.DataFrame({name: [None] for name in columns}))) == 1
+    other = pd.DataFrame({name: new["number"] if name == "number" else np.arange(100) for name in columns})
+    with pytest.raises(ValueError, match=f"column '{columns[0]}' held dates or durations in training"):
+        model.predict(other)
+
+
+def test_days_are_counted_from_1970_in_utc() -> None:
+    table, _ = with_times(3)
+    table.loc[0, ["day", "there"]] = [
+        pd.Timestamp("2024-01-02 12:00"),
+        pd.Timestamp("2024-01-02 09:00+09:00"),
+    ]
+    table.loc[0, "lasts"] = pd.Timedelta("6h")
+    table.loc[1, "day"] = None
+    found, times = with_days(table, None)
+    assert times == [0, 1, 2, 3]
     first = 19_723  # days from 1970 to 2024
-    np.testing.assert_allclose(encoder.mean_, [first + 2, first + 1.25, 2.5 / 24])
-    value, missing = encoder.transform(table.iloc[1:3])
-    np.testing.assert_allclose(value[:, 0], [0, 0], atol=1e-6)
-    assert missing[:, 0].tolist() == [False, True]
+    np.testing.assert_allclose(
+        found.loc[0, ["day", "there", "lasts"]].astype(float), [first + 1.5, first + 1, 0.25]
+    )
+    assert np.isnan(found.loc[1, "day"])
+    assert found["date"][2] == found["day"][2]
+    with pytest.raises(ValueError, match="column 'day' held neither"):
+        with_days(table, [1, 2, 3])
+    with pytest.raises(ValueError, match="give dates and durations as numbers"):
+        MLPRegressor(steps=1).fit(table[["number"]], table["day"])
 
 
 def test_the_same_seed_gives_the_same_model_and_leaves_torch_alone() -> None:
