@@ -146,5 +146,5 @@ def _plot(results: list[dict[str, Any]], path: Path) -> None:
                 panel.loglog([row["size"] for row in rows], [row[name] for row in rows], "o-", label=kind)
             panel.set_xlabel(f"{axis} of the context" if axis == "rows" else axis)
             panel.set_ylabel(label)
-    axes[0, 0].legend()
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(KINDS))
     figure.savefig(path, dpi=120)
