@@ -10,7 +10,7 @@ import signal
 import sys
 import warnings
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 
@@ -88,9 +88,17 @@ def _terminated(*_: Any) -> NoReturn:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    with contextlib.suppress(OSError):  # a full disk where stderr goes: the status tells
+    try:
         click.echo(f"spinimpute: {message}", err=True)
+    except OSError:  # a full disk where stderr goes: the status tells
+        _discard(sys.stderr)
     sys.exit(status)
+
+
+def _discard(stream: IO[str]) -> None:
+    """What is left in the stream's buffer: some Pythons fail with it at exit, and with another status."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -110,11 +118,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except InputError as error:
         _fail(f"error: {error}", BAD_INPUT)
     except BrokenPipeError:
-        # whoever read our output has seen enough; Python would complain when it closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)  # whoever read our output has seen enough
         sys.exit(1)
     except OSError as error:
         if error.errno in NO_SPACE and error.filename is None:  # all other files have a name
+            _discard(sys.stdout)
             _fail(f"error: cannot write standard output: {error.strerror}", BAD_INPUT)
         # a name too long, a folder taken away: the system's word, not a traceback
         _fail(f"error: {error}", BAD_INPUT)
