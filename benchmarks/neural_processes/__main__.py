@@ -1,6 +1,7 @@
 """Neural processes on Gaussian-process tasks: the settings of the SPIN paper's section 4.2.
 
     python -m benchmarks.neural_processes train --context 64 128 --steps 600 --seeds 1 2 3
+    python -m benchmarks.neural_processes train --context 64 128 --steps 2000 --seeds 1 2 3
     python -m benchmarks.neural_processes train --context 512 1024 --after 64 128 --steps 0 --tasks 8
     python -m benchmarks.neural_processes cost
     python -m benchmarks.neural_processes calibration
@@ -20,7 +21,7 @@ from benchmarks.neural_processes.calibrate import calibrate
 from benchmarks.neural_processes.contexts import contexts
 from benchmarks.neural_processes.cost import cost, large
 from benchmarks.neural_processes.figure import figure
-from benchmarks.neural_processes.results import INDUCING
+from benchmarks.neural_processes.results import INDUCING, STEPS
 from benchmarks.neural_processes.train import train
 from spinimpute.neural_processes.models import KINDS
 
@@ -46,8 +47,9 @@ def main() -> None:
         if name == "train":
             sub.add_argument("--context", type=int, nargs=2, default=[64, 128])
             sub.add_argument("--after", type=int, nargs=2, help="begin with the models of this context")
+            sub.add_argument("--after-steps", type=int, default=STEPS, help="that those were trained for")
             sub.add_argument("--tasks", type=int, default=16, help="of a batch")
-            sub.add_argument("--steps", type=int, default=600)
+            sub.add_argument("--steps", type=int, default=STEPS)
             # twice the paper's, which is for 100,000 steps
             sub.add_argument("--learning-rate", type=float, default=1e-3)
             sub.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])

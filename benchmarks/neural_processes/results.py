@@ -10,13 +10,22 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 INDUCING = 64  # inducing points
-AFTER = "-after-{}-{}-steps-{}"  # what training began with, and how long it went on
+STEPS = 600  # of training, unless a folder's name says otherwise
 WITH_POINTS = ("CIPNP", "IPNP", "LBANP")
 
 
 def machine(device: str) -> dict[str, object]:
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     return {"processor": platform.processor() or platform.machine(), "gpu": gpu, "torch": torch.__version__}
+
+
+def run_name(context: tuple[int, int], steps: int, track: str = "", start: str | None = None) -> str:
+    """Of results. track: of the kernel and floor, "" for the usual ones; start: the name of the run whose
+    weights these began with."""
+    points = f"context-{context[0]}-{context[1]}{track}"
+    if start is not None:
+        return f"{points}-after-{start.removeprefix('context-')}-steps-{steps}"
+    return points if steps == STEPS else f"{points}-steps-{steps}"
 
 
 def find_folder(name: str) -> Path | None:

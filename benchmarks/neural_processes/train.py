@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import AFTER, WITH_POINTS, find_folder, folder_of, machine
+from benchmarks.neural_processes.results import WITH_POINTS, find_folder, folder_of, machine, run_name
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
@@ -22,17 +22,16 @@ from spinimpute.neural_processes.training import DrawTask, Trainer, TrainingSett
 def train(arguments: argparse.Namespace) -> None:
     low, high = arguments.context
     tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high), tasks=arguments.tasks)
-    track = "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
-    kernel = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
-    name = f"context-{{}}-{{}}{kernel}{track}"
-    starts: dict[tuple[str, int], Path] = {}
-    after = ""
+    track = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
+    track += "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
+    start = None
     if arguments.after and arguments.steps >= 0:
-        starts = _starts(name.format(*arguments.after), arguments)
-        after = AFTER.format(*arguments.after, arguments.steps)
+        start = run_name(arguments.after, arguments.after_steps, track)
     elif arguments.steps < 1:
         raise SystemExit("--steps must be at least 1, or 0 with --after: models as they are")
-    out = folder_of(name.format(low, high) + after)
+    name = run_name((low, high), arguments.steps, track, start)
+    starts = {} if start is None else _starts(start, find_folder(name), arguments)
+    out = folder_of(name)
     configuration = {
         "tasks": asdict(tasks), "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "floor": arguments.floor, "batches": arguments.batches, "samples": arguments.samples,
@@ -52,8 +51,8 @@ def train(arguments: argparse.Namespace) -> None:
     print(table(out))
 
 
-def _starts(name: str, arguments: argparse.Namespace) -> dict[tuple[str, int], Path]:
-    """Weights that models of another context were left with, by kind and seed."""
+def _starts(name: str, done: Path | None, arguments: argparse.Namespace) -> dict[tuple[str, int], Path]:
+    """Weights that another run left, by kind and seed, of all models whose results `done` has not."""
     folder = find_folder(name)
     if folder is None:
         raise SystemExit(f"--after: there are no results of {name}; train it first")
@@ -61,6 +60,7 @@ def _starts(name: str, arguments: argparse.Namespace) -> dict[tuple[str, int], P
         (kind, seed): Path(arguments.models_folder) / f"{folder.name}-{kind}-{seed}.safetensors"
         for kind in arguments.models
         for seed in arguments.seeds
+        if done is None or not (done / f"{kind}-{seed}.json").exists()
     }
     lacking = [str(path) for path in starts.values() if not path.exists()]
     if lacking:

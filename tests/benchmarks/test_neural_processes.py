@@ -1,6 +1,7 @@
 """Training on large contexts after small ones."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,14 +45,18 @@ def test_training_goes_on_with_more_points(
 ) -> None:
     models = tmp_path / "models"
     train(monkeypatch, models, "--context", 4, 6, "--steps", 2)
-    train(monkeypatch, models, "--context", 8, 9, "--after", 4, 6, "--steps", steps)
-    (first,) = folder.glob("*-context-4-6/CANP-3.json")
-    (further,) = folder.glob(f"*-context-8-9-after-4-6-steps-{steps}/CANP-3.json")
+    go_on = ("--context", 8, 9, "--after", 4, 6, "--after-steps", 2, "--steps", steps)
+    train(monkeypatch, models, *go_on)
+    (first,) = folder.glob("*-context-4-6-steps-2/CANP-3.json")
+    (further,) = folder.glob(f"*-context-8-9-after-4-6-steps-2-steps-{steps}/CANP-3.json")
     row = json.loads(further.read_text())
     start, _ = load_model(models / f"{first.parent.name}-CANP-3.safetensors")
     assert row["start"] == fingerprint(arrays_of(start.state_dict()))
     assert (row["steps_before"], row["steps"], len(row["log"])) == (2, steps, steps)
     assert json.loads(first.read_text())["start"] is None
+    # what is there already asks for no weights
+    shutil.rmtree(models)
+    train(monkeypatch, models, *go_on)
 
 
 @pytest.mark.parametrize(

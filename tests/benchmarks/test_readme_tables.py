@@ -105,7 +105,8 @@ def test_the_table_of_contexts_is_that_of_the_results() -> None:
 
 
 def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
-    for where, values in (("context-9-20", [1.0, 2.0]), ("context-5-9", [0.5])):
+    values_of = {"context-9-20": [1.0, 2.0], "context-5-9": [0.5], "context-5-9-steps-2000": [0.25]}
+    for where, values in values_of.items():
         out = tmp_path / f"2026-01-01-{where}"
         out.mkdir()
         for seed, value in enumerate(values):
@@ -113,19 +114,22 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
             (out / f"CANP-{seed}.json").write_text(json.dumps(row))
     (tmp_path / "2026-01-01-context-5-9-floor-0.001").mkdir()
     head, _, first, *_, last = contexts(tmp_path).splitlines()
-    assert head == "| context points | 5–9 | 9–20 |"
-    assert first == "| CANP | .500 (1) | 1.500 ± .707 (2) |"
-    assert last == "| who knows the process | 2.500 | 2.500 |"
+    assert head == "| context points | 5–9 | 5–9; 2,000 steps | 9–20 |"
+    assert first == "| CANP | .500 (1) | .250 (1) | 1.500 ± .707 (2) |"
+    assert last == "| who knows the process | 2.500 | 2.500 | 2.500 |"
 
 
 def test_contexts_after_smaller_ones(tmp_path: Path) -> None:
-    for further, value in ((0, 0.5), (20, 0.75)):
-        out = tmp_path / f"2026-01-01-context-900-1000-after-5-9-steps-{further}"
+    for further, value in (("steps-0", 0.5), ("steps-20", 0.75), ("steps-2000-steps-0", 0.25)):
+        out = tmp_path / f"2026-01-01-context-900-1000-after-5-9-{further}"
         out.mkdir()
         (out / "ANP-1.json").write_text(json.dumps({"kind": "ANP", "log_likelihood": value, "floored": 1.5}))
     head, _, _, second, *_ = contexts_after(tmp_path).splitlines()
-    assert head == "| context points | 900–1,000; 0 steps after 5–9 | 900–1,000; 20 steps after 5–9 |"
-    assert second == "| ANP | .500 (1) | .750 (1) |"
+    assert head == (
+        "| context points | 900–1,000; 0 steps after 5–9 | 900–1,000; 20 steps after 5–9 "
+        "| 900–1,000; 0 steps after 2,000 at 5–9 |"
+    )
+    assert second == "| ANP | .500 (1) | .750 (1) | .250 (1) |"
     assert contexts(tmp_path).splitlines()[0] == "| context points |"
 
 
