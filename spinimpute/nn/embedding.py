@@ -201,10 +201,11 @@ class ColumnHead(nn.Module):
         bound = width**-0.5
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, x_BNDE: Tensor) -> Tensor:
-        """Shape: (B, N, D, E) -> (B, N, D, outputs)."""
+    def forward(self, x_BNDE: Tensor, only: slice = slice(None)) -> Tensor:
+        """Shape: (B, N, D, E) -> (B, N, D, outputs). only: the columns that x holds, if not all."""
         require_dimensions("x", x_BNDE, 4)
         if self.columns is None:
             return x_BNDE @ self.weight[0] + self.bias[0]
-        require_size("x", x_BNDE, 2, self.columns, "columns")
-        return torch.einsum("bnde,dek->bndk", x_BNDE, self.weight) + self.bias
+        weight_DEK, bias_DK = self.weight[only], self.bias[only]
+        require_size("x", x_BNDE, 2, len(weight_DEK), "columns")
+        return torch.einsum("bnde,dek->bndk", x_BNDE, weight_DEK) + bias_DK

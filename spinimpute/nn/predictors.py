@@ -9,6 +9,7 @@ all members, C numbers of all attributes (D * E), R width of a folded row.
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from spinimpute.nn.attention import ABA, MAB, MABOptions
 from spinimpute.nn.embedding import ColumnHead
@@ -112,9 +113,10 @@ class RowPredictor(nn.Module):
         self.unfold = nn.Linear(row_width, columns * width)
         self.head = ColumnHead(width, outputs, members * columns)
 
-    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
+    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
         """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, M * Q, D, K), all queries of
-        the first of M members, then those of the next."""
+        the first of M members, then those of the next. only: the one column whose logits are wanted, which
+        are (B, M * Q, 1, K) then and cost less."""
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
         x_BMQC = x_BQDE.flatten(-2)[:, None]
@@ -124,11 +126,15 @@ class RowPredictor(nn.Module):
         row_BLR = self.fold(x_BMQC).flatten(1, 2)
         for read in self.read:
             row_BLR = read(row_BLR, h_BHFE.flatten(-2))
-        row_BMQC = self.unfold(row_BLR).unflatten(1, members_and_queries)
-        token_BMQDE = x_BQDE[:, None] + row_BMQC.unflatten(-1, (self.columns, self.width))
+        first, after = (0, self.columns) if only is None else (only % self.columns, only % self.columns + 1)
+        numbers = slice(first * self.width, after * self.width)
+        unfolded_BLC = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
+        row_BMQDE = unfolded_BLC.unflatten(1, members_and_queries).unflatten(-1, (-1, self.width))
+        token_BMQDE = x_BQDE[:, None, :, first:after] + row_BMQDE
         # a member's maps are columns of their own
-        logit_BQLK = self.head(token_BMQDE.transpose(1, 2).flatten(2, 3))
-        return logit_BQLK.unflatten(2, (self.members, self.columns)).transpose(1, 2).flatten(1, 2)
+        heads = slice(first, None, 1 if only is None else self.columns)
+        logit_BQLK = self.head(token_BMQDE.transpose(1, 2).flatten(2, 3), heads)
+        return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
 
 
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:

@@ -335,9 +335,24 @@ class SPIN(nn.Module):
             processes=processes,
         )
 
-    def predict(self, query: Tensor, mask: Tensor, h_BHFE: Tensor, side: Tensor | None = None) -> Tensor:
-        """Shape: query and mask (B, Q, D), H (B, H, F, E), side as in `encode` -> logits (B, Q, D, K)."""
-        return self.predictor(self.embedding(query, mask, side), h_BHFE)
+    def predict(
+        self,
+        query: Tensor,
+        mask: Tensor,
+        h_BHFE: Tensor,
+        side: Tensor | None = None,
+        only: int | None = None,
+    ) -> Tensor:
+        """Shape: query and mask (B, Q, D), H (B, H, F, E), side as in `encode` -> logits (B, Q, D, K).
+
+        only: the one column whose logits are wanted, which are (B, Q, 1, K) then; `RowPredictor` computes no
+        others.
+        """
+        x_BQDE = self.embedding(query, mask, side)
+        if isinstance(self.predictor, RowPredictor):
+            return self.predictor(x_BQDE, h_BHFE, only)
+        logits_BQDK: Tensor = self.predictor(x_BQDE, h_BHFE)
+        return logits_BQDK if only is None else logits_BQDK[:, :, [only]]
 
     def forward(
         self,
@@ -347,6 +362,7 @@ class SPIN(nn.Module):
         query_mask: Tensor,
         side: Tensor | None = None,
         visible: Tensor | None = None,
+        only: int | None = None,
     ) -> Tensor:
-        """Logits (B, Q, D, K) of the query given the context; shapes as in `encode` and `predict`."""
-        return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side)
+        """Logits (B, Q, D, K) of the query given the context; shapes (and `only`) as in those."""
+        return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side, only)

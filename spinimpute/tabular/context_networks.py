@@ -23,6 +23,7 @@ from spinimpute.nn.set_transformer import SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
 from spinimpute.tabular.table import Rows, Schema
 
+LABEL = -1  # the label's column
 CHUNK = 4_096  # context rows that are encoded at a time
 
 
@@ -38,12 +39,13 @@ class ContextNetwork(nn.Module):
         self.schema = schema
         self.classes = classes
 
-    def forward(self, context: Rows, label_N: Tensor, query: Rows) -> Tensor:
+    def forward(self, context: Rows, label_N: Tensor, query: Rows, label_only: bool = False) -> Tensor:
         """Outputs for every column of the queries, (M * Q, D + 1, K) with M members, that of the label last.
-        Queries read the context and never each other."""
+        Queries read the context and never each other. label_only: a SPIN computes that of the label alone,
+        (M * Q, 1, K)."""
         shown, asked = _with_label(context, label_N), _without_label(query)
         if isinstance(self.network, SPIN):
-            return self.network(*shown, *asked)[0]
+            return self.network(*shown, *asked, only=LABEL if label_only else None)[0]
         value, missing = (torch.cat(both, 1) for both in zip(shown, asked, strict=True))
         visible = torch.arange(value.shape[1], device=value.device)[None] < len(context)
         return self.network.rows(value, missing, None, visible)[0, len(context) :]
@@ -63,9 +65,9 @@ class ContextNetwork(nn.Module):
         return self.network.encode(*_with_label(context, label_N))
 
     def predict(self, query: Rows, h_1HFE: Tensor) -> Tensor:
-        """As `forward`, from H."""
+        """As `forward`, from H, of the label alone."""
         assert isinstance(self.network, SPIN)
-        return self.network.predict(*_without_label(query), h_1HFE)[0]
+        return self.network.predict(*_without_label(query), h_1HFE, only=LABEL)[0]
 
     def datapoint_layers(self) -> list[MultiHeadAttention]:
         """Attention to rows of the context: of a SPIN's inducing points, of an NPT's rows."""
@@ -84,7 +86,7 @@ class ContextNetwork(nn.Module):
 
     def label_outputs(self, outputs_LDK: Tensor) -> Tensor:
         """Of every member and query on its own: logits (M * Q, classes), or numbers (M * Q, 1)."""
-        return outputs_LDK[:, -1, : self.classes or 1]
+        return outputs_LDK[:, LABEL, : self.classes or 1]
 
     def predicted_label(self, outputs_LDK: Tensor) -> Tensor:
         """The mean over members: logits (Q, classes) of the mean chance, or numbers (Q, 1)."""

@@ -1,10 +1,13 @@
 """Members of the row predictor's ensemble: one model each, side by side."""
 
+from typing import Literal
+
 import pytest
 import torch
 
 from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.predictors import RowPredictor
+from spinimpute.nn.spin import SPIN, SPINConfig
 
 COLUMNS, WIDTH, OUTPUTS, MEMBERS, QUERIES = 5, 4, 3, 3, 7
 
@@ -37,6 +40,25 @@ def test_a_member_predicts_as_it_would_alone() -> None:
     for member in range(MEMBERS):
         own = logits[:, member * QUERIES : (member + 1) * QUERIES]
         torch.testing.assert_close(own, alone(ensemble, member)(x, h), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("members", [1, MEMBERS])
+@pytest.mark.parametrize("only", [0, 2, -1])
+def test_one_column_alone_is_as_it_is_among_all(members: int, only: int) -> None:
+    predictor, (x, h) = build(members), inputs()
+    wanted = predictor(x, h)[:, :, [only]]
+    torch.testing.assert_close(predictor(x, h, only), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("predictor", ["row", "tokenwise", "flat"])
+def test_a_spin_of_any_predictor_gives_one_column(predictor: Literal["row", "tokenwise", "flat"]) -> None:
+    torch.manual_seed(1)
+    model = SPIN(
+        SPINConfig(3, COLUMNS, 4, 4, 2, 1, predictor=predictor, members=2 if predictor == "row" else 1)
+    )
+    table = torch.randint(3, (1, QUERIES, COLUMNS))
+    parts = (table, torch.zeros_like(table, dtype=torch.bool)) * 2
+    torch.testing.assert_close(model(*parts, only=-1), model(*parts)[:, :, -1:], rtol=1e-4, atol=1e-5)
 
 
 def test_members_differ_from_the_start() -> None:
