@@ -7,6 +7,8 @@ H inducing points, F latent attributes, K outputs for one attribute, M members o
 all members, C numbers of all attributes (D * E), R width of a folded row.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -84,9 +86,10 @@ class RowPredictor(nn.Module):
     """The paper's predictor with rows folded to R numbers: X + unfold(MAB(fold(X), unfold(H))), any number
     of MABs, then a linear map of every token. Its weights grow with D * E * R, not with (D * E)^2.
 
-    members: predictors that share all weights but a scaling of what they fold, which starts at random, and
-    the map to logits (as in TabM, Gorishniy et al., ICLR 2025, section 3, "TabM-mini"). Each is to be trained
-    on its own loss; their mean is what to predict.
+    members: predictors that share all weights but a scaling of what they fold and the map to logits (as in
+    TabM, Gorishniy et al., ICLR 2025, section 3, "TabM-mini"). Each is to be trained on its own loss; their
+    mean is what to predict. The scaling starts normal for the numbers of `continuous` columns, and with one
+    random sign for a column of categories, which tells categories apart as well as before.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class RowPredictor(nn.Module):
         layers: int,
         options: MABOptions,
         members: int = 1,
+        continuous: Sequence[int] = (),
     ) -> None:
         super().__init__()
         for name, value in (("predictor_layers", layers), ("members", members)):
@@ -107,7 +111,11 @@ class RowPredictor(nn.Module):
         self.width = width
         self.columns = columns
         self.members = members
-        self.scaling = nn.Parameter(torch.randn(members, 1, columns * width)) if members > 1 else None
+        self.scaling: nn.Parameter | None = None
+        if members > 1:
+            scaling_M1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
+            scaling_M1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
+            self.scaling = nn.Parameter(scaling_M1DE.flatten(-2))
         self.fold = nn.Linear(columns * width, row_width)
         self.read = nn.ModuleList(MAB(row_width, latent_attributes * width, options) for _ in range(layers))
         self.unfold = nn.Linear(row_width, columns * width)

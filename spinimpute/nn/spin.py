@@ -259,8 +259,17 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
     latents, options = config.latent_attributes, config.options
     if config.predictor == "flat":
         return FlatPredictor(width, outputs, config.columns, latents, options)
-    layers, members = config.predictor_layers, config.members
-    return RowPredictor(width, outputs, config.columns, latents, config.row_width, layers, options, members)
+    return RowPredictor(
+        width,
+        outputs,
+        config.columns,
+        latents,
+        config.row_width,
+        config.predictor_layers,
+        options,
+        config.members,
+        config.continuous,
+    )
 
 
 class SPIN(nn.Module):

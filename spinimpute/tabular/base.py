@@ -35,7 +35,7 @@ from spinimpute.tabular.table import Rows, TableEncoder, with_days
 POSITIVE = {
     "steps", "batch_size", "learning_rate", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
-    "context_size",
+    "context_size", "members",
 }  # fmt: skip
 LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
@@ -97,7 +97,6 @@ class TableEstimator(BaseEstimator, ABC):
     ) -> None:
         device = label_N.device
         kept, apart = (torch.as_tensor(index, device=device) for index in (kept_N, apart_N))
-        self._settle(len(kept_N))
         self.network_ = self._make().to(device)
         optimiser, schedule = self._optimiser()
         generator = torch.Generator(device).manual_seed(seed)
@@ -123,10 +122,6 @@ class TableEstimator(BaseEstimator, ABC):
         self._is_training = False
         self.n_steps_, self.validation_losses_ = history.steps, history.validation
         self._remember(rows.take(kept), label_N[kept])
-
-    def _settle(self, n_rows: int) -> None:
-        """Settle what parameters leave to the number of training rows."""
-        del n_rows
 
     @abstractmethod
     def _make(self) -> nn.Module:

@@ -27,8 +27,6 @@ from spinimpute.tabular.table import Rows
 
 MOST_QUERIES = 0.3  # of the rows that a step draws
 PREDICTED_AT_A_TIME = 1_024
-MEMBERS = 8  # of SPIN's predictor, with fewer training rows than
-ENSEMBLED = 5_000
 ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would otherwise read all of them
 
 
@@ -131,10 +129,9 @@ class RowsAsContext(ContextEstimator):
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):
     """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width and
-    members (see `RowPredictor`; 0: MEMBERS of them below ENSEMBLED training rows, else one, as many rows need
-    steps more than members; `members_` is how many there are), dropout of the network; context_size,
-    attribute_loss, attribute_masking of the training. `fit` encodes all training rows into
-    `inducing_points_`, which predictions read: their cost does not depend on the training rows."""
+    members (see `RowPredictor`), dropout of the network; context_size, attribute_loss, attribute_masking of
+    the training. `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost
+    does not depend on the training rows."""
 
     width: int = 16
     blocks: int = 1
@@ -143,8 +140,8 @@ class SPINEstimator(ContextEstimator):
     latent_attributes: int = 4
     predictor_layers: int = 2
     row_width: int = 64
-    members: int = 0
-    dropout: float = 0.1
+    members: int = 8
+    dropout: float = 0.0
 
     def _make(self) -> nn.Module:
         return make_spin(
@@ -157,18 +154,10 @@ class SPINEstimator(ContextEstimator):
             self.latent_attributes,
             self.predictor_layers,
             self.row_width,
-            self.members_,
+            self.members,
             self.dropout,
             self.pieces,
         )
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.members < 0:
-            raise ValueError(f"members must be at least 0, however: {self.members}")
-
-    def _settle(self, n_rows: int) -> None:
-        self.members_ = self.members or (MEMBERS if n_rows < ENSEMBLED else 1)
 
     def _remember(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N

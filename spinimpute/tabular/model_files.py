@@ -197,8 +197,6 @@ def _check_fitted(estimator: TableEstimator) -> None:
     whole = (estimator.n_steps_, estimator.n_parameters_, estimator.peak_memory_)
     require(all(isinstance(number, int) for number in whole), "counts that are none")
     require(all(isinstance(loss, float) for loss in estimator.validation_losses_), "losses that are none")
-    if isinstance(estimator, SPINEstimator):
-        require(isinstance(estimator.members_, int) and estimator.members_ > 0, "members that are none")
     if hasattr(estimator, "predict_proba"):
         require(len(set(estimator.classes_.tolist())) == len(estimator.classes_) > 0, "classes twice")
     else:

@@ -66,6 +66,19 @@ def test_members_differ_from_the_start() -> None:
     assert (first - second).abs().max() > 1e-2
 
 
+def test_categories_start_with_a_sign_and_numbers_with_a_normal_factor() -> None:
+    torch.manual_seed(1)
+    mixed = RowPredictor(WIDTH, OUTPUTS, COLUMNS, 2, 8, 1, MABOptions(), 40, continuous=(1, 4))
+    assert mixed.scaling is not None
+    scaling_MDE = mixed.scaling.detach().unflatten(-1, (COLUMNS, WIDTH))[:, 0]
+    categories, numbers = scaling_MDE[:, [0, 2, 3]], scaling_MDE[:, [1, 4]]
+    assert set(categories.flatten().tolist()) == {-1.0, 1.0}
+    assert (categories == categories[..., :1]).all()
+    assert len(numbers.unique()) == numbers.numel()
+    assert numbers.mean().abs() < 0.3
+    assert (numbers.std() - 1).abs() < 0.3
+
+
 def test_without_a_member_there_is_no_prediction() -> None:
     with pytest.raises(ValueError, match="members must be at least 1, however: 0"):
         build(0)
