@@ -28,7 +28,7 @@ from spinimpute.tabular.fitted_values import SCALARS, require, restored_value, s
 from spinimpute.tabular.table import TableEncoder
 from spinimpute.tensor_files import load_tensors, save_tensors
 
-FORMAT = "spinimpute-table-model-1"
+FORMAT = "spinimpute-table-model-2"
 KINDS = ("SPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")
 ESTIMATORS: dict[str, type[TableEstimator]] = {
     name: getattr(estimators, name) for kind in KINDS for name in (f"{kind}Classifier", f"{kind}Regressor")
