@@ -26,7 +26,7 @@ from spinimpute.tabular.context_networks import (
 from spinimpute.tabular.table import Rows
 
 MOST_QUERIES = 0.3  # of the rows that a step draws
-PREDICTED_AT_A_TIME = 1_024
+PREDICTED_AT_A_TIME = 1_024  # queries, each member's counted
 ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would otherwise read all of them
 
 
@@ -182,7 +182,7 @@ class SPINEstimator(ContextEstimator):
         """How much the prediction of each row reads each inducing point: (N, H), rows sum to 1; mean over
         layers, heads and members."""
         rows, layers, found = self._rows(X), self.network_.predictor_layers(), []
-        for index in torch.arange(len(rows), device=rows.value_ND.device).split(PREDICTED_AT_A_TIME):
+        for index in self._batches(rows):
             with torch.no_grad(), recorded_attention(layers) as maps:
                 self.network_.predict(rows.take(index), self.inducing_points_.to(index.device))
             read_LH = torch.cat(maps).mean((0, 1))
@@ -211,9 +211,14 @@ class SPINEstimator(ContextEstimator):
         h_1HFE = self.inducing_points_.to(rows.value_ND.device)
         found = [
             self.network_.predicted_label(self.network_.predict(rows.take(index), h_1HFE))
-            for index in torch.arange(len(rows), device=h_1HFE.device).split(PREDICTED_AT_A_TIME)
+            for index in self._batches(rows)
         ]
         return torch.cat(found)
+
+    def _batches(self, rows: Rows) -> tuple[Tensor, ...]:
+        """Indices of rows that are predicted at a time."""
+        index_N = torch.arange(len(rows), device=rows.value_ND.device)
+        return index_N.split(max(1, PREDICTED_AT_A_TIME // self.network_.members))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
