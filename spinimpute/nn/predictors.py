@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from spinimpute.nn.attention import ABA, MAB, MABOptions
 from spinimpute.nn.embedding import ColumnHead
-from spinimpute.nn.shapes import require_dimensions, require_size
+from spinimpute.nn.shapes import require_column, require_dimensions, require_size
 
 
 class TokenwiseReader(nn.Module):
@@ -124,25 +124,33 @@ class RowPredictor(nn.Module):
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
         """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, M * Q, D, K), all queries of
         the first of M members, then those of the next. only: the one column whose logits are wanted, which
-        are (B, M * Q, 1, K) then and cost less."""
+        are (B, M * Q, 1, K) then and cost less; negative numbers count from the last.
+
+        Raises ValueError if a shape does not fit or there is no such column.
+        """
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
-        x_BMQC = x_BQDE.flatten(-2)[:, None]
-        if self.scaling is not None:
-            x_BMQC = x_BMQC * self.scaling
-        members_and_queries = x_BMQC.shape[1:3]
-        row_BLR = self.fold(x_BMQC).flatten(1, 2)
+        require_column(only, self.columns)
+        row_BLR = self._folded(x_BQDE.flatten(-2)).flatten(1, 2)
         for read in self.read:
             row_BLR = read(row_BLR, h_BHFE.flatten(-2))
         first, after = (0, self.columns) if only is None else (only % self.columns, only % self.columns + 1)
         numbers = slice(first * self.width, after * self.width)
         unfolded_BLC = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
-        row_BMQDE = unfolded_BLC.unflatten(1, members_and_queries).unflatten(-1, (-1, self.width))
+        row_BMQDE = unfolded_BLC.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
         token_BMQDE = x_BQDE[:, None, :, first:after] + row_BMQDE
         # a member's maps are columns of their own
         heads = slice(first, None, 1 if only is None else self.columns)
         logit_BQLK = self.head(token_BMQDE.transpose(1, 2).flatten(2, 3), heads)
         return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
+
+    def _folded(self, x_BQC: Tensor) -> Tensor:
+        """(B, M, Q, R). Weights are scaled in place of queries, which would be copied for every member."""
+        if self.scaling is None:
+            return self.fold(x_BQC)[:, None]
+        weight_MRC = self.fold.weight * self.scaling
+        row_BQMR = functional.linear(x_BQC, weight_MRC.flatten(0, 1)).unflatten(-1, weight_MRC.shape[:2])
+        return (row_BQMR + self.fold.bias).transpose(1, 2)
 
 
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:

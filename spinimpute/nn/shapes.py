@@ -25,3 +25,9 @@ def require_same_shape(name: str, tensor: Tensor, other_name: str, other: Tensor
             f"{name} must have the shape of {other_name}, however: "
             f"{name}.shape={tuple(tensor.shape)}, {other_name}.shape={tuple(other.shape)}"
         )
+
+
+def require_column(column: int | None, columns: int) -> None:
+    """Raise ValueError unless there is this column, counted from the first or (negative) from the last."""
+    if column is not None and not -columns <= column < columns:
+        raise ValueError(f"only must lie in {-columns}..{columns - 1}, however: {column}")

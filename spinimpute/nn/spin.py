@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from spinimpute.nn.attention import ABLA, XABA, XABD, MABOptions, Scale
 from spinimpute.nn.embedding import ColumnEmbedding
 from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor
-from spinimpute.nn.shapes import require_dimensions, require_size
+from spinimpute.nn.shapes import require_column, require_dimensions, require_size
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 from spinimpute.processes import ALONE, Processes
 
@@ -354,9 +354,10 @@ class SPIN(nn.Module):
     ) -> Tensor:
         """Shape: query and mask (B, Q, D), H (B, H, F, E), side as in `encode` -> logits (B, Q, D, K).
 
-        only: the one column whose logits are wanted, which are (B, Q, 1, K) then; `RowPredictor` computes no
-        others.
+        only: the one column whose logits are wanted (negative numbers count from the last), which are
+        (B, Q, 1, K) then; `RowPredictor` computes no others. With several members Q is M * Q in logits.
         """
+        require_column(only, query.shape[-1])
         x_BQDE = self.embedding(query, mask, side)
         if isinstance(self.predictor, RowPredictor):
             return self.predictor(x_BQDE, h_BHFE, only)
@@ -373,5 +374,5 @@ class SPIN(nn.Module):
         visible: Tensor | None = None,
         only: int | None = None,
     ) -> Tensor:
-        """Logits (B, Q, D, K) of the query given the context; shapes (and `only`) as in those."""
+        """Logits (B, Q, D, K) of the query given the context; shapes as in `encode` and `predict`."""
         return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side, only)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
@@ -75,11 +76,12 @@ class TableEncoder:
         self.categories_: list[np.ndarray | None] = []
         may_miss = []
         for number, column in enumerate(columns):
-            missing = _missing(column)
-            may_miss.append(bool(missing.any()))
             if number in chosen or _is_category(column):
-                self.categories_.append(np.unique(_names(column)[~missing]))
+                name_N, names = _named(column)
+                may_miss.append(bool((name_N < 0).any()))
+                self.categories_.append(np.unique(names))
             else:
+                may_miss.append(column.dtype.kind == "f" and bool(np.isnan(column).any()))
                 self.categories_.append(None)
         cardinality = tuple(0 if known is None else max(1, len(known)) for known in self.categories_)
         self.schema_ = Schema(cardinality, tuple(may_miss))
@@ -110,15 +112,18 @@ class TableEncoder:
         value_ND = np.zeros((len(table), len(columns)), np.float32)
         missing_ND = np.zeros(value_ND.shape, bool)
         for number, (column, known) in enumerate(zip(columns, self.categories_, strict=True)):
-            missing = _missing(column)
-            if known is not None:
-                names = np.where(missing, "", _names(column))
-                code = np.searchsorted(known, names).clip(max=max(0, len(known) - 1))
-                missing = missing | (known[code] != names) if len(known) else np.ones(len(names), bool)
-                value_ND[:, number] = np.where(missing, 0, code)
-            missing_ND[:, number] = missing
+            if known is None:
+                continue
+            name_N, names = _named(column)
+            code_of_name = np.searchsorted(known, names)
+            # the last one stands for what is missing, which is name -1
+            code_of_name = np.append(np.where(np.isin(names, known), code_of_name, -1), -1)
+            code_N = code_of_name[name_N]
+            missing_ND[:, number] = code_N < 0
+            value_ND[:, number] = code_N.clip(0)
         numbers = self._numbers(columns)
         if numbers.shape[1]:
+            missing_ND[:, list(self.schema_.continuous)] = np.isnan(numbers)
             if self.quantiles_ is not None:
                 scaled = self.quantiles_.transform(numbers)
             else:
@@ -195,8 +200,6 @@ def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
 
 def _days(column: Any) -> np.ndarray | None:
     """float64 (N,), or None if the column holds no times."""
-    import pandas as pd
-
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind in DATES:
         times = pd.to_datetime(column, utc=True).to_numpy("datetime64[us]")
@@ -225,18 +228,15 @@ def _is_category(column: np.ndarray) -> bool:
     return column.dtype.kind not in "iuf"
 
 
-def _missing(column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind == "f":
-        return np.isnan(column)
-    if column.dtype.kind != "O":
-        return np.zeros(len(column), bool)
-    # NaN differs from itself; pandas' own NA refuses to be compared
-    return np.array([value is None or value is _NA or bool(value != value) for value in column], bool)
-
-
-def _names(column: np.ndarray) -> np.ndarray:
-    """One name for a category whatever its type: True, 1 and 1.0 are the same."""
-    return np.array([_name(value) for value in column], dtype=object).astype(str)
+def _named(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which name each cell of a column of categories has, -1 where missing, and the names."""
+    try:
+        name_N, values = pd.factorize(column)
+    except TypeError:  # lists and the like, which cannot be told apart but by what they are called
+        cells = [None if empty else _name(cell) for cell, empty in zip(column, pd.isna(column), strict=True)]
+        name_N, values = pd.factorize(np.array(cells, dtype=object))
+    # one name for a category whatever its type: True, 1 and 1.0 are the same
+    return name_N, np.array([_name(value) for value in values], dtype=object).astype(str)
 
 
 def _name(value: object) -> str:
@@ -246,14 +246,3 @@ def _name(value: object) -> str:
     ):
         return str(int(value))
     return str(value)
-
-
-def _pandas_na() -> object:
-    try:
-        import pandas as pd
-    except ImportError:
-        return None
-    return pd.NA
-
-
-_NA = _pandas_na()

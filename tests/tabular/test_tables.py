@@ -77,6 +77,27 @@ def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
     assert (holes.predict(with_holes(held_out)) == truth).mean() > 0.8
 
 
+def test_cells_of_every_kind_are_missing_or_named() -> None:
+    cells = [1, True, "1", 1.0, None, float("nan"), pd.NA, ["a", 1], "b", 2.5]
+    mixed = pd.DataFrame(
+        {"mixed": pd.Series(cells, dtype=object), "empty": pd.Series([None] * 10, dtype=object)}
+    )
+    mixed["number"] = np.arange(10.0)
+    encoder = TableEncoder().fit(mixed, 0)
+    known = encoder.categories_[0]
+    assert known is not None
+    assert known.tolist() == ["1", "2.5", "['a', 1]", "b"]
+    assert encoder.schema_.may_miss == (True, True, False)
+    rows = encoder.transform(mixed)
+    assert rows.missing_ND[:, 0].tolist() == [False] * 4 + [True] * 3 + [False] * 3
+    assert rows.value_ND[:, 0].tolist() == [0, 0, 0, 0, 0, 0, 0, 2, 3, 1]
+    assert rows.missing_ND[:, 1].all()
+    later = pd.DataFrame({"mixed": ["b", "new"], "empty": ["x", None], "number": [None, 2.0]}, dtype=object)
+    rows = encoder.transform(later)
+    assert rows.missing_ND.tolist() == [[False, True, True], [True, True, False]]
+    assert rows.value_ND[0, 0] == 3
+
+
 def test_encoder_learns_from_training_rows_alone() -> None:
     table, _ = people(50)
     encoder = TableEncoder().fit(table, 0)
