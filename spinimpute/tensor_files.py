@@ -50,10 +50,15 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}
-            if header.get("format") != kind:
+            found = header.get("format")
+            if found != kind:
+                if found is not None and found.rpartition("-")[0] == kind.rpartition("-")[0]:
+                    raise InputError(
+                        f"{what} {path} is of another version of spinimpute (its format is {found!r}, this "
+                        f"version reads {kind!r}): make it again with this version, or read it with that one"
+                    )
                 raise InputError(
-                    f"{path} is not a {what} of spinimpute (its format is {header.get('format')!r}, "
-                    f"expected {kind!r})"
+                    f"{path} is not a {what} of spinimpute (its format is {found!r}, expected {kind!r})"
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = json.loads(header["metadata"])

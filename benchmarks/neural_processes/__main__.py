@@ -8,7 +8,8 @@
     python -m benchmarks.neural_processes figure
     python -m benchmarks.neural_processes contexts
 
-Every model sees the same tasks. Results go to results/DATE-NAME with configuration and log; a model that is
+Every model sees the same tasks. Results go to results/DATE-NAME (of other numbers of steps than 600 to
+results/DATE-NAME-steps-N, `--after-steps N` begins with those) with configuration and log; a model that is
 there already is not trained again, so that an interrupted command goes on where it was. Inducing models have
 64 inducing points by default; the paper has half the smallest context.
 """
@@ -47,7 +48,7 @@ def main() -> None:
         if name == "train":
             sub.add_argument("--context", type=int, nargs=2, default=[64, 128])
             sub.add_argument("--after", type=int, nargs=2, help="begin with the models of this context")
-            sub.add_argument("--after-steps", type=int, default=STEPS, help="that those were trained for")
+            sub.add_argument("--after-steps", type=int, help=f"that those were trained for ({STEPS})")
             sub.add_argument("--tasks", type=int, default=16, help="of a batch")
             sub.add_argument("--steps", type=int, default=STEPS)
             # twice the paper's, which is for 100,000 steps

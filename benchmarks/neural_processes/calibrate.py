@@ -28,8 +28,8 @@ PUBLISHED = {
 
 
 def calibrate(arguments: argparse.Namespace) -> None:
-    """Models of the context 64-128 with 4, 8 and 16 context points, beside the paper's figures; pictures of
-    calibration and of predictions (Figures 7 and 6) by the first seed."""
+    """Models of 600 steps and the context 64-128 with 4, 8 and 16 context points, beside the paper's figures;
+    pictures of calibration and of predictions (Figures 7 and 6) by the first seed."""
     torch.set_num_threads(arguments.threads)
     out = folder_of("calibration")
     rows = [["model", "4 points", "8", "16", "seeds", "paper: 4", "8", "16"]]

@@ -1,4 +1,4 @@
-"""The README's table: log-likelihoods of all models, by the number of context points."""
+"""The README's tables: log-likelihoods of all models, by the number of context points and of steps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import RESULTS, STEPS
 from spinimpute.neural_processes.models import KINDS
 
-FOLDER = re.compile(
-    r"\d{4}-\d\d-\d\d-context-(\d+)-(\d+)(?:-steps-(\d+))?(?:-after-(\d+)-(\d+)(?:-steps-(\d+))?-steps-(\d+))?"
+FOLDER = re.compile(  # what `run_name` gives, without other kernels and floors
+    r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?:-steps-(?P<steps>\d+)|"
+    r"-after-(?P<low_before>\d+)-(?P<high_before>\d+)(?:-steps-(?P<before>\d+))?-steps-(?P<further>\d+))?"
 )
 WANTED = 3  # seeds
 
@@ -47,22 +48,23 @@ class Run(NamedTuple):
         if self.after is not None:
             low_before, high_before, before = self.after
             trained = "" if before == STEPS else f"{before:,} at "
-            return f"{low:,}–{high:,}; {self.steps} steps after {trained}{low_before}–{high_before}"
+            return f"{low:,}–{high:,}; {self.steps:,} steps after {trained}{low_before}–{high_before}"
         return f"{low:,}–{high:,}" + ("" if self.steps == STEPS else f"; {self.steps:,} steps")
 
 
 def _read(results: Path) -> dict[Run, list[dict[str, Any]]]:
+    """Of runs that were made twice, the latest."""
     found = {}
-    for folder in results.iterdir():
+    for folder in sorted(results.iterdir()):
         named = FOLDER.fullmatch(folder.name)
         if named:
-            low, high, steps, low_before, high_before, before, further = (
-                int(number or 0) for number in named.groups()
-            )
-            if named[4] is None:
-                run = Run((low, high), None, steps or STEPS)
+            number = {name: int(text) for name, text in named.groupdict().items() if text is not None}
+            context = (number["low"], number["high"])
+            if "further" in number:
+                before = (number["low_before"], number["high_before"], number.get("before", STEPS))
+                run = Run(context, before, number["further"])
             else:
-                run = Run((low, high), (low_before, high_before, before or STEPS), further)
+                run = Run(context, None, number.get("steps", STEPS))
             found[run] = [json.loads(path.read_text()) for path in folder.glob("*NP-*.json")]
     return found
 

@@ -13,7 +13,7 @@ from spinimpute.neural_processes.models import KINDS
 
 
 def figure(_: argparse.Namespace) -> None:
-    """From the results of `train` (floor 0.1) and `cost`."""
+    """From the results of `train` (600 steps, floor 0.1) and `cost`."""
     picture = Figure(figsize=(13, 4), layout="constrained")
     likelihood, memory, time = picture.subplots(1, 3)
     for kind in KINDS:

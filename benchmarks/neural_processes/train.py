@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import WITH_POINTS, find_folder, folder_of, machine, run_name
+from benchmarks.neural_processes.results import STEPS, WITH_POINTS, find_folder, folder_of, machine, run_name
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
@@ -24,11 +24,16 @@ def train(arguments: argparse.Namespace) -> None:
     tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high), tasks=arguments.tasks)
     track = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
     track += "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
-    start = None
-    if arguments.after and arguments.steps >= 0:
-        start = run_name(arguments.after, arguments.after_steps, track)
-    elif arguments.steps < 1:
+    if arguments.steps < 0 or (not arguments.steps and not arguments.after):
         raise SystemExit("--steps must be at least 1, or 0 with --after: models as they are")
+    start = None
+    if arguments.after:
+        before = STEPS if arguments.after_steps is None else arguments.after_steps
+        if before < 1:
+            raise SystemExit(f"--after-steps must be at least 1, however: {before}")
+        start = run_name(arguments.after, before, track)
+    elif arguments.after_steps is not None:
+        raise SystemExit("--after-steps needs --after: the context of the models to begin with")
     name = run_name((low, high), arguments.steps, track, start)
     starts = {} if start is None else _starts(start, find_folder(name), arguments)
     out = folder_of(name)
@@ -53,14 +58,22 @@ def train(arguments: argparse.Namespace) -> None:
 
 def _starts(name: str, done: Path | None, arguments: argparse.Namespace) -> dict[tuple[str, int], Path]:
     """Weights that another run left, by kind and seed, of all models whose results `done` has not."""
-    folder = find_folder(name)
-    if folder is None:
-        raise SystemExit(f"--after: there are no results of {name}; train it first")
-    starts = {
-        (kind, seed): Path(arguments.models_folder) / f"{folder.name}-{kind}-{seed}.safetensors"
+    wanted = [
+        (kind, seed)
         for kind in arguments.models
         for seed in arguments.seeds
         if done is None or not (done / f"{kind}-{seed}.json").exists()
+    ]
+    folder = find_folder(name)
+    if wanted and folder is None:
+        raise SystemExit(
+            f"--after: there are no results of {name}; train it first, or name with --after-steps how long "
+            "those were trained that are there"
+        )
+    starts = {
+        (kind, seed): Path(arguments.models_folder) / f"{folder.name}-{kind}-{seed}.safetensors"
+        for kind, seed in wanted
+        if folder is not None
     }
     lacking = [str(path) for path in starts.values() if not path.exists()]
     if lacking:

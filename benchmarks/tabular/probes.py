@@ -173,8 +173,8 @@ class _Context:
         with torch.no_grad():
             if isinstance(net, SPIN):
                 # one query of each task, by every member
-                out_TMDK = net(told_TND, shown, asked_T1D, hidden_T1D, None, visible)
-                return self._unscaled(out_TMDK[:, :, -1, 0].mean(1))
+                out_TM1K = net(told_TND, shown, asked_T1D, hidden_T1D, None, visible, only=-1)
+                return self._unscaled(out_TM1K[:, :, 0, 0].mean(1))
             both, masks = torch.cat((told_TND, asked_T1D), 1), torch.cat((shown, hidden_T1D), 1)
             out_TLDK = net.rows(both, masks, None, functional.pad(visible, (0, 1)))
         return self._unscaled(out_TLDK[:, -1, -1, 0])

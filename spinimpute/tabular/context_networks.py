@@ -65,7 +65,7 @@ class ContextNetwork(nn.Module):
         return self.network.encode(*_with_label(context, label_N))
 
     def predict(self, query: Rows, h_1HFE: Tensor) -> Tensor:
-        """As `forward`, from H, of the label alone."""
+        """As `forward` with `label_only`, from H: (M * Q, 1, K)."""
         assert isinstance(self.network, SPIN)
         return self.network.predict(*_without_label(query), h_1HFE, only=LABEL)[0]
 

@@ -54,8 +54,12 @@ def test_training_goes_on_with_more_points(
     assert row["start"] == fingerprint(arrays_of(start.state_dict()))
     assert (row["steps_before"], row["steps"], len(row["log"])) == (2, steps, steps)
     assert json.loads(first.read_text())["start"] is None
-    # what is there already asks for no weights
+    # what is there already asks for no weights, what is not does
     shutil.rmtree(models)
+    train(monkeypatch, models, *go_on)
+    with pytest.raises(SystemExit, match=r"CANP-4\.safetensors is missing"):
+        train(monkeypatch, models, *go_on, "--seeds", 3, 4)
+    shutil.rmtree(first.parent)
     train(monkeypatch, models, *go_on)
 
 
@@ -65,6 +69,8 @@ def test_training_goes_on_with_more_points(
         (["--context", 8, 9, "--after", 4, 6, "--steps", 0], "there are no results of context-4-6"),
         (["--context", 8, 9, "--steps", 0], "--steps must be at least 1"),
         (["--context", 8, 9, "--after", 4, 6, "--steps", -1], "--steps must be at least 1"),
+        (["--context", 8, 9, "--after-steps", 5], "--after-steps needs --after"),
+        (["--context", 8, 9, "--after", 4, 6, "--after-steps", -4], "--after-steps must be at least 1"),
     ],
 )
 def test_nothing_is_made_of_mistakes(
@@ -73,6 +79,16 @@ def test_nothing_is_made_of_mistakes(
     with pytest.raises(SystemExit, match=said):
         train(monkeypatch, tmp_path, *arguments)
     assert not list(folder.iterdir())
+
+
+def test_a_track_begins_with_its_own(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for floor in (0.1, 0.001):
+        train(monkeypatch, tmp_path, "--context", 4, 6, "--floor", floor)
+    train(monkeypatch, tmp_path, "--context", 8, 9, "--floor", 0.001, "--after", 4, 6, "--steps", 0)
+    (first,) = tmp_path.glob("*-context-4-6-floor-0.001-CANP-3.safetensors")
+    (further,) = folder.glob("*-context-8-9-floor-0.001-after-4-6-floor-0.001-steps-0/CANP-3.json")
+    start, _ = load_model(first)
+    assert json.loads(further.read_text())["start"] == fingerprint(arrays_of(start.state_dict()))
 
 
 def test_weights_that_are_gone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,14 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
         for seed, value in enumerate(values):
             row = {"kind": "CANP", "log_likelihood": value, "floored": 2.5}
             (out / f"CANP-{seed}.json").write_text(json.dumps(row))
-    (tmp_path / "2026-01-01-context-5-9-floor-0.001").mkdir()
+    for other in (
+        "5-9-floor-0.001",
+        "5-9-floor-0.001-steps-3",
+        "5-9-matern52",
+        "5-9-steps-3-after-1-2-steps-0",
+    ):
+        (tmp_path / f"2026-01-01-context-{other}").mkdir()
+    (tmp_path / "2025-12-31-context-9-20").mkdir()  # made again later
     head, _, first, *_, last = contexts(tmp_path).splitlines()
     assert head == "| context points | 5–9 | 5–9; 2,000 steps | 9–20 |"
     assert first == "| CANP | .500 (1) | .250 (1) | 1.500 ± .707 (2) |"

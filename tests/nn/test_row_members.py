@@ -50,6 +50,12 @@ def test_one_column_alone_is_as_it_is_among_all(members: int, only: int) -> None
     torch.testing.assert_close(predictor(x, h, only), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("only", [COLUMNS, -COLUMNS - 1])
+def test_columns_that_are_none(only: int) -> None:
+    with pytest.raises(ValueError, match=rf"only must lie in -5\.\.4, however: {only}"):
+        build(1)(*inputs(), only)
+
+
 @pytest.mark.parametrize("predictor", ["row", "tokenwise", "flat"])
 def test_a_spin_of_any_predictor_gives_one_column(predictor: Literal["row", "tokenwise", "flat"]) -> None:
     torch.manual_seed(1)
@@ -59,6 +65,8 @@ def test_a_spin_of_any_predictor_gives_one_column(predictor: Literal["row", "tok
     table = torch.randint(3, (1, QUERIES, COLUMNS))
     parts = (table, torch.zeros_like(table, dtype=torch.bool)) * 2
     torch.testing.assert_close(model(*parts, only=-1), model(*parts)[:, :, -1:], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"only must lie in -5\.\.4, however: 7"):
+        model(*parts, only=7)
 
 
 def test_members_differ_from_the_start() -> None:
@@ -74,6 +82,8 @@ def test_categories_start_with_a_sign_and_numbers_with_a_normal_factor() -> None
     categories, numbers = scaling_MDE[:, [0, 2, 3]], scaling_MDE[:, [1, 4]]
     assert set(categories.flatten().tolist()) == {-1.0, 1.0}
     assert (categories == categories[..., :1]).all()
+    assert len(categories[..., 0].unique(dim=0)) > 1
+    assert len(categories[..., 0].unique(dim=1).T) > 1
     assert len(numbers.unique()) == numbers.numel()
     assert numbers.mean().abs() < 0.3
     assert (numbers.std() - 1).abs() < 0.3

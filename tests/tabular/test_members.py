@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from spinimpute.nn.embedding import ColumnHead
+from spinimpute.nn.predictors import RowPredictor
+from spinimpute.nn.spin import SPIN
 from spinimpute.tabular import SPINClassifier, SPINRegressor
+from spinimpute.tabular.context_networks import make_spin
 from spinimpute.tabular.model_files import load_estimator, save_estimator
+from spinimpute.tabular.table import Schema
 
 SMALL: dict[str, Any] = {"width": 8, "row_width": 8, "steps": 5, "members": 3, "random_state": 0}
 
@@ -48,6 +53,43 @@ def test_as_many_as_are_asked_for(members: int, tmp_path: Path) -> None:
     save_estimator(model, tmp_path / "m.safetensors")
     loaded = load_estimator(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+
+
+def test_large_tables_have_as_many_as_small_ones() -> None:
+    x = np.random.default_rng(0).normal(size=(6_000, 1))
+    assert SPINRegressor(steps=1, random_state=0).fit(x, x[:, 0]).network_.members == 8
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_scalings_start_by_the_kind_of_column(classes: int) -> None:
+    torch.manual_seed(0)
+    schema = Schema((3, 0, 2, 0), (False,) * 4)
+    network = make_spin(schema, classes, 8, 1, 2, 4, 2, 1, 8, 5, 0.0, 4).network
+    assert isinstance(network, SPIN)
+    assert isinstance(network.predictor, RowPredictor)
+    assert network.predictor.scaling is not None
+    scaling_MDE = network.predictor.scaling.detach().unflatten(-1, (5, 8))[:, 0]
+    are_signs_D = (scaling_MDE.abs() == 1).all(-1).all(0)
+    assert are_signs_D.tolist() == [True, False, True, False, classes > 0]  # the label's column is last
+
+
+@pytest.mark.parametrize(("attribute_loss", "fitting"), [(0.0, {1}), (0.5, {1, 4})])
+def test_no_more_is_computed_than_is_asked_for(
+    attribute_loss: float, fitting: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, forward = [], ColumnHead.forward
+
+    def recorded(self: ColumnHead, x_BNDE: torch.Tensor, only: slice) -> torch.Tensor:
+        columns.append(x_BNDE.shape[2] // 3)  # of three members
+        return forward(self, x_BNDE, only)
+
+    monkeypatch.setattr(ColumnHead, "forward", recorded)
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    model = SPINRegressor(**SMALL, attribute_loss=attribute_loss).fit(x, x[:, 0])
+    assert set(columns) == fitting
+    columns.clear()
+    model.predict(x)
+    assert set(columns) == {1}
 
 
 def test_without_members_nothing_is_fitted() -> None:
