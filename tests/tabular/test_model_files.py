@@ -278,6 +278,10 @@ def test_files_of_something_else(files: dict[str, Path], tmp_path: Path) -> None
     save_tensors(path, {"a": np.zeros(2)}, {}, "another-format")
     with pytest.raises(InputError, match="another-format"):
         load_estimator(path)
+    save_tensors(path, {"a": np.zeros(2)}, {}, FORMAT.removesuffix("2") + "1")
+    said = r"of another version of spinimpute .* make it again with this version"
+    with pytest.raises(InputError, match=said):
+        load_estimator(path)
     for metadata in ({}, [], {"description": {}, "checksum": _checksum({})}, None):
         save_tensors(path, {"a": np.zeros(2)}, metadata, FORMAT)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="description"):
