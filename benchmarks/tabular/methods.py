@@ -30,6 +30,7 @@ from spinimpute import tabular
 LOOKS = 25  # at the validation part, of a network, at most
 LOOKING = 0.15  # of the budget, at most
 TIMED_LOOKS = 5
+TIMED_ROWS = 8_000  # of the training part, more than any step or look reads
 MEASURED = 0.02  # of the budget: what steps must take, at least, for their speed to be known
 MOST_LOOKED_AT = 4_000  # rows
 TREES = 3_000  # at most; early stopping ends most
@@ -104,8 +105,8 @@ def network(kind: str) -> Callable[[Problem], Fitted]:
             "random_state": problem.seed,
         }
         spent = time.process_time()
-        step, look = _speed(estimator, settings, features, target, problem.seconds)
-        left = problem.seconds - (time.process_time() - spent)
+        step, look, rest = _speed(estimator, settings, features, target, problem.seconds)
+        left = problem.seconds - rest - (time.process_time() - spent)
         looks = int(np.clip(LOOKING * left / look, 2, LOOKS))
         steps = max(20, int((left - looks * look) / step))
         model = estimator(**settings, steps=steps, evaluate_every=max(1, steps // looks), patience=10**9)
@@ -118,12 +119,19 @@ def network(kind: str) -> Callable[[Problem], Fitted]:
 
 def _speed(
     estimator: Any, settings: dict[str, Any], features: pd.DataFrame, target: np.ndarray, budget: float
-) -> tuple[float, float]:
-    """Seconds of a step and of a look."""
+) -> tuple[float, float, float]:
+    """Seconds of a step, of a look, and of all else that a fit takes.
 
-    def seconds(steps: int, every: int) -> float:
+    Neither a step nor a look depends on how many rows there are, so that not all are needed to time them.
+    """
+    looked_at = int(settings["validation_fraction"] * len(features))
+    some = np.sort(np.random.default_rng(0).permutation(len(features))[: TIMED_ROWS + looked_at])
+    of_some = settings | {"validation_fraction": looked_at / len(some)}
+
+    def seconds(steps: int, every: int, rows: np.ndarray | slice = some) -> float:
         started = time.process_time()
-        estimator(**settings, steps=steps, evaluate_every=every).fit(features, target)
+        chosen = of_some if rows is some else settings
+        estimator(**chosen, steps=steps, evaluate_every=every).fit(features.iloc[rows], target[rows])
         return time.process_time() - started
 
     seconds(2, 2)  # what is loaded and compiled at first
@@ -133,7 +141,9 @@ def _speed(
         taken = seconds(2 + further, 2 + further) - few
     step = taken / further
     looking = seconds(1 + TIMED_LOOKS, 1) - few - (TIMED_LOOKS - 1) * step
-    return step, max(1e-3, looking / TIMED_LOOKS)
+    look = max(1e-3, looking / TIMED_LOOKS)
+    whole = few if len(some) == len(features) else seconds(2, 2, slice(None))
+    return step, look, max(0.0, whole - 2 * step - look)
 
 
 def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:
