@@ -83,10 +83,11 @@ def test_nothing_is_made_of_mistakes(
 
 def test_a_track_begins_with_its_own(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for floor in (0.1, 0.001):
-        train(monkeypatch, tmp_path, "--context", 4, 6, "--floor", floor)
-    train(monkeypatch, tmp_path, "--context", 8, 9, "--floor", 0.001, "--after", 4, 6, "--steps", 0)
-    (first,) = tmp_path.glob("*-context-4-6-floor-0.001-CANP-3.safetensors")
-    (further,) = folder.glob("*-context-8-9-floor-0.001-after-4-6-floor-0.001-steps-0/CANP-3.json")
+        train(monkeypatch, tmp_path, "--context", 4, 6, "--floor", floor, "--steps", 2)
+    go_on = ("--after", 4, 6, "--after-steps", 2, "--steps", 0)
+    train(monkeypatch, tmp_path, "--context", 8, 9, "--floor", 0.001, *go_on)
+    (first,) = tmp_path.glob("*-context-4-6-floor-0.001-steps-2-CANP-3.safetensors")
+    (further,) = folder.glob("*-context-8-9-floor-0.001-after-4-6-floor-0.001-steps-2-steps-0/CANP-3.json")
     start, _ = load_model(first)
     assert json.loads(further.read_text())["start"] == fingerprint(arrays_of(start.state_dict()))
 
