@@ -24,6 +24,7 @@ from benchmarks.neural_processes.cost import cost, large
 from benchmarks.neural_processes.figure import figure
 from benchmarks.neural_processes.results import INDUCING, STEPS
 from benchmarks.neural_processes.train import train
+from spinimpute.neural_processes.gaussian_tasks import KERNELS
 from spinimpute.neural_processes.models import KINDS
 
 
@@ -57,7 +58,7 @@ def main() -> None:
             sub.add_argument("--models", nargs="+", default=list(KINDS), choices=KINDS)
             sub.add_argument("--inducing-points", type=int, default=INDUCING)
             sub.add_argument("--floor", type=float, default=0.1)
-            sub.add_argument("--kernel", default="rbf")
+            sub.add_argument("--kernel", default="rbf", choices=KERNELS)
     arguments = parser.parse_args()
     arguments.function(arguments)
 

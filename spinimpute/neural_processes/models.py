@@ -37,7 +37,7 @@ from spinimpute.neural_processes.blocks import (
 )
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.nn.attention import MAB, MABOptions
-from spinimpute.nn.shapes import require_dimensions, require_size
+from spinimpute.nn.shapes import require_count, require_dimensions, require_size
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
 LATENT_FLOOR = 0.1  # of the latent variable's standard deviation
@@ -65,8 +65,7 @@ class ModelSettings:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, however: {self.kind!r}")
         for name in ("x_size", "y_size", "width", "heads", "inducing_points", "samples", "blocks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, however: {getattr(self, name)}")
+            require_count(name, getattr(self, name))
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, however: {self.width=}, {self.heads=}")
         if not 0 < self.floor < 1:
@@ -96,9 +95,9 @@ class NeuralProcess(nn.Module, ABC):
 
         Shape: x_context (B, M, X), y_context (B, M, Y), x_target (B, N, X) -> batch shape (B, N, Y): Normal,
         or a mixture of `samples` Normals (default: as in training) where the model draws.
-        Raises ValueError if shapes do not fit.
+        Raises ValueError if shapes do not fit, or samples are no count.
         """
-        self._check(x_context, y_context, x_target)
+        self._check(x_context, y_context, x_target, samples)
         return self.decode(self.summarize(x_context, y_context), x_target, samples)
 
     @abstractmethod
@@ -118,7 +117,11 @@ class NeuralProcess(nn.Module, ABC):
         """(B, N): of every target on its own, given the context; log-mean-exp over samples."""
         return self(task.x_BMX, task.y_BMY, task.x_BNX, samples).log_prob(task.y_BNY).sum(-1)
 
-    def _check(self, x_context: Tensor, y_context: Tensor, x_target: Tensor) -> None:
+    def _check(
+        self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
+    ) -> None:
+        if samples is not None:
+            require_count("samples", samples)
         for name, x, size, what in (
             ("x_context", x_context, self.settings.x_size, "input dimensions"),
             ("y_context", y_context, self.settings.y_size, "output dimensions"),
@@ -248,7 +251,7 @@ class BootstrappedProcess(ConditionalProcess):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        self._check(x_context, y_context, x_target)
+        self._check(x_context, y_context, x_target, samples)
         return _mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
     def _bootstrapped(self, x_BMX: Tensor, y_BMY: Tensor, x_BNX: Tensor, samples: int) -> Normal:

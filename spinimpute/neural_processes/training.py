@@ -15,6 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.model_weights import arrays_of, flatten_state, load_weights, tensors_of, unflatten_state
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
+from spinimpute.nn.shapes import require_count
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
@@ -35,10 +36,10 @@ class TrainingSettings:
     bfloat16: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or not self.learning_rate > 0 or not self.clip > 0:
+        require_count("steps", self.steps)
+        if not self.learning_rate > 0 or not self.clip > 0:
             raise ValueError(
-                "steps, learning_rate and clip must be positive, however: "
-                f"{self.steps}, {self.learning_rate}, {self.clip}"
+                f"learning_rate and clip must be positive, however: {self.learning_rate}, {self.clip}"
             )
 
 

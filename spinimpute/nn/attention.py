@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from spinimpute.nn.shapes import require_dimensions, require_size
+from spinimpute.nn.shapes import require_count, require_dimensions, require_size
 
 Scale = Literal["head", "full"]
 
@@ -54,8 +54,7 @@ class MABOptions:
     expansion: int = 4
 
     def __post_init__(self) -> None:
-        if self.heads < 1:
-            raise ValueError(f"heads must be at least 1, however: heads={self.heads}")
+        require_count("heads", self.heads)
         if self.scale not in ("head", "full"):
             raise ValueError(f"scale must be 'head' or 'full', however: scale={self.scale!r}")
         if not 0 <= self.dropout < 1:

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import Optimizer
 
+from spinimpute.nn.shapes import require_count
+
 
 class Lamb(Optimizer):
     """Layer-wise adaptive moments (You et al. 2020), as the NPT and SPIN experiments use it.
@@ -103,8 +105,7 @@ class Lookahead:
     """
 
     def __init__(self, optimizer: Optimizer, k: int = 6, alpha: float = 0.5) -> None:
-        if k < 1:
-            raise ValueError(f"k must be at least 1, however: k={k}")
+        require_count("k", k)
         if not 0 <= alpha <= 1:
             raise ValueError(f"alpha must be in [0, 1], however: alpha={alpha}")
         self.optimizer = optimizer
@@ -166,8 +167,7 @@ def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: f
     Raises:
         ValueError: no steps, or a fraction outside [0, 1].
     """
-    if total_steps < 1:
-        raise ValueError(f"total_steps must be at least 1, however: total_steps={total_steps}")
+    require_count("total_steps", total_steps)
     if not 0 <= flat <= 1:
         raise ValueError(f"flat must be in [0, 1], however: flat={flat}")
     start = flat * total_steps

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from spinimpute.nn.attention import ABA, MAB, MABOptions
 from spinimpute.nn.embedding import ColumnHead
-from spinimpute.nn.shapes import require_column, require_dimensions, require_size
+from spinimpute.nn.shapes import require_column, require_count, require_dimensions, require_size
 
 
 class TokenwiseReader(nn.Module):
@@ -28,8 +28,7 @@ class TokenwiseReader(nn.Module):
 
     def __init__(self, width: int, layers: int, options: MABOptions) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"predictor_layers must be at least 1, however: {layers}")
+        require_count("predictor_layers", layers)
         self.width = width
         self.mix = nn.ModuleList(ABA(width, options) for _ in range(layers))
         self.read = nn.ModuleList(MAB(width, width, options) for _ in range(layers))
@@ -106,8 +105,7 @@ class RowPredictor(nn.Module):
     ) -> None:
         super().__init__()
         for name, value in (("predictor_layers", layers), ("members", members)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, however: {value}")
+            require_count(name, value)
         self.width = width
         self.columns = columns
         self.members = members

@@ -1,6 +1,17 @@
-"""Checks of tensor shapes, with messages that state the rule and then the fact."""
+"""Checks of tensor shapes and of counts, with messages that state the rule and then the fact."""
+
+from numbers import Integral
+from typing import Any
 
 from torch import Tensor
+
+
+def require_count(name: str, value: Any) -> None:
+    """Raise ValueError unless `value` is a whole number (of Python or numpy) from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, however: {name}={value!r}")
+    if int(value) < 1:
+        raise ValueError(f"{name} must be at least 1, however: {name}={value}")
 
 
 def require_dimensions(name: str, tensor: Tensor, count: int) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from spinimpute.nn.attention import ABLA, XABA, XABD, MABOptions, Scale
 from spinimpute.nn.embedding import ColumnEmbedding
 from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor
-from spinimpute.nn.shapes import require_column, require_dimensions, require_size
+from spinimpute.nn.shapes import require_column, require_count, require_dimensions, require_size
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 from spinimpute.processes import ALONE, Processes
 
@@ -79,8 +79,7 @@ class SPINEncoder(nn.Module):
             ("inducing_points", inducing_points),
             ("latent_attributes", latent_attributes),
         ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, however: {name}={value}")
+            require_count(name, value)
         if latent_start not in ("linear", "learned"):
             raise ValueError(f"latent_start must be 'linear' or 'learned', however: {latent_start!r}")
         self.width = width

@@ -29,11 +29,12 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
+from spinimpute.nn.shapes import require_count
 from spinimpute.tabular.fitting import train_network
 from spinimpute.tabular.table import Rows, TableEncoder, with_days
 
-POSITIVE = {
-    "steps", "batch_size", "learning_rate", "patience", "evaluate_every", "width", "heads", "blocks",
+COUNTS = {
+    "steps", "batch_size", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members",
 }  # fmt: skip
@@ -191,9 +192,10 @@ class TableEstimator(BaseEstimator, ABC):
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in [0, 1), however: {self.validation_fraction}")
         parameters = self.get_params()
-        for name in POSITIVE & parameters.keys():
-            if not parameters[name] > 0:
-                raise ValueError(f"{name} must be positive, however: {parameters[name]}")
+        for name in sorted(COUNTS & parameters.keys()):
+            require_count(name, parameters[name])
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, however: {self.learning_rate}")
         if parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(f"heads must divide the width, however: {self.get_params()}")
 

@@ -108,6 +108,9 @@ def test_wrong_shapes_are_named(kind: str) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             model(*arguments)
+    for samples, said in ((0, "samples must be at least 1"), (1.5, "samples must be a whole number")):
+        with pytest.raises(ValueError, match=said):
+            model(x, y, at, samples)
 
 
 def test_settings_that_cannot_be() -> None:
@@ -116,9 +119,13 @@ def test_settings_that_cannot_be() -> None:
         {"kind": "ANP", "heads": 3},
         {"kind": "ANP", "floor": 0.0},
         {"kind": "ANP", "width": 0},
+        {"kind": "ANP", "width": 16.0},
     ):
         with pytest.raises(ValueError, match="must"):
             ModelSettings(**wrong)  # type: ignore[arg-type]
+    for settings in ({"steps": 0}, {"steps": 2.5}, {"clip": 0.0}):
+        with pytest.raises(ValueError, match="must"):
+            TrainingSettings(**settings)  # type: ignore[arg-type]
     for task in ({"kernel": "cubic"}, {"context": (5, 4)}, {"target": (0, 3)}, {"noise": 0.0}):
         with pytest.raises(ValueError, match="must"):
             ProcessSettings(**task)  # type: ignore[arg-type]

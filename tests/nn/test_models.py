@@ -211,6 +211,9 @@ def test_contradictions_and_wrong_shapes_are_named() -> None:
         ({"blocks": 0}, "blocks must be at least 1, however: blocks=0"),
         ({"inducing_points": 0}, "inducing_points must be at least 1"),
         ({"predictor_layers": 0}, "predictor_layers must be at least 1"),
+        ({"predictor_layers": 1.5}, "predictor_layers must be a whole number, however: predictor_layers=1.5"),
+        ({"blocks": True}, "blocks must be a whole number"),
+        ({"inducing_points": "3"}, "inducing_points must be a whole number, however: inducing_points='3'"),
         ({"heads": 3}, "heads must divide the width"),
     ):
         with pytest.raises(ValueError, match=message):

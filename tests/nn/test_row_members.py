@@ -90,5 +90,5 @@ def test_categories_start_with_a_sign_and_numbers_with_a_normal_factor() -> None
 
 
 def test_without_a_member_there_is_no_prediction() -> None:
-    with pytest.raises(ValueError, match="members must be at least 1, however: 0"):
+    with pytest.raises(ValueError, match="members must be at least 1, however: members=0"):
         build(0)

@@ -197,7 +197,7 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--set", "colour=1"], "no parameter 'colour'; it has batch_size, "),
         (["--set", "width"], "NAME=VALUE"),
         (["--set", "batch_size=2.5"], "batch_size must be a whole number"),
-        (["--set", "batch_size=0"], "batch_size must be positive"),
+        (["--set", "batch_size=0"], "batch_size must be at least 1"),
         (["--set", "learning_rate=fast"], "learning_rate must be a number, however: 'fast'"),
         (["--set", "dropout=nan"], "dropout must be finite"),
         (["--set", "dropout=2"], "training cannot go on: dropout probability"),

@@ -158,7 +158,7 @@ def test_an_unknown_model_and_one_that_fails() -> None:
     features, y = table(20)
     with pytest.raises(ValueError, match=r"models must be of SPIN, .*, however: 'CNN'"):
         compare(features, y, "regression", ["CNN"], 2)
-    with pytest.raises(RuntimeError, match="MLP, fold 1: batch_size must be positive"):
+    with pytest.raises(RuntimeError, match="MLP, fold 1: batch_size must be at least 1"):
         compare(features, y, "regression", ["MLP"], 2, parameters={"batch_size": 0})
 
 

@@ -93,5 +93,13 @@ def test_no_more_is_computed_than_is_asked_for(
 
 
 def test_without_members_nothing_is_fitted() -> None:
-    with pytest.raises(ValueError, match="members must be positive"):
+    with pytest.raises(ValueError, match="members must be at least 1"):
         SPINRegressor(members=0).fit(np.eye(5), np.arange(5.0))
+
+
+@pytest.mark.parametrize("name", ["steps", "batch_size", "patience", "members", "context_size"])
+@pytest.mark.parametrize("value", [2.5, None, "two", np.float64(2)])
+def test_counts_are_whole_numbers(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, however: {name}="):
+        SPINRegressor(**{name: value}).fit(np.eye(5), np.arange(5.0))
+    SPINRegressor(**SMALL | {name: np.int64(2)}).fit(np.eye(5), np.arange(5.0))

@@ -199,7 +199,7 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("SPINRegressor", setting("parameters", "inducing_points", 10**9), "weights of another network"),
     ("MLPRegressor", setting("parameters", "width", 8.0), "width must be a whole number"),
     ("MLPRegressor", setting("parameters", "width", "8"), "width must be a whole number"),
-    ("MLPRegressor", setting("parameters", "width", -1), "width must be positive"),
+    ("MLPRegressor", setting("parameters", "width", -1), "width must be at least 1"),
     ("MLPRegressor", setting("parameters", "dropout", float("nan")), "dropout must be finite"),
     ("MLPRegressor", setting("parameters", "colour", 1), "no parameter 'colour'"),
     ("MLPRegressor", setting("parameters", 3), "description"),

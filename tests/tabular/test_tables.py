@@ -250,7 +250,7 @@ def test_a_category_is_the_same_in_any_type() -> None:
 def test_a_fit_that_failed_is_no_fit() -> None:
     x, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50.0)
     model = MLPRegressor(steps=5, random_state=0).fit(x, y)
-    with pytest.raises(ValueError, match="steps must be positive"):
+    with pytest.raises(ValueError, match="steps must be at least 1"):
         model.set_params(steps=0).fit(x, y)
     with pytest.raises(NotFittedError):
         model.predict(x)
