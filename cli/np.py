@@ -19,7 +19,7 @@ from cli.options import (
     quiet_option,
 )
 
-KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
+KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 
 
 @click.group()

@@ -1,4 +1,4 @@
-"""Six neural processes with one interface: `model(x_context, y_context, x_target)` is a distribution.
+"""Neural processes with one interface: `model(x_context, y_context, x_target)` is a distribution.
 
 CANP  conditional attentive neural process (Kim et al. 2018, without the latent path)
 ANP   attentive neural process with a latent variable (Kim et al. 2018)
@@ -6,6 +6,9 @@ BANP  bootstrapping attentive neural process (Lee et al. 2020)
 CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16)
 IPNP  the same with a latent variable (Table 17)
 LBANP latent bottlenecked attentive neural process (Feng et al. 2023)
+RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
+outputs less what has been read so far predicts there. BANP reads its context again, too, with outputs that
+are drawn from its first predictions.
 
 What a model keeps of a context is a `Summary`; targets that come later need the summary alone. For the
 inducing models its size does not depend on the context's.
@@ -25,6 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, kl_divergence
+from torch.nn import functional
 
 from spinimpute.neural_processes.blocks import (
     Decoder,
@@ -39,17 +43,17 @@ from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.nn.attention import MAB, MABOptions
 from spinimpute.nn.shapes import require_count, require_dimensions, require_size
 
-KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP")
+KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 LATENT_FLOOR = 0.1  # of the latent variable's standard deviation
 VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """kind: one of KINDS. inducing_points: H, of CIPNP, IPNP and LBANP (the paper takes half the smallest
+    """kind: one of KINDS. inducing_points: H, of all ...IPNP and LBANP (the paper takes half the smallest
     context). floor: of the predicted standard deviation; the code released with the paper has 0.1, which caps
     the log-likelihood at 1.38. samples: K of the latent and bootstrapping models in training. blocks: of
-    LBANP."""
+    LBANP. readings: of the context, by the models that read again."""
 
     kind: str
     x_size: int = 1
@@ -60,11 +64,21 @@ class ModelSettings:
     floor: float = 0.1
     samples: int = 4
     blocks: int = 3
+    readings: int = 2
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, however: {self.kind!r}")
-        for name in ("x_size", "y_size", "width", "heads", "inducing_points", "samples", "blocks"):
+        for name in (
+            "x_size",
+            "y_size",
+            "width",
+            "heads",
+            "inducing_points",
+            "samples",
+            "blocks",
+            "readings",
+        ):
             require_count(name, getattr(self, name))
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, however: {self.width=}, {self.heads=}")
@@ -74,11 +88,12 @@ class ModelSettings:
 
 class Summary(NamedTuple):
     """What is kept of a context. key_BLE, value_BLE: what targets read, or all of it for LBANP in values;
-    pooled_BE: of the whole context."""
+    pooled_BE: of the whole context; left: the values, (B, L, E) each, of what was read again."""
 
     key_BLE: Tensor
     value_BLE: Tensor
     pooled_BE: Tensor
+    left: tuple[Tensor, ...] = ()
 
 
 class NeuralProcess(nn.Module, ABC):
@@ -140,10 +155,11 @@ def _mixture(parts_KBNY: Normal) -> Distribution:
 
 
 class _AttentiveProcess(NeuralProcess):
-    """Two encoders and a reader; `inducing` tells self-attention between points from inducing points."""
+    """Two encoders and a reader, and one of each for every further reading of the context."""
 
-    def __init__(self, settings: ModelSettings, inducing: bool, pooled_width: int, extra: int = 0) -> None:
+    def __init__(self, settings: ModelSettings, pooled_width: int, extra: int = 0) -> None:
         super().__init__(settings)
+        inducing = settings.kind.endswith("IPNP")
         s, options = settings, MABOptions(heads=settings.heads)
 
         def encoder() -> SelfAttendedPoints | InducedPoints:
@@ -156,47 +172,95 @@ class _AttentiveProcess(NeuralProcess):
         # of targets and of context points alike; inducing points are their own keys
         self.position = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
         self.reader = Reader(s.width, s.heads)
+        further = s.readings - 1 if s.kind.startswith("R") else 0
+        self.left_encoders = nn.ModuleList(encoder() for _ in range(further))
+        self.left_readers = nn.ModuleList(Reader(s.width, s.heads) for _ in range(further))
         self.decoder = Decoder(
-            s.x_size + 2 * s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, extra_width=extra
+            s.x_size + 2 * s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, extra or further * s.width
         )
 
     def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+        summary = self.first_reading(x_BMX, y_BMY)
+        for encoder in self.left_encoders:
+            with torch.no_grad():  # what is read before learns to predict, not to leave something
+                left_BMY = y_BMY - self.mean(summary, x_BMX).to(y_BMY.dtype)
+            left_BLE = encoder(torch.cat([x_BMX, left_BMY], -1))
+            summary = summary._replace(left=(*summary.left, left_BLE))
+        return summary
+
+    def first_reading(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+        """A summary that `decode` takes, too, without what a second reading finds."""
         d_BMI = torch.cat([x_BMX, y_BMY], -1)
         value_BLE = self.value_encoder(d_BMI)
         key_BLE = value_BLE if self.position is None else self.position(x_BMX)
         return Summary(key_BLE, value_BLE, self.after_pooling(pooled(self.pooled_encoder(d_BMI))))
 
+    @abstractmethod
+    def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
+        """What is predicted, without chance: (B, N, Y)."""
+
+    @staticmethod
+    def readings(summary: Summary) -> list[Summary]:
+        """The first reading, the first two, ... all of them; training teaches each to predict."""
+        return [summary._replace(left=summary.left[:n]) for n in range(len(summary.left) + 1)]
+
     def read(self, summary: Summary, x_BNX: Tensor) -> Tensor:
         """r(x, context): (B, N, E)."""
-        return self.reader(self._ask(x_BNX), summary.key_BLE, summary.value_BLE)
+        return self.reader(self._ask(self.value_encoder, x_BNX), summary.key_BLE, summary.value_BLE)
 
-    def _ask(self, x_BNX: Tensor) -> Tensor:
+    def read_left(self, summary: Summary, x_BNX: Tensor) -> Tensor | None:
+        """r(x, what was left of the context), one reading behind the other: (B, N, R * E), zero for those that
+        the summary has not; None if it has none."""
+        if not summary.left:
+            return None
+        found = [
+            reader(
+                self._ask(encoder, x_BNX), left_BLE if self.position is None else summary.key_BLE, left_BLE
+            )
+            for encoder, reader, left_BLE in zip(self.left_encoders, self.left_readers, summary.left)
+        ]
+        missing = len(self.left_readers) - len(found)
+        return functional.pad(torch.cat(found, -1), (0, missing * self.settings.width))
+
+    def _ask(self, encoder: nn.Module, x_BNX: Tensor) -> Tensor:
         if self.position is not None:
             return self.position(x_BNX)
-        assert isinstance(self.value_encoder, InducedPoints)
-        return self.value_encoder.at(x_BNX)
+        assert isinstance(encoder, InducedPoints)
+        return encoder.at(x_BNX)
 
 
 class ConditionalProcess(_AttentiveProcess):
-    """CANP and CIPNP: the pooled context goes to the decoder as it is."""
+    """CANP, CIPNP, RCANP and RCIPNP: the pooled context goes to the decoder as it is."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        super().__init__(settings, settings.kind == "CIPNP", settings.width)
+        super().__init__(settings, settings.width)
 
     def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Normal:
-        return self.decoder(self.known(summary, x_BNX))
+        return self.decoder(self.known(summary, x_BNX), self.read_left(summary, x_BNX))
+
+    def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
+        return self.decode(summary, x_BNX).mean
 
     def known(self, summary: Summary, x_BNX: Tensor) -> Tensor:
         """The decoder's input, (B, N, X + 2 E)."""
         pooled_BNE = summary.pooled_BE[:, None].expand(-1, x_BNX.shape[1], -1)
         return torch.cat([x_BNX, self.read(summary, x_BNX), pooled_BNE], -1)
 
+    def loss(self, task: Task) -> Tensor:
+        """The negative log-likelihood, the mean of all readings'."""
+        summary = self.summarize(task.x_BMX, task.y_BMY)
+        log_p = [
+            self.decode(reading, task.x_BNX).log_prob(task.y_BNY).sum(-1).mean()
+            for reading in self.readings(summary)
+        ]
+        return -torch.stack(log_p).mean()
+
 
 class LatentProcess(_AttentiveProcess):
-    """ANP and IPNP: the pooled context gives the distribution of a latent variable z."""
+    """ANP, IPNP and RIPNP: the pooled context gives the distribution of a latent variable z."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        super().__init__(settings, settings.kind == "IPNP", 2 * settings.width)
+        super().__init__(settings, 2 * settings.width)
 
     def latent(self, summary: Summary) -> Normal:
         """p(z | context), batch shape (B, E)."""
@@ -212,7 +276,12 @@ class LatentProcess(_AttentiveProcess):
         known_BNI = torch.cat([x_BNX, self.read(summary, x_BNX)], -1)
         shape = (len(z_KBE), *known_BNI.shape[:2], -1)
         z_KBNE = z_KBE[:, :, None].expand(*shape[:-1], z_KBE.shape[-1])
-        return self.decoder(torch.cat([known_BNI.expand(*shape[:-1], known_BNI.shape[-1]), z_KBNE], -1))
+        known_KBNI = torch.cat([known_BNI.expand(*shape[:-1], known_BNI.shape[-1]), z_KBNE], -1)
+        return self.decoder(known_KBNI, self.read_left(summary, x_BNX))
+
+    def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
+        """With the mean of z."""
+        return self._given(summary, x_BNX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
         """Two lower bounds of log p(y | x, context) / N, each (B,).
@@ -222,11 +291,17 @@ class LatentProcess(_AttentiveProcess):
         p(y | z) p(z) / q(z).
         """
         summary = self.summarize(task.x_BMX, task.y_BMY)
+        return self._bounds(summary, self._posterior(task), task, samples)
+
+    def _posterior(self, task: Task) -> Normal:
+        """q(z | context, targets)."""
+        x_BPX, y_BPY = torch.cat([task.x_BMX, task.x_BNX], 1), torch.cat([task.y_BMY, task.y_BNY], 1)
+        return self.latent(self.first_reading(x_BPX, y_BPY))
+
+    def _bounds(
+        self, summary: Summary, posterior: Normal, task: Task, samples: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         prior = self.latent(summary)
-        everything = self.summarize(
-            torch.cat([task.x_BMX, task.x_BNX], 1), torch.cat([task.y_BMY, task.y_BNY], 1)
-        )
-        posterior = self.latent(everything)
         z_KBE = posterior.rsample((samples or self.settings.samples,))
         log_p_KB = self._given(summary, task.x_BNX, z_KBE).log_prob(task.y_BNY).sum((-2, -1))
         n_targets = task.x_BNX.shape[1]
@@ -236,17 +311,17 @@ class LatentProcess(_AttentiveProcess):
         return elbo / n_targets, importance / n_targets
 
     def loss(self, task: Task) -> Tensor:
-        """The negative importance-weighted bound."""
-        return -self.bounds(task)[1].mean()
+        """The negative importance-weighted bound, the mean of all readings'."""
+        summary, posterior = self.summarize(task.x_BMX, task.y_BMY), self._posterior(task)
+        found = [self._bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
+        return -torch.stack(found).mean()
 
 
 class BootstrappedProcess(ConditionalProcess):
     """BANP: contexts with resampled residuals beside the context itself."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        _AttentiveProcess.__init__(
-            self, settings, False, settings.width, extra=settings.x_size + 2 * settings.width
-        )
+        _AttentiveProcess.__init__(self, settings, settings.width, extra=settings.x_size + 2 * settings.width)
 
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
@@ -325,6 +400,9 @@ _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
     "IPNP": LatentProcess,
     "BANP": BootstrappedProcess,
     "LBANP": BottleneckProcess,
+    "RCANP": ConditionalProcess,
+    "RCIPNP": ConditionalProcess,
+    "RIPNP": LatentProcess,
 }
 
 
