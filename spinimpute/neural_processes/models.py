@@ -69,17 +69,9 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, however: {self.kind!r}")
-        for name in (
-            "x_size",
-            "y_size",
-            "width",
-            "heads",
-            "inducing_points",
-            "samples",
-            "blocks",
-            "readings",
-        ):
-            require_count(name, getattr(self, name))
+        for name, value in vars(self).items():
+            if name not in ("kind", "floor"):
+                require_count(name, value)
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, however: {self.width=}, {self.heads=}")
         if not 0 < self.floor < 1:
@@ -209,16 +201,15 @@ class _AttentiveProcess(NeuralProcess):
         return self.reader(self._ask(self.value_encoder, x_BNX), summary.key_BLE, summary.value_BLE)
 
     def read_left(self, summary: Summary, x_BNX: Tensor) -> Tensor | None:
-        """r(x, what was left of the context), one reading behind the other: (B, N, R * E), zero for those that
-        the summary has not; None if it has none."""
+        """r(x, what was left of the context): (B, N, R * E), of all further readings beside each other, zero
+        for those that the summary lacks; None where it has none."""
         if not summary.left:
             return None
-        found = [
-            reader(
-                self._ask(encoder, x_BNX), left_BLE if self.position is None else summary.key_BLE, left_BLE
-            )
-            for encoder, reader, left_BLE in zip(self.left_encoders, self.left_readers, summary.left)
-        ]
+        found = []
+        for number, left_BLE in enumerate(summary.left):
+            ask_BNE = self._ask(self.left_encoders[number], x_BNX)
+            key_BLE = left_BLE if self.position is None else summary.key_BLE
+            found.append(self.left_readers[number](ask_BNE, key_BLE, left_BLE))
         missing = len(self.left_readers) - len(found)
         return functional.pad(torch.cat(found, -1), (0, missing * self.settings.width))
 

@@ -1,6 +1,7 @@
 """Neural processes: what must hold of every model, whatever its weights."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -77,12 +78,12 @@ def test_targets_and_tasks_do_not_see_each_other(kind: str) -> None:
     whole = predicted(model, task)
     alone = predicted(model, task._replace(x_BNX=task.x_BNX[:, 1:2], y_BNY=task.y_BNY[:, 1:2]))
     torch.testing.assert_close(alone.mean, whole.mean[:, 1:2], atol=1e-5, rtol=1e-4)
-    if kind not in ("ANP", "IPNP", "BANP"):  # whose samples are drawn for all tasks in turn
+    if kind not in ("ANP", "IPNP", "RIPNP", "BANP"):  # whose samples are drawn for all tasks in turn
         one = predicted(model, Task(*(part[2:3] for part in task)))
         torch.testing.assert_close(one.mean, whole.mean[2:3], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["CIPNP", "IPNP", "LBANP"])
+@pytest.mark.parametrize("kind", ["CIPNP", "IPNP", "LBANP", "RCIPNP", "RIPNP"])
 def test_a_summary_is_enough_and_does_not_grow(kind: str) -> None:
     model, sizes = made(kind), set()
     for context in (4, 400):
@@ -92,8 +93,52 @@ def test_a_summary_is_enough_and_does_not_grow(kind: str) -> None:
             torch.manual_seed(5)
             later = model.decode(summary, task.x_BNX, 6)
         torch.testing.assert_close(later.mean, predicted(model, task).mean)
-        sizes.add(sum(part.numel() for part in summary))
+        sizes.add(sum(part.numel() for part in (*summary[:3], *summary.left)))
     assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("kind", ["RCANP", "RCIPNP", "RIPNP"])
+def test_a_further_reading_is_of_what_is_left(kind: str) -> None:
+    model, (task, _) = made(kind, readings=3), draw()
+    read = []
+    for encoder in model.left_encoders:  # type: ignore[union-attr]
+        encoder.register_forward_hook(lambda _, given, out: read.append(given[0]))
+    summary = model.summarize(task.x_BMX, task.y_BMY)
+    first, second, both = model.readings(summary)  # type: ignore[operator]
+    assert [len(one.left) for one in (first, second, both)] == [0, 1, 2]
+    for reading, given in zip((first, second), read, strict=True):
+        assert torch.equal(given[..., :1], task.x_BMX)
+        torch.testing.assert_close(given[..., 1:], task.y_BMY - model.mean(reading, task.x_BMX))  # type: ignore[operator]
+        assert not given.requires_grad
+    # predictions use every reading, and training teaches every reading to predict
+    means = [model.mean(one, task.x_BNX) for one in (first, second, both)]  # type: ignore[operator]
+    assert all((a - b).abs().max() > 1e-3 for a, b in pairwise(means))
+    if kind != "RIPNP":
+        log_p = [model.decode(one, task.x_BNX).log_prob(task.y_BNY).mean() for one in (first, second, both)]
+        torch.testing.assert_close(model.loss(task), -torch.stack(log_p).mean())
+
+
+@pytest.mark.parametrize("kind", ["RCANP", "RCIPNP", "RIPNP"])
+def test_one_reading_is_the_plain_model(kind: str) -> None:
+    model, plain, (task, _) = made(kind, readings=1), made(kind[1:]), draw()
+    assert torch.equal(predicted(model, task).mean, predicted(plain, task).mean)
+    torch.manual_seed(1)
+    loss = model.loss(task)
+    torch.manual_seed(1)
+    assert torch.equal(loss, plain.loss(task))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_leaves_no_weight_without_a_gradient(kind: str) -> None:
+    """Weights that were cast where no gradient is kept must not be used where one is."""
+    found = []
+    for autocast in (False, True):
+        model, (task, _) = made(kind), draw()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = model.loss(task)
+        loss.backward()
+        found.append({name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()})
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
