@@ -155,7 +155,8 @@ def random_labels(
     steps: int = 600,
 ) -> dict[str, Any]:
     """Appendix A.7 of the SPIN paper: labels are random bits, so that a query's can only be read off its copy
-    in the context. model: NPT, SPIN, or "SPIN without XABD" whose inducing points never read the context.
+    in the context. model: NPT, SPIN (with any words behind), or "SPIN without XABD" whose inducing points
+    never read the context.
 
     The paper has one table of 5,000 rows, 30 feature bits and 20 label bits, in training and tests; weights
     can learn it by heart, and XABA alone indeed gets 70 % there. Here every table is new, which leaves

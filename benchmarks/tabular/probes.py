@@ -35,6 +35,7 @@ SPOILT_SETS = ("yacht", "concrete")
 LEFT, MOST_CHANGED = 0.02, 0.1  # where deletion ends: share of the context, relative change of the prediction
 FIRST_ALLOWED, MORE_ALLOWED, TRIES = 0.01, 1.1, 5  # relative change of one deletion, and how it grows
 RANDOM_LABELS = {6: 600, 10: 4_000}  # key bits, steps of SPIN
+MANY_POINTS, STEPS_OF_MANY = 512, 1_500  # for 10 bits: of 16 rows few share the nearest one of so many points
 MOST_ROUNDS = 150
 LOOKUP_POINTS = (16, 64, 128)  # inducing points: a quarter of the rows, as many, twice as many
 MIDDLE_POINTS = LOOKUP_POINTS[1:2]  # where no number of them can be expected to be better
@@ -70,6 +71,8 @@ def _runs(
         for key_bits, steps in RANDOM_LABELS.items():
             run = partial(random_labels, key_bits=key_bits, steps=steps)
             runs += [(f"random_labels_{key_bits}_bits", model, run) for model in models]
+        more = partial(random_labels, key_bits=10, inducing_points=MANY_POINTS, steps=STEPS_OF_MANY)
+        runs.append(("random_labels_10_bits", f"SPIN h={MANY_POINTS}", more))
     if "clusters" in arguments.only:
 
         def drawn(model: str, seed: int) -> dict[str, Any]:
