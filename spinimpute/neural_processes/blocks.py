@@ -6,7 +6,6 @@ E embedding width, Y output dimensions, K samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -95,19 +94,17 @@ class InducedPoints(nn.Module):
         h_BHE = self.embed(self.points).expand(d_BMI.shape[0], -1, -1)
         if not d_BMI.shape[1]:
             return self.attend.close(h_BHE, torch.zeros_like(h_BHE))
-        found_BHE = self.attend.attention.look_up(
-            self.attend.queries(h_BHE),
-            self._of_many(self.at, d_BMI[..., : self.x_size]),
-            self._of_many(self.embed, d_BMI),
-        )
+        queries = self.attend.queries(h_BHE)
+        if d_BMI.shape[1] < RECOMPUTED_FROM or not torch.is_grad_enabled():
+            found_BHE = self._find(queries, d_BMI)
+        else:  # all that grows with the context is computed again for the gradient, not kept
+            found_BHE = checkpoint(self._find, queries, d_BMI, use_reentrant=False)
         return self.attend.close(h_BHE, found_BHE)
 
-    def _of_many(self, embed: Callable[[Tensor], Tensor], d_BMI: Tensor) -> Tensor:
-        """Hidden layers of large contexts are computed again for the gradient, not kept."""
-        if d_BMI.shape[1] < RECOMPUTED_FROM or not torch.is_grad_enabled():
-            return embed(d_BMI)
-        embedded: Tensor = checkpoint(embed, d_BMI, use_reentrant=False)
-        return embedded
+    def _find(self, queries_BGHP: Tensor, d_BMI: Tensor) -> Tensor:
+        """What inducing points read from the points: (B, H, E)."""
+        keys_BME, values_BME = self.at(d_BMI[..., : self.x_size]), self.embed(d_BMI)
+        return self.attend.attention.look_up(queries_BGHP, keys_BME, values_BME)
 
     def at(self, x_BLX: Tensor) -> Tensor:
         """A position, as an inducing point there would start: (B, L, X) -> (B, L, E)."""

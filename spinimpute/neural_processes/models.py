@@ -64,7 +64,7 @@ class ModelSettings:
     floor: float = 0.1
     samples: int = 4
     blocks: int = 3
-    readings: int = 2
+    readings: int = 3
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
