@@ -1,5 +1,6 @@
 """California Housing with the settings of Gorishniy et al. (2021): RMSE in 100,000 dollars (the paper: FT-T
-.459, ResNet .486, MLP .499), and whether [CLS] attention orders the columns as permuting them does."""
+.459, ResNet .486, MLP .499), and whether [CLS] attention, and what it carries, order the columns as permuting
+them does."""
 
 from __future__ import annotations
 
@@ -60,18 +61,20 @@ def california(arguments: argparse.Namespace) -> None:
 
 
 def _importance(model: Any, features: Any, target: np.ndarray, seed: int) -> dict[str, Any]:
-    attention = model.column_attention(features)
+    attention, norm = model.column_attention(features), model.column_attention(features, by_norm=True)
     permuted = permutation_importance(
         model, features, target, scoring="neg_root_mean_squared_error", n_repeats=REPEATS, random_state=seed
     ).importances_mean
     return {
         "columns": list(features.columns), "attention": attention.tolist(), "permutation": permuted.tolist(),
         "rank_correlation": float(spearmanr(attention, permuted).statistic),
+        "norm": norm.tolist(), "rank_correlation_by_norm": float(spearmanr(norm, permuted).statistic),
     }  # fmt: skip
 
 
 def _report(out: Any) -> None:
-    lines = [["model", "RMSE, 100,000 $", "paper", "seeds", "rank correlation of importances"]]
+    head = ["model", "RMSE, 100,000 $", "paper", "seeds", "rank correlation of importances", "by norm"]
+    lines = [head]
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(out.glob("*-*.json")):
         row = json.loads(path.read_text())
@@ -79,8 +82,13 @@ def _report(out: Any) -> None:
     for kind, rows in found.items():
         rmse = [row["rmse"] for row in rows]
         sd = f" ± {np.std(rmse, ddof=1):.3f}" if len(rmse) > 1 else ""
-        ranks = ", ".join(f"{row['rank_correlation']:.2f}" for row in rows if "rank_correlation" in row)
-        lines.append([kind, f"{np.mean(rmse):.3f}{sd}", str(PAPER.get(kind, "")), str(len(rows)), ranks])
+        ranks = [
+            ", ".join(f"{row[name]:.2f}" if name in row else "–" for row in rows)
+            for name in ("rank_correlation", "rank_correlation_by_norm")
+            if kind == "FTTransformer"
+        ]
+        cells = [kind, f"{np.mean(rmse):.3f}{sd}", str(PAPER.get(kind, "")), str(len(rows))]
+        lines.append([*cells, *(ranks or ["", ""])])
     text = markdown(lines)
     (out / "report.md").write_text(f"# California Housing\n\n{text}\n")
     print(text)

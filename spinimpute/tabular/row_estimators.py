@@ -132,15 +132,20 @@ class FTTransformerEstimator(RowEstimator):
             self.pieces,
         )
 
-    def column_attention(self, X: Any) -> np.ndarray:
+    def column_attention(self, X: Any, by_norm: bool = False) -> np.ndarray:
         """How much [CLS] attends to each column, (D,), summing to 1: mean over rows, blocks and heads
-        (Gorishniy et al. 2021, section 5.3). A measure of importance."""
+        (Gorishniy et al. 2021, section 5.3). A measure of importance.
+
+        by_norm: attention times what it carries, the norms of the vectors that [CLS] reads of each column
+        (Kobayashi et al. 2020, section 3). A column may be attended to and tell nothing.
+        """
         rows, network = self._rows(X), self.network_
         assert isinstance(network, FTTransformer)
         index = torch.arange(len(rows), device=rows.value_ND.device)
         with torch.no_grad():
             parts = [
-                network.cls_attention(rows.take(part)).sum(0) for part in index.split(PREDICTED_AT_A_TIME)
+                network.cls_attention(rows.take(part), by_norm).sum(0)
+                for part in index.split(PREDICTED_AT_A_TIME)
             ]
         attention: np.ndarray = torch.stack(parts).sum(0).double().cpu().numpy()
         return attention / attention.sum()

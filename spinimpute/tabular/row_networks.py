@@ -127,6 +127,12 @@ class FTBlock(nn.Module):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1), v
 
+    def carried(self, x_NTE: Tensor) -> Tensor:
+        """What the first token reads of each token, before these are summed: (N, T, E)."""
+        weight_NGTT, v_NGTP = self.attention(x_NTE)
+        join_EGP = self.join.weight.unflatten(1, (self.heads, -1))
+        return torch.einsum("ngt,ngtp,egp->nte", weight_NGTT[:, :, 0], v_NGTP, join_EGP)
+
     def forward(self, x_NTE: Tensor) -> Tensor:
         weight, v = self.attention(x_NTE)
         read = self.join((self.attention_dropout(weight) @ v).transpose(1, 2).flatten(-2))
@@ -169,12 +175,16 @@ class FTTransformer(nn.Module):
             x_NTE = block(x_NTE)
         return self.head(x_NTE[:, 0])
 
-    def cls_attention(self, rows: Rows) -> Tensor:
-        """How [CLS] attends to the columns, mean over blocks and heads: (N, D), rows sum to 1 or less."""
+    def cls_attention(self, rows: Rows, by_norm: bool) -> Tensor:
+        """How [CLS] attends to the columns, mean over blocks and heads: (N, D), rows sum to 1 or less.
+        by_norm: how long the vectors are that it reads of them, mean over blocks."""
         x_NTE, found = self._start(rows), []
         for block in self.blocks:
             assert isinstance(block, FTBlock)
-            found.append(block.attention(x_NTE)[0][:, :, 0, 1:].mean(1))
+            if by_norm:
+                found.append(block.carried(x_NTE)[:, 1:].norm(dim=-1))
+            else:
+                found.append(block.attention(x_NTE)[0][:, :, 0, 1:].mean(1))
             x_NTE = block(x_NTE)
         return torch.stack(found).mean(0)
 

@@ -23,6 +23,7 @@ from spinimpute.tabular import (
     SPINRegressor,
 )
 from spinimpute.tabular.model_files import load_estimator, save_estimator
+from spinimpute.tabular.row_networks import FTBlock, FTTransformer
 from spinimpute.tabular.table import TableEncoder, with_days
 
 SMALL: dict[str, Any] = {
@@ -261,9 +262,18 @@ def test_attention_of_cls_points_to_the_column_that_matters() -> None:
     x = rng.normal(size=(600, 6))
     y = np.sign(x[:, 4]) * 2
     model = FTTransformerRegressor(width=16, heads=2, steps=200, learning_rate=3e-3, random_state=0).fit(x, y)
-    attention = model.column_attention(x)
-    assert attention.sum() == pytest.approx(1)
-    assert attention.argmax() == 4
+    for by_norm in (False, True):
+        attention = model.column_attention(x, by_norm)
+        assert attention.sum() == pytest.approx(1)
+        assert attention.argmax() == 4
+    network = model.network_
+    assert isinstance(network, FTTransformer)
+    block, tokens = network.blocks[1], torch.randn(5, 7, 16)
+    assert isinstance(block, FTBlock)
+    with torch.no_grad():
+        weight, v = block.attention(tokens)
+        read = block.join((weight @ v).transpose(1, 2).flatten(-2))
+        torch.testing.assert_close(block.carried(tokens).sum(1) + block.join.bias, read[:, 0])
 
 
 def test_in_pipelines_and_searches() -> None:
