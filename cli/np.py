@@ -211,7 +211,7 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
     stems = [Path(name).stem for name in models]
     names = stems if len(set(stems)) == len(stems) else models
     loaded = {name: _loaded(path_of, "cpu") for name, path_of in zip(names, models, strict=True)}
-    with written_whole(path) as partial:
+    with _as_input_errors("there is no picture"), written_whole(path) as partial:
         if what == "predictions":
             tasks = next(iter(loaded.values()))[1]
             plot_predictions({name: model for name, (model, _) in loaded.items()}, tasks, partial)

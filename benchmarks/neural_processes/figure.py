@@ -30,9 +30,10 @@ def figure(_: argparse.Namespace) -> None:
     rows = [row.split("\t") for row in (folder_of("cost") / "cost.tsv").read_text().splitlines()[1:]]
     for kind in KINDS:
         costs = [(int(n), float(seconds), float(mb)) for name, n, seconds, mb in rows if name == kind]
-        context, seconds, mb = zip(*costs, strict=True)
-        time.plot(context, seconds, marker="o", markersize=3, label=kind)
-        memory.plot(context, mb, marker="o", markersize=3, label=kind)
+        if costs:
+            context, seconds, mb = zip(*costs, strict=True)
+            time.plot(context, seconds, marker="o", markersize=3, label=kind)
+            memory.plot(context, mb, marker="o", markersize=3, label=kind)
     for axes, what in (
         (likelihood, "log-likelihood per target"),
         (memory, "kept for backward, MB"),

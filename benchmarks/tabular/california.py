@@ -83,12 +83,10 @@ def _report(out: Any) -> None:
         rmse = [row["rmse"] for row in rows]
         sd = f" ± {np.std(rmse, ddof=1):.3f}" if len(rmse) > 1 else ""
         ranks = [
-            ", ".join(f"{row[name]:.2f}" if name in row else "–" for row in rows)
+            ", ".join(f"{row[name]:.2f}" for row in rows if name in row)
             for name in ("rank_correlation", "rank_correlation_by_norm")
-            if kind == "FTTransformer"
         ]
-        cells = [kind, f"{np.mean(rmse):.3f}{sd}", str(PAPER.get(kind, "")), str(len(rows))]
-        lines.append([*cells, *(ranks or ["", ""])])
+        lines.append([kind, f"{np.mean(rmse):.3f}{sd}", str(PAPER.get(kind, "")), str(len(rows)), *ranks])
     text = markdown(lines)
     (out / "report.md").write_text(f"# California Housing\n\n{text}\n")
     print(text)

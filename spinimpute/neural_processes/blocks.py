@@ -130,7 +130,8 @@ class Decoder(nn.Module):
     """Parameters of a Normal from a target's position and what is known of the task.
 
     floor: of the standard deviation, which is floor + (1 - floor) softplus(.). extra_width: of a second
-    representation that is added after a layer of its own (the bootstrapped one of BANP), 0 for none.
+    representation that is added after a layer of its own (the bootstrapped one of BANP, what was read again),
+    0 for none.
     """
 
     def __init__(

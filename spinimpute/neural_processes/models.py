@@ -7,14 +7,14 @@ CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.
 IPNP  the same with a latent variable (Table 17)
 LBANP latent bottlenecked attentive neural process (Feng et al. 2023)
 RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
-outputs less what has been read so far predicts there. BANP reads its context again, too, with outputs that
-are drawn from its first predictions.
+outputs less what has been read so far predicts there (with the mean of z). BANP reads its context again, too,
+with outputs that are drawn from its first predictions.
 
 What a model keeps of a context is a `Summary`; targets that come later need the summary alone. For the
 inducing models its size does not depend on the context's.
 
 Axes: B tasks, M context points, N target points, L kept points, X input dimensions, Y output dimensions,
-E width, H inducing points, K samples.
+E width, H inducing points, K samples, R further readings of the context.
 """
 
 from __future__ import annotations
@@ -69,13 +69,18 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, however: {self.kind!r}")
-        for name, value in vars(self).items():
+        for name, value in list(vars(self).items()):
             if name not in ("kind", "floor"):
                 require_count(name, value)
+                object.__setattr__(self, name, int(value))  # not numpy's, which files cannot hold
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, however: {self.width=}, {self.heads=}")
         if not 0 < self.floor < 1:
             raise ValueError(f"floor must be between 0 and 1, however: {self.floor}")
+
+    @property
+    def reads_again(self) -> bool:
+        return self.kind.startswith("R")
 
 
 class Summary(NamedTuple):
@@ -149,7 +154,7 @@ def _mixture(parts_KBNY: Normal) -> Distribution:
 class _AttentiveProcess(NeuralProcess):
     """Two encoders and a reader, and one of each for every further reading of the context."""
 
-    def __init__(self, settings: ModelSettings, pooled_width: int, extra: int = 0) -> None:
+    def __init__(self, settings: ModelSettings, pooled_width: int) -> None:
         super().__init__(settings)
         inducing = settings.kind.endswith("IPNP")
         s, options = settings, MABOptions(heads=settings.heads)
@@ -164,12 +169,12 @@ class _AttentiveProcess(NeuralProcess):
         # of targets and of context points alike; inducing points are their own keys
         self.position = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
         self.reader = Reader(s.width, s.heads)
-        further = s.readings - 1 if s.kind.startswith("R") else 0
+        further = s.readings - 1 if s.reads_again else 0
         self.left_encoders = nn.ModuleList(encoder() for _ in range(further))
         self.left_readers = nn.ModuleList(Reader(s.width, s.heads) for _ in range(further))
-        self.decoder = Decoder(
-            s.x_size + 2 * s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, extra or further * s.width
-        )
+        known = s.x_size + 2 * s.width
+        extra = known if s.kind == "BANP" else further * s.width
+        self.decoder = Decoder(known, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
 
     def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
         summary = self.first_reading(x_BMX, y_BMY)
@@ -310,9 +315,6 @@ class LatentProcess(_AttentiveProcess):
 
 class BootstrappedProcess(ConditionalProcess):
     """BANP: contexts with resampled residuals beside the context itself."""
-
-    def __init__(self, settings: ModelSettings) -> None:
-        _AttentiveProcess.__init__(self, settings, settings.width, extra=settings.x_size + 2 * settings.width)
 
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None

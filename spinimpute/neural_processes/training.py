@@ -37,6 +37,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         require_count("steps", self.steps)
+        object.__setattr__(self, "steps", int(self.steps))  # not numpy's, which files cannot hold
         if not self.learning_rate > 0 or not self.clip > 0:
             raise ValueError(
                 f"learning_rate and clip must be positive, however: {self.learning_rate}, {self.clip}"
@@ -82,7 +83,11 @@ class Trainer:
         # samples of a step do not depend on whether the run was resumed before it
         torch.manual_seed((self.settings.seed * 1_000_003 + self.step) % 2**63)
         self.model.train()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bfloat16):
+        # weights that are cast where no gradient is kept must not serve where one is: older torch keeps them
+        bfloat16 = torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.settings.bfloat16, cache_enabled=False
+        )
+        with bfloat16:
             loss = self.model.loss(task)
         if not torch.isfinite(loss):
             raise InputError(
@@ -144,8 +149,11 @@ class Trainer:
     def resume(self, path: str | Path) -> None:
         """Continue from `save_state`, bit for bit on the CPU. Raises InputError if it is of another run."""
         tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
-        # what was saved before models could begin with others' weights did not
-        if {"start": None} | metadata["run"] != json.loads(json.dumps(self.run)):
+        run = metadata["run"]
+        # what was saved before there were such settings has their defaults
+        model = {"readings": ModelSettings.readings} | run.get("model", {})
+        before = {"start": None} | run | {"model": model}
+        if before != json.loads(json.dumps(self.run)):
             raise InputError(
                 f"training state {path} belongs to other settings; resume with those it was made with: "
                 f"{json.dumps(metadata['run'])}"
@@ -204,6 +212,9 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
     try:
         model = make_model(ModelSettings(**metadata["model"]))
         load_weights(model, arrays)
+        if not isinstance(metadata["tasks"], dict):
+            raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
-        raise InputError(f"neural process {path}: it does not fit its own description ({error})") from error
+        said = str(error).splitlines()[0][:200]
+        raise InputError(f"neural process {path}: it does not fit its own description ({said})") from error
     return model.to(device).eval(), metadata

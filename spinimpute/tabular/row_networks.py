@@ -177,7 +177,7 @@ class FTTransformer(nn.Module):
 
     def cls_attention(self, rows: Rows, by_norm: bool) -> Tensor:
         """How [CLS] attends to the columns, mean over blocks and heads: (N, D), rows sum to 1 or less.
-        by_norm: how long the vectors are that it reads of them, mean over blocks."""
+        by_norm: how long the vectors are that it reads of them, mean over blocks; rows sum to anything."""
         x_NTE, found = self._start(rows), []
         for block in self.blocks:
             assert isinstance(block, FTBlock)

@@ -82,13 +82,13 @@ def test_the_table_of_neural_processes_is_that_of_the_results() -> None:
     results = REPOSITORY / "benchmarks" / "neural_processes" / "results"
     readme = (REPOSITORY / "README.md").read_text()
     rows = re.findall(r"^\| (\w+NP) \| (.+?) \| (.+?) \| (\d+) \|$", readme, re.M)
-    assert len(rows) == len(KINDS)
     (costs,) = results.glob("????-??-??-cost/cost.tsv")
     seconds = {
         model: float(value)
         for model, points, value, _ in map(str.split, costs.read_text().splitlines()[1:])
         if points == "128"
     }
+    assert [kind for kind, *_ in rows] == [kind for kind in KINDS if kind in seconds]
     for kind, *shown, milliseconds in rows:
         assert int(milliseconds) == round(1000 * seconds[kind]), kind
         for cell, name in zip(shown, ("context-64-128", "context-64-128-floor-0.001"), strict=True):

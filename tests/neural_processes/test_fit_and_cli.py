@@ -14,8 +14,8 @@ from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.fit import fit
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
 from spinimpute.neural_processes.models import ModelSettings
-from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
-from spinimpute.tensor_files import fingerprint
+from spinimpute.neural_processes.training import MODEL_FORMAT, TrainingSettings, gaussian_trainer, load_model
+from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 
 def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -194,3 +194,28 @@ def test_a_context_too_large_to_evaluate(tmp_path: Path) -> None:
     assert isinstance(failed.exception, InputError)
     assert "cannot be evaluated" in str(failed.exception)
     assert failed.output == ""
+
+
+def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    trainer = gaussian_trainer(
+        ModelSettings("RCIPNP", width=16, heads=2), TrainingSettings(1), ProcessSettings()
+    )
+    trainer.save(tmp_path / "m")
+    arrays, metadata = load_tensors(tmp_path / "m", MODEL_FORMAT, "neural process")
+    for name, changed in (
+        ("no tasks", {k: v for k, v in metadata.items() if k != "tasks"}),
+        ("null tasks", metadata | {"tasks": None}),
+        ("fewer readings", metadata | {"model": metadata["model"] | {"readings": 2}}),
+    ):
+        save_tensors(tmp_path / name, arrays, changed, MODEL_FORMAT)
+        for command in (["evaluate"], ["plot", "--out", str(tmp_path / "p.png")]):
+            failed = run(np_commands, [*command, str(tmp_path / name)])
+            assert isinstance(failed.exception, InputError), (name, failed.exception)
+            assert "does not fit its own description" in str(failed.exception)
+            assert "\n" not in str(failed.exception)
+    save_tensors(tmp_path / "nan", {k: v * np.nan for k, v in arrays.items()}, metadata, MODEL_FORMAT)
+    failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "nan")])
+    assert isinstance(failed.exception, InputError)
+    assert "there is no picture" in str(failed.exception)
+    assert not (tmp_path / "p.png").exists()

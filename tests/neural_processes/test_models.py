@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Distribution
@@ -19,7 +20,13 @@ from spinimpute.neural_processes.gaussian_tasks import (
     with_floor,
 )
 from spinimpute.neural_processes.models import KINDS, LatentProcess, ModelSettings, NeuralProcess, make_model
-from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
+from spinimpute.neural_processes.training import (
+    STATE_FORMAT,
+    TrainingSettings,
+    gaussian_trainer,
+    load_model,
+)
+from spinimpute.tensor_files import load_tensors, save_tensors
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
 TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
@@ -128,17 +135,47 @@ def test_one_reading_is_the_plain_model(kind: str) -> None:
     assert torch.equal(loss, plain.loss(task))
 
 
+@pytest.mark.parametrize("kind", ["RCANP", "RCIPNP", "RIPNP"])
+def test_every_further_reading_has_its_own_weights(kind: str) -> None:
+    model, (task, _) = made(kind, readings=4), draw()
+    with torch.no_grad():
+        summary = model.summarize(task.x_BMX, task.y_BMY)
+        found = model.read_left(summary, task.x_BNX)  # type: ignore[operator]
+        for number, part in enumerate(found.split(16, -1)):
+            reader, encoder = model.left_readers[number], model.left_encoders[number]  # type: ignore[index]
+            values = summary.left[number]
+            if kind == "RCANP":
+                expected = reader(model.position(task.x_BNX), summary.key_BLE, values)  # type: ignore[operator]
+            else:
+                expected = reader(encoder.at(task.x_BNX), values, values)
+            torch.testing.assert_close(part, expected)
+        fewer = model.read_left(summary._replace(left=summary.left[:1]), task.x_BNX)  # type: ignore[operator]
+    assert torch.equal(fewer[..., :16], found[..., :16])
+    assert not fewer[..., 16:].any()
+
+
+def test_a_latent_process_learns_from_every_reading() -> None:
+    model, (task, _) = made("RIPNP", samples=3), draw()
+    assert isinstance(model, LatentProcess)
+    torch.manual_seed(4)
+    loss = model.loss(task)
+    torch.manual_seed(4)
+    summary, posterior = model.summarize(task.x_BMX, task.y_BMY), model._posterior(task)
+    bounds = [model._bounds(reading, posterior, task)[1].mean() for reading in model.readings(summary)]
+    assert len(bounds) == 3
+    torch.testing.assert_close(loss, -torch.stack(bounds).mean())
+
+
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_bfloat16_leaves_no_weight_without_a_gradient(kind: str) -> None:
-    """Weights that were cast where no gradient is kept must not be used where one is."""
-    found = []
-    for autocast in (False, True):
-        model, (task, _) = made(kind), draw()
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            loss = model.loss(task)
-        loss.backward()
-        found.append({name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()})
-    assert found[0] == found[1]
+def test_every_weight_has_a_gradient(kind: str, autocast: bool) -> None:
+    model, (task, _) = made(kind), draw()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        loss = model.loss(task)
+    loss.backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    # scores that all grow alike change no attention
+    assert all(name.endswith("attention.key.bias") for name in without)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -354,6 +391,29 @@ def test_resuming_is_the_same_run(kind: str, tmp_path) -> None:  # type: ignore[
     torch.testing.assert_close(predicted(loaded, task).mean, predicted(whole.model.eval(), task).mean)
 
 
+def test_states_of_before_there_were_readings_are_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    def trainer():  # type: ignore[no-untyped-def]
+        return gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(3, seed=4), TASKS)
+
+    half = trainer()
+    half.train(until=2)
+    half.save_state(tmp_path / "state")
+    tensors, metadata = load_tensors(tmp_path / "state", STATE_FORMAT, "training state")
+    del metadata["run"]["model"]["readings"], metadata["run"]["start"]
+    save_tensors(tmp_path / "old", tensors, metadata, STATE_FORMAT)
+    resumed = trainer()
+    resumed.resume(tmp_path / "old")
+    assert resumed.step == 2
+
+
+def test_numbers_of_numpy_can_be_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    settings = ModelSettings("CANP", width=np.int64(16), heads=np.int32(2))  # type: ignore[arg-type]
+    trainer = gaussian_trainer(settings, TrainingSettings(np.int64(1)), TASKS)  # type: ignore[arg-type]
+    trainer.train()
+    trainer.save(tmp_path / "model")
+    assert load_model(tmp_path / "model")[0].settings.width == 16
+
+
 def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
     from spinimpute.errors import InputError
 
@@ -391,3 +451,14 @@ def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch)
     for again, kept in zip(found[0][0], found[1][0], strict=True):
         torch.testing.assert_close(again, kept)
     assert found[0][1] < 0.7 * found[1][1]
+
+
+@pytest.mark.parametrize("kind", ["CIPNP", "IPNP", "RCIPNP", "RIPNP"])
+def test_of_large_contexts_the_points_alone_are_kept(kind: str) -> None:
+    sizes = []
+    for context in (300, 1100):
+        task, _ = draw(replace(TASKS, context=(context, context), target=(5, 5)))
+        sizes.append(saved_bytes(made(kind), task))
+    a_number_each = 800 * TASKS.tasks * 4  # bytes
+    # x and y, and what is left of it, of every encoder; an embedding is of 16 numbers
+    assert sizes[1] - sizes[0] < 16 * a_number_each

@@ -274,6 +274,15 @@ def test_attention_of_cls_points_to_the_column_that_matters() -> None:
         weight, v = block.attention(tokens)
         read = block.join((weight @ v).transpose(1, 2).flatten(-2))
         torch.testing.assert_close(block.carried(tokens).sum(1) + block.join.bias, read[:, 0])
+        rows, norms = model._rows(x[:9]), []
+        state = network._start(rows)
+        for block in network.blocks:
+            assert isinstance(block, FTBlock)
+            norms.append(block.carried(state)[:, 1:].square().sum(-1).sqrt())
+            state = block(state)
+        expected = (sum(norms) / len(norms)).sum(0)  # type: ignore[union-attr]
+    found = model.column_attention(x[:9], by_norm=True)
+    np.testing.assert_allclose(found, (expected / expected.sum()).numpy(), rtol=1e-5)
 
 
 def test_in_pipelines_and_searches() -> None:
