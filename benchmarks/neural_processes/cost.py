@@ -19,35 +19,44 @@ from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tas
 from spinimpute.neural_processes.models import KINDS, ModelSettings, make_model
 
 CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
-MOST = {"BANP": 1_024}  # a step of it takes minutes beyond
+MOST = {"BANP": 1_024, "RCANP": 1_024}  # a step takes minutes beyond
 LARGE_CONTEXT = 100_000
 
 Costs = dict[str, dict[int, tuple[float, float]]]  # of a model and a context: seconds, megabytes
 
 
 def cost(arguments: argparse.Namespace) -> None:
-    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one."""
+    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one. What
+    cost.tsv holds already is not measured again."""
     torch.set_num_threads(arguments.threads)
     out = folder_of("cost")
-    costs: Costs = {kind: {} for kind in KINDS}
+    costs = _read(out / "cost.tsv")
     for context in CONTEXTS:
         tasks = ProcessSettings(context=(context, context), target=(34, 34))
         task, _ = draw_tasks(tasks, 1, 0, arguments.device)
         for kind in KINDS:
-            if context > MOST.get(kind, context):
+            if context > MOST.get(kind, context) or context in costs[kind]:
                 continue
             model = make_model(ModelSettings(kind, inducing_points=INDUCING)).to(arguments.device)
             seconds, mb = seconds_per_step(model, task, 2), saved_bytes(model, task) / 2**20
             costs[kind][context] = seconds, mb
             print(f"{kind} {context}: {seconds:.3f} s, {mb:.0f} MB", flush=True)
-    rows = [(kind, n, f"{s:.4f}", f"{mb:.1f}") for kind, of in costs.items() for n, (s, mb) in of.items()]
-    write_tsv(out / "cost.tsv", [("kind", "context", "seconds", "MB"), *rows])
+            rows = [(k, n, f"{s:.4f}", f"{m:.1f}") for k, of in costs.items() for n, (s, m) in of.items()]
+            write_tsv(out / "cost.tsv", [("kind", "context", "seconds", "MB"), *rows])
     very_large = large_context(arguments)
     configuration = {"machine": machine(arguments.device), "threads": arguments.threads, "large": very_large}
     (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
     text = report(costs, very_large)
     (out / "report.md").write_text(text)
     print(text)
+
+
+def _read(path: Path) -> Costs:
+    costs: Costs = {kind: {} for kind in KINDS}
+    for line in path.read_text().splitlines()[1:] if path.exists() else ():
+        kind, context, seconds, mb = line.split("\t")
+        costs[kind][int(context)] = float(seconds), float(mb)
+    return costs
 
 
 def report(costs: Costs, large: dict[str, float]) -> str:
@@ -57,27 +66,31 @@ def report(costs: Costs, large: dict[str, float]) -> str:
         for kind, of in costs.items():
             cells = [f"{of[n][which]:.{digits}f}" if n in of else "–" for n in CONTEXTS]
             line, slopes = growth({n: cost[which] for n, cost in of.items()})
-            rows.append([kind, *cells, f"{line:.4f}", f"{slopes:.1f}"])
+            grown = ["–", "–"] if slopes is None else [f"{line:.4f}", f"{slopes:.1f}"]
+            rows.append([kind, *cells, *grown])
         parts += [f"## {title}", markdown(rows)]
     parts.append(
         "The slope between the last two sizes over that between 256 and 512 points is 1 where costs are "
         "linear; it doubles with each doubling of the context where they are quadratic. Attention keeps "
-        "nothing quadratic: PyTorch's fused kernels compute it again. From 256 points on the inducing "
-        "models do the same with the networks that embed the context.\n\n"
+        "nothing quadratic: PyTorch's fused kernels compute it again. From 256 points on CIPNP, IPNP, "
+        "RCIPNP and RIPNP do the same with all that grows with the context, but for the points themselves."
+        "\n\n"
         f"A CIPNP with {LARGE_CONTEXT:,} context points predicts 64 targets in {large['seconds']:.1f} s, in "
         f"{large['mb']:.0f} MB more than before (one task, on the processor, largest resident set)."
     )
     return "\n\n".join(parts) + "\n"
 
 
-def growth(cost_of: dict[int, float]) -> tuple[float, float]:
-    """r² of the straight line through costs by context, and the ratio of their late to their early slope."""
+def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
+    """r² of the straight line through costs by context, and the ratio of their late to their early slope;
+    None where the early one is less than a hundredth of the costs for each doubling: nothing grows."""
     x, y = np.array(list(cost_of), float), np.array(list(cost_of.values()))
     residual = y - np.polyval(np.polyfit(x, y, 1), x)
     *_, before, last = cost_of
     late = (cost_of[last] - cost_of[before]) / (last - before)
     early = (cost_of[512] - cost_of[256]) / 256
-    return 1 - float(residual.var() / y.var()), late / early
+    grows = 256 * early > 0.01 * cost_of[512]
+    return 1 - float(residual.var() / y.var()), late / early if grows else None
 
 
 def large_context(arguments: argparse.Namespace) -> dict[str, float]:
