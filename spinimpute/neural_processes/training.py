@@ -215,6 +215,6 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
         if not isinstance(metadata["tasks"], dict):
             raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).splitlines()[0][:200]
+        said = str(error).partition("\n")[0][:200]
         raise InputError(f"neural process {path}: it does not fit its own description ({said})") from error
     return model.to(device).eval(), metadata
