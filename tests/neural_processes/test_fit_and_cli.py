@@ -8,12 +8,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from cli.np import KINDS as OFFERED
 from cli.np import np as np_commands
 from spinimpute.errors import InputError
 from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.fit import fit
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
-from spinimpute.neural_processes.models import ModelSettings
+from spinimpute.neural_processes.models import KINDS, ModelSettings
 from spinimpute.neural_processes.training import MODEL_FORMAT, TrainingSettings, gaussian_trainer, load_model
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
@@ -219,3 +220,7 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
     assert isinstance(failed.exception, InputError)
     assert "there is no picture" in str(failed.exception)
     assert not (tmp_path / "p.png").exists()
+
+
+def test_all_models_are_offered() -> None:
+    assert OFFERED == KINDS
