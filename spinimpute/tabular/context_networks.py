@@ -43,9 +43,13 @@ class ContextNetwork(nn.Module):
         """Outputs for every column of the queries, (M * Q, D + 1, K) with M members, that of the label last.
         Queries read the context and never each other. label_only: a SPIN computes that of the label alone,
         (M * Q, 1, K)."""
-        shown, asked = _with_label(context, label_N), _without_label(query)
+        asked = _without_label(query)
         if isinstance(self.network, SPIN):
-            return self.network(*shown, *asked, only=LABEL if label_only else None)[0]
+            # dropout would differ between the readings of a stream
+            whole = len(context) <= CHUNK or (self.training and self.network.config.dropout > 0)
+            h_1HFE = (self.encode_whole if whole else self.encode)(context, label_N)
+            return self.network.predict(*asked, h_1HFE, only=LABEL if label_only else None)[0]
+        shown = _with_label(context, label_N)
         value, missing = (torch.cat(both, 1) for both in zip(shown, asked, strict=True))
         visible = torch.arange(value.shape[1], device=value.device)[None] < len(context)
         return self.network.rows(value, missing, None, visible)[0, len(context) :]
