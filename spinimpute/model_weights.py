@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def arrays_of(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -24,6 +27,41 @@ def tensors_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises RuntimeError if names or shapes differ from the model's."""
     model.load_state_dict(tensors_of(arrays))
+
+
+def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> Network:
+    """What `make` gives, with these weights. Raises as `check_weights`; torch's generator stays as it is."""
+    check_weights(make, arrays)
+    with torch.random.fork_rng([]):
+        network = make()
+    load_weights(network, arrays)
+    return network
+
+
+def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError if these are not the weights, by name and shape, of the network that `make` gives.
+
+    A file's description may be of any network: it is built without memory, and given up once it is larger
+    than the weights.
+    """
+    made = 0
+
+    def count(*_: Any) -> None:
+        nonlocal made
+        made += 1
+        if made > 2 * len(arrays):
+            raise ValueError("its parameters are those of a larger network")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            expected = {key: tuple(value.shape) for key, value in make().state_dict().items()}
+    finally:
+        hook.remove()
+    found = {key: value.shape for key, value in arrays.items()}
+    differing = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
+    if differing:
+        raise ValueError(f"weights of another network: {', '.join(differing[:3])}")
 
 
 def flatten_state(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

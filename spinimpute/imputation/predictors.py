@@ -107,14 +107,12 @@ def _block_predictor(
     from spinimpute.imputation.allele_predictor import AllelePredictor, at_work
     from spinimpute.imputation.inducing import AlleleCIPNP, InducingSettings
     from spinimpute.imputation.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
-    from spinimpute.model_weights import load_weights
+    from spinimpute.model_weights import network_of
 
     if kind == KMER:
-        kmers = KmerSPIN(KmerSettings(**settings))
-        load_weights(kmers, weights)
+        kmers = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
         return KmerPredictor(kmers, identity, torch.device(device))
-    model = AlleleCIPNP(at_work(InducingSettings(**settings)))
-    load_weights(model, weights)
+    model = network_of(lambda: AlleleCIPNP(at_work(InducingSettings(**settings))), weights)
     return AllelePredictor(model, identity, torch.device(device), inducing_points)
 
 

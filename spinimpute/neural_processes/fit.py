@@ -17,6 +17,7 @@ from spinimpute.errors import InputError
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
 from spinimpute.neural_processes.training import Trainer, TrainingSettings
+from spinimpute.nn.shapes import require_count
 
 LEAST_POINTS = 3
 Table = tuple[np.ndarray, np.ndarray]
@@ -93,9 +94,11 @@ def fit(
         model: further fields of `ModelSettings`.
     Raises:
         InputError: tables are too few, too small, of different widths, or not all numbers.
+        ValueError: another parameter is out of its range.
     """
     if seed < 0:
         raise InputError(f"the seed must not be negative, found {seed}")
+    require_count("tasks", tasks)
     checked = [_checked(number, table) for number, table in enumerate(tables)]
     if not checked:
         raise InputError("there are no tables to fit")

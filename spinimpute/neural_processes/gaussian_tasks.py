@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from spinimpute.nn.shapes import require_count, require_positive
+
 KERNELS = ("rbf", "matern52", "periodic")
 JITTER = 1e-6  # added to the variance of each point, in units of the function's own
 
@@ -54,8 +56,9 @@ class ProcessSettings:
             low, high = getattr(self, name)
             if not least <= low <= high:
                 raise ValueError(f"{name} must be a range of numbers from {least} on, however: {low}, {high}")
-        if not self.noise > 0:
-            raise ValueError(f"noise must be positive, however: {self.noise}")
+        for name in ("tasks", "x_size", "y_size"):
+            require_count(name, getattr(self, name))
+        require_positive("noise", self.noise)
 
 
 def settings_of(described: dict[str, Any]) -> ProcessSettings:

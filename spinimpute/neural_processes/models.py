@@ -148,7 +148,9 @@ class NeuralProcess(nn.Module, ABC):
 def _mixture(parts_KBNY: Normal) -> Distribution:
     """Of K equally likely Normals."""
     mean, sd = (x.movedim(0, -1) for x in (parts_KBNY.mean, parts_KBNY.stddev))
-    return MixtureSameFamily(Categorical(logits=torch.zeros_like(mean)), Normal(mean, sd))
+    checked = None if mean.numel() else False  # torch's checks fail without targets
+    equally = Categorical(logits=torch.zeros_like(mean), validate_args=checked)
+    return MixtureSameFamily(equally, Normal(mean, sd), validate_args=checked)
 
 
 class _AttentiveProcess(NeuralProcess):

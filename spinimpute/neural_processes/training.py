@@ -12,10 +12,17 @@ from typing import Any
 import torch
 
 from spinimpute.errors import InputError
-from spinimpute.model_weights import arrays_of, flatten_state, load_weights, tensors_of, unflatten_state
+from spinimpute.model_weights import (
+    arrays_of,
+    flatten_state,
+    load_weights,
+    network_of,
+    tensors_of,
+    unflatten_state,
+)
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
-from spinimpute.nn.shapes import require_count
+from spinimpute.nn.shapes import require_count, require_positive
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
@@ -38,10 +45,9 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         require_count("steps", self.steps)
         object.__setattr__(self, "steps", int(self.steps))  # not numpy's, which files cannot hold
-        if not self.learning_rate > 0 or not self.clip > 0:
-            raise ValueError(
-                f"learning_rate and clip must be positive, however: {self.learning_rate}, {self.clip}"
-            )
+        for name in ("learning_rate", "clip"):
+            require_positive(name, getattr(self, name))
+            object.__setattr__(self, name, float(getattr(self, name)))
 
 
 class Trainer:
@@ -210,8 +216,8 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
     """
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
     try:
-        model = make_model(ModelSettings(**metadata["model"]))
-        load_weights(model, arrays)
+        settings = ModelSettings(**metadata["model"])
+        model = network_of(lambda: make_model(settings), arrays)
         if not isinstance(metadata["tasks"], dict):
             raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:

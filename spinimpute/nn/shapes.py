@@ -1,6 +1,7 @@
-"""Checks of tensor shapes and of counts, with messages that state the rule and then the fact."""
+"""Checks of tensor shapes, of counts and of sizes, with messages that state the rule and then the fact."""
 
-from numbers import Integral
+import math
+from numbers import Integral, Real
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +13,14 @@ def require_count(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a whole number, however: {name}={value!r}")
     if int(value) < 1:
         raise ValueError(f"{name} must be at least 1, however: {name}={value}")
+
+
+def require_positive(name: str, value: Any) -> None:
+    """Raise ValueError unless `value` is a finite number (of Python or numpy) above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, however: {name}={value!r}")
+    if not float(value) > 0:
+        raise ValueError(f"{name} must be positive, however: {name}={value}")
 
 
 def require_dimensions(name: str, tensor: Tensor, count: int) -> None:

@@ -29,7 +29,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
-from spinimpute.nn.shapes import require_count
+from spinimpute.nn.shapes import require_count, require_positive
 from spinimpute.tabular.fitting import train_network
 from spinimpute.tabular.table import Rows, TableEncoder, with_days
 
@@ -194,8 +194,7 @@ class TableEstimator(BaseEstimator, ABC):
         parameters = self.get_params()
         for name in sorted(COUNTS & parameters.keys()):
             require_count(name, parameters[name])
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, however: {self.learning_rate}")
+        require_positive("learning_rate", self.learning_rate)
         if parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(f"heads must divide the width, however: {self.get_params()}")
 

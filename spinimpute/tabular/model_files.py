@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from spinimpute.errors import InputError
-from spinimpute.model_weights import arrays_of, load_weights
+from spinimpute.model_weights import arrays_of, check_weights, network_of
 from spinimpute.tabular import estimators
 from spinimpute.tabular.base import TableEstimator
 from spinimpute.tabular.context_estimators import RowsAsContext, SPINEstimator
@@ -52,7 +51,7 @@ def save_estimator(
         parameters = {key: _plain(value) for key, value in estimator.get_params(deep=False).items()}
         check_parameters(estimator, parameters)
         _check_fitted(estimator)
-        _check_sizes(estimator, tensors)  # parameters may have been set since
+        check_weights(estimator._make, _weights(tensors))  # parameters may have been set since
         description = {
             "estimator": name,
             "parameters": parameters,
@@ -164,11 +163,7 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
             setattr(fitted, key, restored_value(value, arrays))
     estimator.encoder_, estimator._is_training = encoder, False
     _check_fitted(estimator)
-    _check_sizes(estimator, arrays)
-    with torch.random.fork_rng([]):
-        estimator.network_ = estimator._make()
-    load_weights(estimator.network_, _weights(arrays))
-    estimator.network_.eval()
+    estimator.network_ = network_of(estimator._make, _weights(arrays)).eval()
     _check_prediction(estimator)
     return estimator
 
@@ -207,26 +202,6 @@ def _check_fitted(estimator: TableEstimator) -> None:
 def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Of the network, among all that a file holds."""
     return {key.removeprefix(WEIGHTS): part for key, part in arrays.items() if key.startswith(WEIGHTS)}
-
-
-def _check_sizes(estimator: TableEstimator, arrays: Mapping[str, np.ndarray]) -> None:
-    """Whether the network that the parameters describe has these weights, before memory is taken for it."""
-    weights, made = _weights(arrays), 0
-
-    def count(*_: Any) -> None:
-        nonlocal made
-        made += 1
-        require(made <= 2 * len(weights), "its parameters are those of a larger network")
-
-    hook = register_module_parameter_registration_hook(count)
-    try:
-        with torch.device("meta"):
-            expected = {key: tuple(value.shape) for key, value in estimator._make().state_dict().items()}
-    finally:
-        hook.remove()
-    found = {key: value.shape for key, value in weights.items()}
-    differing = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
-    require(not differing, f"weights of another network: {', '.join(differing[:3])}")
 
 
 def _check_prediction(estimator: TableEstimator) -> None:

@@ -90,6 +90,11 @@ def test_columns_of_any_scale() -> None:
     assert (sd < 10).all()
 
 
+def test_tasks_are_counted() -> None:
+    with pytest.raises(ValueError, match="tasks must be a whole number"):
+        fit(waves(np.random.default_rng(0), 3), tasks=2.5)  # type: ignore[arg-type]
+
+
 def test_a_context_without_targets() -> None:
     with pytest.raises(InputError, match="leaves no target"):
         fit([(np.ones(5), np.ones(5))], context=(3, 5), steps=1)
@@ -208,6 +213,8 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
         ("no tasks", {k: v for k, v in metadata.items() if k != "tasks"}),
         ("null tasks", metadata | {"tasks": None}),
         ("fewer readings", metadata | {"model": metadata["model"] | {"readings": 2}}),
+        ("endless readings", metadata | {"model": metadata["model"] | {"readings": 10**9}}),
+        ("enormous", metadata | {"model": metadata["model"] | {"width": 10**9}}),
     ):
         save_tensors(tmp_path / name, arrays, changed, MODEL_FORMAT)
         for command in (["evaluate"], ["plot", "--out", str(tmp_path / "p.png")]):

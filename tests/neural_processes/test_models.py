@@ -205,12 +205,34 @@ def test_settings_that_cannot_be() -> None:
     ):
         with pytest.raises(ValueError, match="must"):
             ModelSettings(**wrong)  # type: ignore[arg-type]
-    for settings in ({"steps": 0}, {"steps": 2.5}, {"clip": 0.0}):
+    for settings in (
+        {"steps": 0},
+        {"steps": 2.5},
+        {"clip": 0.0},
+        {"learning_rate": None},
+        {"learning_rate": float("nan")},
+        {"learning_rate": True},
+    ):
         with pytest.raises(ValueError, match="must"):
             TrainingSettings(**settings)  # type: ignore[arg-type]
-    for task in ({"kernel": "cubic"}, {"context": (5, 4)}, {"target": (0, 3)}, {"noise": 0.0}):
+    for task in (
+        {"kernel": "cubic"},
+        {"context": (5, 4)},
+        {"target": (0, 3)},
+        {"noise": 0.0},
+        {"tasks": 2.5},
+        {"x_size": 0},
+    ):
         with pytest.raises(ValueError, match="must"):
             ProcessSettings(**task)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_targets_have_no_predictions(kind: str) -> None:
+    model, (task, _) = made(kind), draw(TASKS)
+    found = model(task.x_BMX, task.y_BMY, task.x_BNX[:, :0])
+    assert found.mean.shape == task.y_BNY[:, :0].shape
+    assert found.log_prob(task.y_BNY[:, :0]).shape == task.y_BNY[:, :0].shape
 
 
 @pytest.mark.parametrize("kind", ["ANP", "IPNP"])

@@ -102,7 +102,7 @@ def test_a_scalar_climbs_its_pieces_one_after_the_other(pieces: int) -> None:
     torch.testing.assert_close(missing_E, expected_E)
 
 
-@pytest.mark.parametrize("pieces", [1, -2])
+@pytest.mark.parametrize("pieces", [1, -2, 2.5, None])
 def test_one_piece_is_no_piece(pieces: int) -> None:
-    with pytest.raises(ValueError, match="pieces must be 0 or at least 2"):
+    with pytest.raises(ValueError, match="pieces must be "):
         ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)

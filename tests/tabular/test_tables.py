@@ -310,6 +310,10 @@ def test_what_cannot_be_fitted() -> None:
         MLPClassifier(categorical_features="x").fit(table, label)
     with pytest.raises(ValueError, match="heads must divide the width"):
         SPINClassifier(width=8, heads=3).fit(x, y)
+    with pytest.raises(ValueError, match="learning_rate must be a finite number"):
+        MLPClassifier(learning_rate=None).fit(x, y)
+    with pytest.raises(ValueError, match="pieces must be a whole number"):
+        SPINClassifier(pieces=2.5).fit(x, y)
     with pytest.raises(ValueError, match="every label must be a number"):
         MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
 
