@@ -84,7 +84,8 @@ def fit(
         estimator = _estimator(kind, table.task, settings, steps)
         estimator.set_params(device=where, random_state=seed, verbose=verbose and not quiet)
         estimator.fit(table.features, table.label, table.weight)
-    n_rows, n_columns = table.features.shape
+    n_rows = len(table.label) if table.weight is None else int((table.weight > 0).sum())
+    n_columns = table.features.shape[1]
     described = {"target": choice.target, "weights": choice.weights, "rows": n_rows, "seed": seed}
     save_estimator(estimator, path, described)
     if not quiet:
@@ -162,22 +163,22 @@ def info(model: str) -> None:
     estimator, description = load_with_description(model, "cpu")
     click.echo(f"estimator: {type(estimator).__name__}")
     for name, value in description["metadata"].items():
-        click.echo(f"{name}: {on_one_line(str(value))}")
+        click.echo(f"{on_one_line(str(name))}: {on_one_line(str(value))}")
     if hasattr(estimator, "classes_"):
         click.echo(f"classes: {listed([str(name) for name in estimator.classes_])}")
     known = estimator.encoder_.categories_
     names = getattr(estimator, "feature_names_in_", range(len(known)))
     for name, categories in zip(names, known, strict=True):
         kind = "numbers" if categories is None else f"{len(categories)} categories"
-        click.echo(f"column: {name}: {kind}")
+        click.echo(f"column: {on_one_line(str(name))}: {kind}")
     for name, value in estimator.get_params().items():
         if name not in OPTION_OF:
-            click.echo(f"{name}: {value}")
+            click.echo(f"{name}: {on_one_line(str(value))}")
     click.echo(f"weights of the network: {estimator.n_parameters_}")
     click.echo(f"steps taken: {estimator.n_steps_}")
     if estimator.validation_losses_:
         click.echo(f"validation loss: {min(estimator.validation_losses_):.4f}")
-    click.echo(f"written by: spinimpute {description['spinimpute']}")
+    click.echo(f"written by: spinimpute {on_one_line(str(description['spinimpute']))}")
 
 
 def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | None) -> TableEstimator:

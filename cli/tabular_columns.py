@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,7 +71,8 @@ class LabelledTable:
 
 def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     """The rows whose target is known. Says which task it is unless quiet. Raises InputError."""
-    from spinimpute.tabular.table_files import read_table
+    from spinimpute.errors import InputError
+    from spinimpute.tabular.table_files import read_table, shown
 
     table = choice.table
     rows = read_table(table)
@@ -81,6 +83,12 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
         click.echo(f"task:     {task}: {reason}", err=True)
     label = _label(rows[choice.target], table, task)
     weight = None if choice.weights is None else _weight(rows[choice.weights], table)
+    counted = label if weight is None else label[weight > 0]
+    if (counted == counted[0]).all():
+        which = "every row" if weight is None else "every row whose weight is not 0"
+        raise InputError(
+            f"table {table}: the target {choice.target!r} is {shown(counted.tolist()[0])} in {which}"
+        )
     return LabelledTable(features_of(rows, table, columns, choice.categorical), label, weight, task)
 
 
@@ -148,30 +156,26 @@ def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
 def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
     """Text of classes, or numbers, (N,)."""
     from spinimpute.errors import InputError
-    from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, shown
+    from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of
 
     if task == "classification":
         label = categories_of(column).to_numpy(dtype=str)
         if is_numeric(column):
-            _require_one_spelling(label, numbers_of(column, table), column, table)
+            _require_one_spelling(label, column, table)
     elif is_numeric(column):
         label = numbers_of(column, table)
     else:
         raise InputError(f"table {table}: the target {column.name!r} holds text; use --task classification")
-    different = len(set(label.tolist()))
-    if different == 1:
-        raise InputError(
-            f"table {table}: the target {column.name!r} is {shown(label.tolist()[0])} in every row"
-        )
     return label
 
 
-def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
+def _require_one_spelling(label: np.ndarray, column: pd.Series, table: str) -> None:
     """Raise InputError where one number is two classes, such as 1 and 1.0."""
     from spinimpute.errors import InputError
 
-    first: dict[float, str] = {}
-    for row, (name, value) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
+    first: dict[Decimal, str] = {}
+    for row, name in enumerate(label.tolist()):
+        value = Decimal(name)  # exact, as whole numbers may be larger than floats can tell apart
         if first.setdefault(value, name) != name:
             raise InputError(
                 f"table {table}: row {column.index[row] + 1}, target {column.name!r}: {name!r} and "

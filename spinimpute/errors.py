@@ -12,4 +12,6 @@ class InputError(Exception):
 
 def why_no_file(path: Path) -> str:
     """What to say of a path at which there is no file."""
-    return "it is a folder" if path.is_dir() else "there is no such file"
+    if path.is_dir():
+        return "it is a folder"
+    return "it is not a regular file; copy it to one" if path.exists() else "there is no such file"

@@ -33,6 +33,10 @@ def check_writable(path: Path) -> None:
     # os.path, unlike Path, takes a path that cannot even be looked at for absent; opening it then says why.
     if os.path.isdir(path):
         raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
+    if os.path.islink(path):  # it would be replaced, not followed; /dev/stdout is one
+        raise InputError(
+            f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself"
+        )
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise InputError(
             f"cannot write {path}: the name is too long; it may have {LONGEST_NAME} bytes at most"

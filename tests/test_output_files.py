@@ -35,12 +35,21 @@ def test_an_input_is_never_overwritten(tmp_path: Path) -> None:
     assert (target.read_bytes(), panel.read_bytes()) == before
 
 
-def test_a_link_to_an_input_is_that_input(tmp_path: Path) -> None:
-    source, link = tmp_path / "a.vcf", tmp_path / "b.vcf"
+@pytest.mark.parametrize("target", ["a.vcf", "nowhere/a.vcf", "/dev/stdout"])
+def test_links_are_neither_replaced_nor_followed(tmp_path: Path, target: str) -> None:
+    (tmp_path / "a.vcf").write_text("x")
+    link = tmp_path / "b.vcf"
+    link.symlink_to(target)
+    with pytest.raises(InputError, match=f"it is a link, to {target}; give the name of the file itself"):
+        check_output(link, True, [])
+
+
+def test_another_name_of_an_input_is_that_input(tmp_path: Path) -> None:
+    source, other = tmp_path / "a.vcf", tmp_path / "b.vcf"
     source.write_text("x")
-    link.symlink_to(source)
+    other.hardlink_to(source)
     with pytest.raises(InputError, match="also read from"):
-        check_output(link, True, [source, None, 3])
+        check_output(other, True, [source, None, 3])
     assert check_output(tmp_path / "new.vcf", False, [source]) == tmp_path / "new.vcf"
 
 

@@ -5,11 +5,12 @@ K categories of a categorical column, C numbers of side information.
 """
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
 
-from spinimpute.nn.shapes import require_count, require_dimensions, require_same_shape, require_size
+from spinimpute.nn.shapes import require_dimensions, require_same_shape, require_size
 
 OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar end
 
@@ -51,10 +52,9 @@ class ColumnEmbedding(nn.Module):
         pieces: int = 0,
     ) -> None:
         super().__init__()
-        if pieces != 0:
-            require_count("pieces", pieces)
-        if pieces == 1:
-            raise ValueError(f"pieces must be 0 or at least 2, however: {pieces=}")
+        given: object = pieces
+        if not isinstance(given, Integral) or pieces < 0 or pieces == 1:
+            raise ValueError(f"pieces must be 0 or a whole number from 2 on, however: {pieces!r}")
         if columns is None and side_width == 0:
             raise ValueError(
                 "side_width must be positive where columns=None: nothing else tells columns apart"

@@ -38,6 +38,7 @@ COUNTS = {
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members",
 }  # fmt: skip
+SHARES = {"attribute_loss", "attribute_masking", "dropout"}
 LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
 
@@ -196,7 +197,12 @@ class TableEstimator(BaseEstimator, ABC):
             require_count(name, parameters[name])
         require_positive("learning_rate", self.learning_rate)
         if parameters.get("width", 1) % parameters.get("heads", 1):
-            raise ValueError(f"heads must divide the width, however: {self.get_params()}")
+            raise ValueError(
+                f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
+            )
+        for name in sorted(SHARES & parameters.keys()):
+            if not 0 <= parameters[name] <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, however: {parameters[name]}")
 
     def _rows(self, X: Any) -> Rows:
         """Of a fitted estimator, on its device, as its network is then."""
@@ -303,9 +309,10 @@ class RegressorOutputs(TableEstimator):
     """Labels are numbers; the output is a standardised one."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """float32 (N,)."""
+        """float64 (N,): the network's own numbers have fewer digits, but labels may be large ones that differ
+        little."""
         scaled: np.ndarray = self._predicted(X)[:, 0].double().numpy()
-        return (scaled * self.label_sd_ + self.label_mean_).astype(np.float32)
+        return scaled * self.label_sd_ + self.label_mean_
 
     @property
     def _n_outputs(self) -> int:

@@ -157,16 +157,31 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
 
 def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
     lines = csv.reader(file, delimiter=separator, strict=True)
+    try:
+        return _table_of(path, lines)
+    except csv.Error as error:
+        raise InputError(
+            f"table {path}: line {lines.line_num}: {error}; is a quotation mark left open there or before?"
+        ) from error
+
+
+def _table_of(path: Path, lines: Any) -> pd.DataFrame:
+    """lines: of csv.reader."""
     header = next((line for line in lines if line), None)
     if header is None:
         raise InputError(f"table {path}: it is empty; its first line must name the columns")
     names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
     _check_names(path, names)
     cells: list[list[str]] = [[] for _ in names]
-    rows = 0
+    rows, blank = 0, 0
     for line in lines:
         if not line:
+            blank = blank or lines.line_num
             continue
+        if blank and len(names) == 1:
+            raise InputError(
+                f'table {path}: line {blank} is blank; where the only column has no value, write ""'
+            )
         rows += 1
         if len(line) != len(names):
             raise InputError(
@@ -175,6 +190,12 @@ def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
             )
         for column, cell in zip(cells, line, strict=True):
             column.append(cell)
+    for name, column in zip(names, cells, strict=True):
+        if "\0" in "".join(column):  # numpy ends text there, and would take two names for one
+            row = next(number for number, cell in enumerate(column, 1) if "\0" in cell)
+            raise InputError(
+                f"table {path}: row {row}, column {name!r}: the cell holds a NUL byte; remove it"
+            )
     return pd.DataFrame({name: text_column(column) for name, column in zip(names, cells, strict=True)})
 
 
@@ -184,14 +205,21 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"table {path}: it is not UTF-8 text (byte 0x{error.object[error.start]:02x}); convert it, for "
-            "example with: iconv -f latin1 -t utf-8"
-        ) from error
-    except csv.Error as error:
-        raise InputError(f"table {path}: {error}") from error
+        raise InputError(f"table {path}: it is not UTF-8 text{_what_else(path, error)}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"table {path}: it cannot be read: {error}") from error
+
+
+def _what_else(path: Path, error: UnicodeDecodeError) -> str:
+    """What a file that is not UTF-8 is, and what to do."""
+    with path.open("rb") as file:
+        start = file.read(2)
+    if start == b"\x1f\x8b" and not path.name.lower().endswith(".gz"):
+        return "; it is gzipped, so its name must end with .gz"
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        return ", but UTF-16; convert it with: iconv -f utf-16 -t utf-8"
+    byte = f" (byte 0x{error.object[error.start]:02x})"
+    return f"{byte}; convert it, for example with: iconv -f latin1 -t utf-8"
 
 
 def _require_pyarrow() -> None:
@@ -203,20 +231,40 @@ def _require_pyarrow() -> None:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     _require_pyarrow()
+    from pyarrow import parquet
+
     try:
-        table = pd.read_parquet(path, engine="pyarrow")
+        # its own folders' names are no columns; integers stay integers where some are missing
+        table = parquet.read_table(path, partitioning=None).to_pandas(types_mapper=_integers().get)
     except (OSError, ValueError, TypeError) as error:  # pyarrow's errors are ValueErrors
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"table {path}: it is no readable Parquet file: {said}") from error
+    named = [name for name in table.index.names if name is not None]
+    if named:  # pandas wrote these columns of the file as names of its rows
+        table = table.reset_index(level=named)
     table.columns = [str(name) for name in table.columns]
     columns = [table.iloc[:, number] for number in range(table.shape[1])]
     _check_names(path, list(table.columns))
     return pd.DataFrame({column.name: _plain(column) for column in columns})
 
 
+def _integers() -> dict[Any, Any]:
+    """pandas' types that have missing values for Parquet's integers."""
+    import pyarrow
+
+    found = {}
+    for bits in (8, 16, 32, 64):
+        found[getattr(pyarrow, f"int{bits}")()] = pd.api.types.pandas_dtype(f"Int{bits}")
+        found[getattr(pyarrow, f"uint{bits}")()] = pd.api.types.pandas_dtype(f"UInt{bits}")
+    return found
+
+
 def _plain(column: pd.Series) -> Any:
-    """Numbers as float64, or integers that are all there; anything else as text, as CSV would have it."""
-    kind = getattr(column.dtype, "kind", "O")
-    if kind in "iuf" and not isinstance(column.dtype, pd.CategoricalDtype):
-        return column.to_numpy(np.float64, na_value=np.nan) if column.isna().any() else column.to_numpy()
+    """Integers that are all there, and floating-point numbers, as they are; anything else, integers with
+    missing ones, too, as text, as CSV would have it."""
+    if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
+        if column.dtype.kind in "iu" and not column.isna().any():
+            return column.to_numpy(column.dtype.type)
+    elif column.dtype.kind in "iuf":
+        return column.to_numpy()
     return text_column(None if gone else str(cell) for cell, gone in zip(column, column.isna(), strict=True))

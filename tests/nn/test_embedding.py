@@ -104,5 +104,5 @@ def test_a_scalar_climbs_its_pieces_one_after_the_other(pieces: int) -> None:
 
 @pytest.mark.parametrize("pieces", [1, -2, 2.5, None])
 def test_one_piece_is_no_piece(pieces: int) -> None:
-    with pytest.raises(ValueError, match="pieces must be "):
+    with pytest.raises(ValueError, match="pieces must be 0 or a whole number from 2"):
         ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)

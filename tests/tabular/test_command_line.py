@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
+from spinimpute.tabular import MLPRegressor
 from spinimpute.tabular.model_files import load_estimator, save_estimator
 from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
 
@@ -53,14 +54,15 @@ def test_fit_and_predict(run: Run, fit: Run, houses: pd.DataFrame, model: str) -
     done = fit("houses.csv", "price", *options)
     assert done.code == 0
     assert "task:     regression: 'price' holds fractions" in done.err
-    assert "60 rows, 2 columns of numbers, 2 of categories" in done.err
+    counted = int((houses["weight"] > 0).sum())
+    assert f"{counted} rows, 2 columns of numbers, 2 of categories" in done.err
     houses[reversed(houses.columns)].drop(columns="price").to_csv("new.tsv", sep="\t", index=False)
     done = run(
         "predict", "--model", "m", "--table", "new.tsv", "-o", "p.csv", "--id", "key", "--device", "cpu"
     )
     assert done.code == 0
     assert "ignored:  weight" in done.err
-    found = pd.read_csv("p.csv", dtype={"prediction": np.float32})
+    found = pd.read_csv("p.csv", float_precision="round_trip")
     assert list(found.columns) == ["key", "prediction"]
     assert list(found["key"]) == list(houses["key"])
     estimator: Any = load_estimator("m", "cpu")
@@ -200,7 +202,10 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--set", "batch_size=0"], "batch_size must be at least 1"),
         (["--set", "learning_rate=fast"], "learning_rate must be a number, however: 'fast'"),
         (["--set", "dropout=nan"], "dropout must be finite"),
-        (["--set", "dropout=2"], "training cannot go on: dropout probability"),
+        (["--set", "dropout=2"], "dropout must be between 0 and 1, however: 2.0"),
+        (["--model", "spin", "--set", "attribute_loss=-7"], "attribute_loss must be between 0 and 1"),
+        (["--model", "spin", "--set", "attribute_masking=9"], "attribute_masking must be between 0 and 1"),
+        (["--model", "spin", "--set", "pieces=-1"], "pieces must be 0 or a whole number from 2 on"),
         (["--set", "scaling=log"], "scaling must be 'standard' or 'quantile'"),
         (["--set", "layers=1000000000000", "--set", "validation_fraction=2"], "validation_fraction"),
         (["--set", "device=cuda"], "use --device"),
@@ -208,7 +213,7 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--steps", "3"], "steps is given twice"),
         (["--task", "regression", "--target", "c"], "'c' holds text; use --task classification"),
         (["--model", "mlp", "--set", "width=100000000000"], "training cannot go on"),
-        (["--model", "spin", "--set", "heads=3"], "heads must divide the width"),
+        (["--model", "spin", "--set", "heads=3"], "heads must divide the width, however: 3 and 16"),
         (["-o", "none/m"], "there is no folder none"),
         (["-o", "t.csv"], "it is also read from"),
     ],
@@ -291,8 +296,6 @@ def test_predicting_what_does_not_fit(run: Run, fit: Run) -> None:
 
 
 def test_a_model_without_names_of_columns(run: Run) -> None:
-    from spinimpute.tabular import MLPRegressor
-
     rows = np.random.default_rng(0).normal(size=(20, 2))
     save_estimator(MLPRegressor(steps=1, width=4).fit(rows, rows[:, 0]), "m2")
     Path("t.csv").write_text("x\n1\n")
@@ -323,13 +326,92 @@ def test_parquet(run: Run, fit: Run, houses: pd.DataFrame) -> None:
     failed(fit("bad.parquet", "x"), "no readable Parquet file")
 
 
+def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
+    """Also where some are missing, and where floating-point numbers could not tell them apart."""
+    pytest.importorskip("pyarrow")
+    large = [2**60 + 1, 2**60 + 3] * 5
+    table = pd.DataFrame(
+        {
+            "key": pd.array([*range(1_000, 1_009), None], "Int64"),
+            "large": pd.array([*large[:9], None], "UInt64"),
+            "x": range(10),
+            "class": large,
+        }
+    )
+    table.set_index("x").to_parquet("t.parquet")  # pandas keeps x apart
+    read = read_table("t.parquet")
+    assert read["key"].tolist() == [*map(str, range(1_000, 1_009)), None]
+    assert read["large"].tolist() == [*map(str, large[:9]), None]
+    assert read["class"].tolist() == large
+    done = fit("t.parquet", "class", "--task", "classification", "--ignore", "large")
+    assert done.code == 0
+    assert "classes: 1152921504606846977, 1152921504606846979" in run("info", "m").out
+    assert "column: x: numbers" in run("info", "m").out
+    shown = run("predict", "--model", "m", "--table", "t.parquet", "-o", "-", "--id", "key", "-q")
+    assert [line.split(",")[0] for line in shown.out.splitlines()] == [
+        "key",
+        *map(str, range(1_000, 1_009)),
+        "",
+    ]
+    table[table["x"] > 3].to_parquet("part.parquet")  # rows without names are no column
+    assert "__index_level_0__" not in read_table("part.parquet")
+
+
+def test_large_numbers_that_differ_little(run: Run, fit: Run) -> None:
+    times = 1_700_000_000 + np.arange(60)
+    pd.DataFrame({"x": np.arange(60), "y": times}).to_csv("t.csv", index=False)
+    assert fit("t.csv", "y", "--task", "regression").code == 0
+    assert run("predict", "--model", "m", "--table", "t.csv", "-o", "p.csv").code == 0
+    assert pd.read_csv("p.csv")["prediction"].nunique() > 50
+
+
+@pytest.mark.parametrize(("label", "task"), [("ab", "classification"), ([1.5, 2.5], "regression")])
+def test_weights_that_leave_one_label(fit: Run, label: Any, task: str) -> None:
+    pd.DataFrame({"x": range(20), "y": [*label] * 10, "w": [1, 0] * 10}).to_csv("t.csv", index=False)
+    failed(fit("t.csv", "y", "--weights", "w", "--task", task), "in every row whose weight is not 0")
+
+
+def test_rows_that_count(fit: Run) -> None:
+    pd.DataFrame({"x": range(30), "y": [*"ab"] * 15, "w": [1, 0, 2] * 10}).to_csv("t.csv", index=False)
+    assert "table:    20 rows" in fit("t.csv", "y", "--weights", "w").err
+
+
+def test_a_model_that_would_steer_the_terminal(run: Run) -> None:
+    rows = pd.DataFrame({"a\x1b]0;x\x07": [0.0, 1.0], "b\nclasses: c": [1.0, 0.0]})
+    save_estimator(MLPRegressor(steps=1, width=4).fit(rows, rows.iloc[:, 0]), "m", {"a\nb": 1})
+    shown = run("info", "m").out
+    assert "\x1b" not in shown
+    assert not [line for line in shown.splitlines() if line.startswith(("classes:", "b:"))]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'x,y\n1,2\n3,"4\n5,6\n', "line 4: unexpected end of data; is a quotation mark left open"),
+        (b"x,y\n1,2\n3," + b"4" * 200_000 + b"\n", "line 3: field larger than"),
+        (b"x,y\n1,2\n3,a\0\n", "row 2, column 'y': the cell holds a NUL byte"),
+        (b"y\n1\n\n3\n", 'line 3 is blank; where the only column has no value, write ""'),
+        ("x,y\n1,2\n".encode("utf-16"), "UTF-16; convert it with: iconv -f utf-16 -t utf-8"),
+        (gzip.compress(b"x,y\n1,2\n"), "it is gzipped, so its name must end with .gz"),
+    ],
+)
+def test_text_that_is_no_table(fit: Run, content: bytes, said: str) -> None:
+    Path("t.csv").write_bytes(content)
+    failed(fit("t.csv", "y"), "table t.csv: ", said)
+
+
+def test_one_column_with_gaps(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('y\n1\n""\n3\n\n\n')
+    assert read_table(tmp_path / "t.csv")["y"].tolist() == ["1", "", "3"]
+
+
 def test_parquet_without_pyarrow(fit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     Path("t.parquet").write_bytes(b"PAR1")
     failed(fit("t.parquet", "y"), "pip install pyarrow")
 
 
-cells = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

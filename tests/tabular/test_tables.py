@@ -312,7 +312,7 @@ def test_what_cannot_be_fitted() -> None:
         SPINClassifier(width=8, heads=3).fit(x, y)
     with pytest.raises(ValueError, match="learning_rate must be a finite number"):
         MLPClassifier(learning_rate=None).fit(x, y)
-    with pytest.raises(ValueError, match="pieces must be a whole number"):
+    with pytest.raises(ValueError, match="pieces must be 0 or a whole number"):
         SPINClassifier(pieces=2.5).fit(x, y)
     with pytest.raises(ValueError, match="every label must be a number"):
         MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
