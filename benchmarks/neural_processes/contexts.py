@@ -1,55 +1,108 @@
-"""The README's tables: log-likelihoods of all models, by the number of context points and of steps."""
+"""Tables of log-likelihoods of all models, between marks in README.md and benchmarks/README.md."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import RESULTS, STEPS
+from benchmarks.neural_processes.results import RESULTS, STEPS, find_folder
 from spinimpute.neural_processes.models import KINDS
 
-FOLDER = re.compile(  # what `run_name` gives, without other kernels and floors
-    r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?:-steps-(?P<steps>\d+)|"
+FOLDER = re.compile(  # what `run_name` gives, without other kernels
+    r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?P<floor>-floor-0\.001)?(?:-steps-(?P<steps>\d+)|"
     r"-after-(?P<low_before>\d+)-(?P<high_before>\d+)(?:-steps-(?P<before>\d+))?-steps-(?P<further>\d+))?"
 )
+MARKS = re.compile(r"(<!-- neural processes: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+REPOSITORY = Path(__file__).resolve().parents[2]
+READMES = (REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md")
 WANTED = 3  # seeds
+SMALL = (64, 128)  # context points, that models of the first table were trained with
+COSTS_AT = "1024"  # context points
 
 
 def contexts(_: argparse.Namespace) -> None:
-    print(f"{table(RESULTS)}\n\n{table_after(RESULTS)}")
+    for readme in READMES:
+        readme.write_text(with_tables(readme.read_text(), RESULTS))
 
 
-def table(results: Path) -> str:
-    """Models trained with the contexts that they are asked with."""
-    return _table({run: found for run, found in _read(results).items() if run.after is None})
-
-
-def table_after(results: Path) -> str:
-    """Models trained with small contexts, asked with larger ones: at once, and after further steps there."""
-    return _table({run: found for run, found in _read(results).items() if run.after is not None})
+def with_tables(text: str, results: Path) -> str:
+    """The text with the tables that the results give. Raises KeyError for an unknown one."""
+    return MARKS.sub(lambda match: f"{match[1]}{TABLES[match[2]](results)}\n{match[3]}", text)
 
 
 class Run(NamedTuple):
-    """context: the range it was asked with; steps: there; after: the range and steps before, if any."""
+    """context: the range it was asked with; steps: there; after: the range and steps before, if any;
+    low_floor: of the predicted standard deviation."""
 
     context: tuple[int, int]
     after: tuple[int, int, int] | None
     steps: int
+    low_floor: bool
+
+    @property
+    def points(self) -> str:
+        return "{:,}–{:,}".format(*self.context)
 
     @property
     def head(self) -> str:
-        low, high = self.context
         if self.after is not None:
             low_before, high_before, before = self.after
             trained = "" if before == STEPS else f"{before:,} at "
-            return f"{low:,}–{high:,}; {self.steps:,} steps after {trained}{low_before}–{high_before}"
-        return f"{low:,}–{high:,}" + ("" if self.steps == STEPS else f"; {self.steps:,} steps")
+            return f"{self.points}; {self.steps:,} steps after {trained}{low_before}–{high_before}"
+        floor = "; σ ≥ .001" if self.low_floor else ""
+        return self.points + floor + ("" if self.steps == STEPS else f"; {self.steps:,} steps")
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether models of few points are asked, without further training."""
+        if self.after is None:
+            return (self.context, self.steps, self.low_floor) == (SMALL, STEPS, False)
+        return self.after == (*SMALL, STEPS) and self.steps == 0
+
+
+def asked(results: Path) -> str:
+    """Models trained with few points and asked with any number, with the cost of a training step."""
+    of_run = {run: found for run, found in _read(results).items() if run.as_they_are}
+    rows = _rows(of_run, [run.points for run in sorted(of_run, key=_order)])
+    costs = _costs(results)
+    rows[0] += ["s a step", "MB kept"]
+    for row in rows[1:-1]:
+        row += costs.get(row[0], ["–", "–"])
+    rows[-1] += ["", ""]
+    return markdown(rows)
+
+
+def trained(results: Path) -> str:
+    """Models trained with the contexts that they are asked with."""
+    return _table(
+        {run: found for run, found in _read(results).items() if run.after is None and not run.low_floor}
+    )
+
+
+def further(results: Path) -> str:
+    """Models trained with small contexts, for other numbers of steps than those of `asked`."""
+    of_run = _read(results)
+    return _table({run: of_run[run] for run in of_run if run.after is not None and not run.as_they_are})
+
+
+def floor(results: Path) -> str:
+    """The track whose standard deviations may be small."""
+    return _table({run: found for run, found in _read(results).items() if run.low_floor})
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "asked": asked,
+    "trained": trained,
+    "further": further,
+    "floor": floor,
+}
 
 
 def _read(results: Path) -> dict[Run, list[dict[str, Any]]]:
@@ -58,28 +111,50 @@ def _read(results: Path) -> dict[Run, list[dict[str, Any]]]:
     for folder in sorted(results.iterdir()):
         named = FOLDER.fullmatch(folder.name)
         if named:
-            number = {name: int(text) for name, text in named.groupdict().items() if text is not None}
-            context = (number["low"], number["high"])
+            number = {name: int(text) for name, text in named.groupdict().items() if text and text.isdigit()}
+            context, low_floor = (number["low"], number["high"]), named["floor"] is not None
             if "further" in number:
                 before = (number["low_before"], number["high_before"], number.get("before", STEPS))
-                run = Run(context, before, number["further"])
+                run = Run(context, before, number["further"], low_floor)
             else:
-                run = Run(context, None, number.get("steps", STEPS))
+                run = Run(context, None, number.get("steps", STEPS), low_floor)
             found[run] = [json.loads(path.read_text()) for path in folder.glob("*NP-*.json")]
     return found
 
 
+def _costs(results: Path) -> dict[str, list[str]]:
+    """Seconds and MB of a training step with many context points, of every kind."""
+    folder = find_folder("cost", results)
+    if folder is None:
+        return {}
+    lines = [line.split() for line in (folder / "cost.tsv").read_text().splitlines()[1:]]
+    return {
+        kind: [f"{float(seconds):.1f}", f"{float(mb):,.0f}"]
+        for kind, points, seconds, mb in lines
+        if points == COSTS_AT
+    }
+
+
 def _table(of_run: dict[Run, list[dict[str, Any]]]) -> str:
-    """Mean and standard deviation over seeds (how many, if not three), floor 0.1; then what knows the
-    process has, with that floor."""
-    runs = sorted(of_run)
-    rows = [["context points", *(run.head for run in runs)]]
+    return markdown(_rows(of_run, [run.head for run in sorted(of_run, key=_order)]))
+
+
+def _order(run: Run) -> Any:
+    return run.context, run.after or (), run.steps, run.low_floor
+
+
+def _rows(of_run: dict[Run, list[dict[str, Any]]], heads: Iterable[str]) -> list[list[str]]:
+    """Mean and standard deviation over seeds (how many, if not three); then what knows the process has, with
+    the same floor."""
+    runs = sorted(of_run, key=_order)
+    rows = [["context points", *heads]]
     for kind in KINDS:
         of_kind = [[row for row in of_run[run] if row["kind"] == kind] for run in runs]
-        rows.append([kind, *(_cell([row["log_likelihood"] for row in found]) for found in of_kind)])
+        if any(of_kind):
+            rows.append([kind, *(_cell([row["log_likelihood"] for row in found]) for found in of_kind)])
     oracle = [{round(row["floored"], 3) for row in of_run[run]} for run in runs]
     rows.append(["who knows the process", *(" ".join(_short(x) for x in sorted(one)) for one in oracle)])
-    return markdown(rows)
+    return rows
 
 
 def _cell(values: list[float]) -> str:

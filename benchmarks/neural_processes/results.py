@@ -28,9 +28,9 @@ def run_name(context: tuple[int, int], steps: int, track: str = "", start: str |
     return points if steps == STEPS else f"{points}-steps-{steps}"
 
 
-def find_folder(name: str) -> Path | None:
+def find_folder(name: str, results: Path = RESULTS) -> Path | None:
     """results/DATE-NAME, the latest."""
-    return max(RESULTS.glob(f"????-??-??-{name}"), default=None)
+    return max(results.glob(f"????-??-??-{name}"), default=None)
 
 
 def folder_of(name: str) -> Path:

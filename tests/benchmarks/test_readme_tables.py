@@ -3,18 +3,16 @@
 import json
 import re
 from pathlib import Path
-from statistics import mean, stdev
 
 import pytest
 
 from benchmarks.imputation.options import RESULTS
 from benchmarks.imputation.readme import BLOCK, with_tables
-from benchmarks.neural_processes.contexts import table as contexts
-from benchmarks.neural_processes.contexts import table_after as contexts_after
-from benchmarks.neural_processes.results import RESULTS as NEURAL_PROCESSES
+from benchmarks.neural_processes.contexts import MARKS, READMES, TABLES
+from benchmarks.neural_processes.contexts import with_tables as with_processes
+from benchmarks.neural_processes.results import RESULTS as PROCESSES
 from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.report import mean_ranks, read_results
-from spinimpute.neural_processes.models import KINDS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEAD = "imputer\tbin\tsites\tpooled_r2\tmean_r2\tnrc\tmissing_sites\n"
@@ -78,68 +76,74 @@ def test_unknown_names_are_errors(tmp_path: Path, what: str) -> None:
         with_tables(f"<!-- {what}: T -->\n<!-- end -->", tmp_path)
 
 
-def test_the_table_of_neural_processes_is_that_of_the_results() -> None:
-    results = REPOSITORY / "benchmarks" / "neural_processes" / "results"
-    readme = (REPOSITORY / "README.md").read_text()
-    rows = re.findall(r"^\| (\w+NP) \| (.+?) \| (.+?) \| (\d+) \|$", readme, re.M)
-    (costs,) = results.glob("????-??-??-cost/cost.tsv")
-    seconds = {
-        model: float(value)
-        for model, points, value, _ in map(str.split, costs.read_text().splitlines()[1:])
-        if points == "128"
-    }
-    assert [kind for kind, *_ in rows] == [kind for kind in KINDS if kind in seconds]
-    for kind, *shown, milliseconds in rows:
-        assert int(milliseconds) == round(1000 * seconds[kind]), kind
-        for cell, name in zip(shown, ("context-64-128", "context-64-128-floor-0.001"), strict=True):
-            (folder,) = results.glob(f"????-??-??-{name}")
-            found = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*.json")]
-            values = [row["log_likelihood"] for row in found]
-            spread = f" ± {stdev(values):.3f}" if len(values) > 1 else " (1)"
-            text = f"{mean(values):.3f}{spread}".replace("0.", ".") if values else "–"
-            assert cell == text, (kind, name)
+def test_tables_of_neural_processes_are_those_of_the_results() -> None:
+    found = []
+    for readme in READMES:
+        text = readme.read_text()
+        found += [name for _, name, _ in MARKS.findall(text)]
+        assert with_processes(text, PROCESSES) == text, "run: python -m benchmarks.neural_processes contexts"
+    assert sorted(found) == sorted(TABLES)
 
 
-def test_the_table_of_contexts_is_that_of_the_results() -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    for table in (contexts(NEURAL_PROCESSES), contexts_after(NEURAL_PROCESSES)):
-        assert table in readme, "see: python -m benchmarks.neural_processes contexts"
-
-
-def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
-    values_of = {"context-9-20": [1.0, 2.0], "context-5-9": [0.5], "context-5-9-steps-2000": [0.25]}
+def runs(results: Path, values_of: dict[str, list[float]]) -> Path:
+    """Results of CANP, one value for each seed."""
     for where, values in values_of.items():
-        out = tmp_path / f"2026-01-01-{where}"
+        out = results / f"2026-01-01-context-{where}"
         out.mkdir()
         for seed, value in enumerate(values):
             row = {"kind": "CANP", "log_likelihood": value, "floored": 2.5}
             (out / f"CANP-{seed}.json").write_text(json.dumps(row))
-    for other in (
-        "5-9-floor-0.001",
-        "5-9-floor-0.001-steps-3",
-        "5-9-matern52",
-        "5-9-steps-3-after-1-2-steps-0",
-    ):
+    return results
+
+
+def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
+    runs(tmp_path, {"9-20": [1.0, 2.0], "5-9": [0.5], "5-9-steps-2000": [0.25]})
+    for other in ("5-9-floor-0.001", "5-9-matern52", "5-9-steps-3-after-1-2-steps-0"):
         (tmp_path / f"2026-01-01-context-{other}").mkdir()
     (tmp_path / "2025-12-31-context-9-20").mkdir()  # made again later
-    head, _, first, *_, last = contexts(tmp_path).splitlines()
+    head, _, first, *_, last = TABLES["trained"](tmp_path).splitlines()
     assert head == "| context points | 5–9 | 5–9; 2,000 steps | 9–20 |"
     assert first == "| CANP | .500 (1) | .250 (1) | 1.500 ± .707 (2) |"
     assert last == "| who knows the process | 2.500 | 2.500 | 2.500 |"
 
 
-def test_contexts_after_smaller_ones(tmp_path: Path) -> None:
-    for further, value in (("steps-0", 0.5), ("steps-20", 0.75), ("steps-2000-steps-0", 0.25)):
-        out = tmp_path / f"2026-01-01-context-900-1000-after-5-9-{further}"
-        out.mkdir()
-        (out / "ANP-1.json").write_text(json.dumps({"kind": "ANP", "log_likelihood": value, "floored": 1.5}))
-    head, _, _, second, *_ = contexts_after(tmp_path).splitlines()
-    assert head == (
-        "| context points | 900–1,000; 0 steps after 5–9 | 900–1,000; 20 steps after 5–9 "
-        "| 900–1,000; 0 steps after 2,000 at 5–9 |"
+def test_models_of_few_points_asked_with_many(tmp_path: Path) -> None:
+    runs(
+        tmp_path,
+        {
+            "900-1000-after-64-128-steps-0": [0.5],
+            "64-128": [0.75],
+            "64-128-floor-0.001": [0.1],
+            "64-128-steps-2000": [0.2],
+            "900-1000-after-64-128-steps-20": [0.3],
+            "900-1000-after-5-9-steps-0": [0.4],
+        },
     )
-    assert second == "| ANP | .500 (1) | .750 (1) | .250 (1) |"
-    assert contexts(tmp_path).splitlines()[0] == "| context points |"
+    (tmp_path / "2026-01-02-cost").mkdir()
+    costs = "kind\tcontext\tseconds\tMB\nCANP\t1024\t3.46\t1348.2\nCANP\t128\t1\t2\nANP\t64\t1\t2\n"
+    (tmp_path / "2026-01-02-cost" / "cost.tsv").write_text(costs)
+    head, _, first, last = TABLES["asked"](tmp_path).splitlines()
+    assert head == "| context points | 64–128 | 900–1,000 | s a step | MB kept |"
+    assert first == "| CANP | .750 (1) | .500 (1) | 3.5 | 1,348 |"
+    assert last == "| who knows the process | 2.500 | 2.500 |  |  |"
+
+
+def test_contexts_after_smaller_ones(tmp_path: Path) -> None:
+    values = {"steps-0": [9.0], "steps-20": [0.75], "steps-2000-steps-0": [0.25]}
+    runs(tmp_path, {f"900-1000-after-64-128-{further}": value for further, value in values.items()})
+    head, _, first, *_ = TABLES["further"](tmp_path).splitlines()
+    assert head == (
+        "| context points | 900–1,000; 20 steps after 64–128 | 900–1,000; 0 steps after 2,000 at 64–128 |"
+    )
+    assert first == "| CANP | .750 (1) | .250 (1) |"
+    assert TABLES["trained"](tmp_path).splitlines()[0] == "| context points |"
+
+
+def test_the_low_floor_has_a_table_of_its_own(tmp_path: Path) -> None:
+    runs(tmp_path, {"5-9-floor-0.001": [0.5], "5-9-floor-0.001-steps-3": [0.25], "5-9": [9.0]})
+    head, _, first, *_ = TABLES["floor"](tmp_path).splitlines()
+    assert head == "| context points | 5–9; σ ≥ .001; 3 steps | 5–9; σ ≥ .001 |"
+    assert first == "| CANP | .250 (1) | .500 (1) |"
 
 
 def test_mean_ranks_on_tables_are_those_of_the_results() -> None:
