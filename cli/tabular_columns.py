@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CLASSES = 20  # different whole numbers of a target that --task auto takes for classes
+INEXACT = 2.0**53  # whole numbers from here on, which floats cannot tell apart
 MANY_CATEGORIES = 1_000  # of a text column, all different: dates, names, keys
 table_option = click.option(
     "--table", required=True, metavar="FILE", help="CSV or TSV, also .gz, or Parquet, known by suffix."
@@ -161,7 +162,7 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
     if task == "classification":
         label = categories_of(column).to_numpy(dtype=str)
         if is_numeric(column):
-            _require_one_spelling(label, column, table)
+            _require_one_spelling(label, numbers_of(column, table), column, table)
     elif is_numeric(column):
         label = numbers_of(column, table)
     else:
@@ -169,13 +170,13 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
     return label
 
 
-def _require_one_spelling(label: np.ndarray, column: pd.Series, table: str) -> None:
+def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
     """Raise InputError where one number is two classes, such as 1 and 1.0."""
     from spinimpute.errors import InputError
 
-    first: dict[Decimal, str] = {}
-    for row, name in enumerate(label.tolist()):
-        value = Decimal(name)  # exact, as whole numbers may be larger than floats can tell apart
+    first: dict[float | Decimal, str] = {}
+    for row, (name, rounded) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
+        value = rounded if abs(rounded) < INEXACT else Decimal(name)
         if first.setdefault(value, name) != name:
             raise InputError(
                 f"table {table}: row {column.index[row] + 1}, target {column.name!r}: {name!r} and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -44,10 +45,12 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
     A file's description may be of any network: it is built without memory, and given up once it is larger
     than the weights.
     """
-    made = 0
+    made, here = 0, threading.get_ident()
 
     def count(*_: Any) -> None:
         nonlocal made
+        if threading.get_ident() != here:  # networks of other threads are counted, too
+            return
         made += 1
         if made > 2 * len(arrays):
             raise ValueError("its parameters are those of a larger network")

@@ -17,7 +17,7 @@ from spinimpute.neural_processes.models import KINDS
 
 FOLDER = re.compile(  # what `run_name` gives, without other kernels
     r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?P<floor>-floor-0\.001)?(?:-steps-(?P<steps>\d+)|"
-    r"-after-(?P<low_before>\d+)-(?P<high_before>\d+)(?:-steps-(?P<before>\d+))?-steps-(?P<further>\d+))?"
+    r"-after-(?P<low_before>\d+)-(?P<high_before>\d+)(?:-floor-0\.001)?(?:-steps-(?P<before>\d+))?-steps-(?P<further>\d+))?"
 )
 MARKS = re.compile(r"(<!-- neural processes: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -52,18 +52,20 @@ class Run(NamedTuple):
 
     @property
     def head(self) -> str:
+        floor = "; σ ≥ .001" if self.low_floor else ""
         if self.after is not None:
             low_before, high_before, before = self.after
             trained = "" if before == STEPS else f"{before:,} at "
-            return f"{self.points}; {self.steps:,} steps after {trained}{low_before}–{high_before}"
-        floor = "; σ ≥ .001" if self.low_floor else ""
+            return f"{self.points}{floor}; {self.steps:,} steps after {trained}{low_before}–{high_before}"
         return self.points + floor + ("" if self.steps == STEPS else f"; {self.steps:,} steps")
 
     @property
     def as_they_are(self) -> bool:
         """Whether models of few points are asked, without further training."""
+        if self.low_floor:
+            return False
         if self.after is None:
-            return (self.context, self.steps, self.low_floor) == (SMALL, STEPS, False)
+            return (self.context, self.steps) == (SMALL, STEPS)
         return self.after == (*SMALL, STEPS) and self.steps == 0
 
 
@@ -88,8 +90,8 @@ def trained(results: Path) -> str:
 
 def further(results: Path) -> str:
     """Models trained with small contexts, for other numbers of steps than those of `asked`."""
-    of_run = _read(results)
-    return _table({run: of_run[run] for run in of_run if run.after is not None and not run.as_they_are})
+    of_run = {run: found for run, found in _read(results).items() if run.after and not run.low_floor}
+    return _table({run: found for run, found in of_run.items() if not run.as_they_are})
 
 
 def floor(results: Path) -> str:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+MOST_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
 
 
@@ -46,10 +47,18 @@ class HaplotypeSource(Protocol):
 
 @dataclass(frozen=True)
 class BlockShape:
-    """core: gaps imputed by one block; flank: further typed sites seen on each side."""
+    """core: gaps imputed by one block; flank: further typed sites seen on each side. Raises ValueError."""
 
     core: int
     flank: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("core", 1), ("flank", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= MOST_TYPED:
+                raise ValueError(
+                    f"{name} must be a whole number from {least} to {MOST_TYPED}, found {value!r}"
+                )
 
     @property
     def n_typed(self) -> int:

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.imputation.blocks import BlockShape
+from spinimpute.nn.shapes import require_count
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class InducingSettings:
     decays: int = 4
     width: int = 32
     values: int = 4
+
+    def __post_init__(self) -> None:
+        assert self.shape  # raises ValueError
+        for name, value in vars(self).items():
+            if name != "flank":
+                require_count(name, value)
 
     @property
     def shape(self) -> BlockShape:

@@ -19,8 +19,10 @@ from spinimpute.genotypes.kmers import kmer_allele_probabilities, kmer_tokens
 from spinimpute.imputation.blocks import BlockShape
 from spinimpute.imputation.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.nn.cipnp import CIPNP
+from spinimpute.nn.shapes import require_count
 from spinimpute.nn.spin import SPINConfig
 
+MOST_SNPS = 16  # of a token: there are 2^k tokens
 HAPLOTYPE_CHUNK = 2_048
 QUERY_CHUNK = 256
 
@@ -40,6 +42,13 @@ class KmerSettings:
     blocks: int = 2
     heads: int = 4
     predictor_layers: int = 2
+
+    def __post_init__(self) -> None:
+        assert self.shape  # raises ValueError
+        for name in ("k", "labels"):  # `SPINConfig` checks the others
+            require_count(name, getattr(self, name))
+        if self.k > MOST_SNPS:
+            raise ValueError(f"k must be at most {MOST_SNPS}, found {self.k}")
 
     @property
     def shape(self) -> BlockShape:

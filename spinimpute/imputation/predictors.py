@@ -89,8 +89,9 @@ def load_predictor(
             return HaplotypePredictor(weights, HaplotypeSettings(**settings), identity, where)
         return _block_predictor(kind, weights, settings, identity, where, inducing_points)
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        said = str(error).partition("\n")[0][:200]
         raise InputError(
-            f"model {path}: its weights do not fit its description ({error}); copy it again"
+            f"model {path}: its weights do not fit its description ({said}); copy it again"
         ) from error
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -59,6 +60,16 @@ class ProcessSettings:
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
         require_positive("noise", self.noise)
+        for name, value in list(vars(self).items()):  # numpy's numbers, which files cannot hold
+            if name != "kernel":
+                object.__setattr__(self, name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, and ranges of them, as JSON has them."""
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def settings_of(described: dict[str, Any]) -> ProcessSettings:

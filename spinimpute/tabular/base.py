@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ COUNTS = {
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members",
 }  # fmt: skip
-SHARES = {"attribute_loss", "attribute_masking", "dropout"}
+WHOLE_SHARES = {"attribute_loss", "attribute_masking"}  # which may be 1
+SHARES = WHOLE_SHARES | {"dropout", "validation_fraction"}
 LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
 
@@ -190,8 +192,6 @@ class TableEstimator(BaseEstimator, ABC):
 
     def _check_parameters(self) -> None:
         """Raises ValueError for numbers that make no sense."""
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), however: {self.validation_fraction}")
         parameters = self.get_params()
         for name in sorted(COUNTS & parameters.keys()):
             require_count(name, parameters[name])
@@ -201,8 +201,9 @@ class TableEstimator(BaseEstimator, ABC):
                 f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
             )
         for name in sorted(SHARES & parameters.keys()):
-            if not 0 <= parameters[name] <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, however: {parameters[name]}")
+            share, all_of_it = parameters[name], name in WHOLE_SHARES
+            if not isinstance(share, Real) or not (0 <= float(share) < 1 or (share == 1 and all_of_it)):
+                raise ValueError(f"{name} must be in [0, 1{']' if all_of_it else ')'}, however: {share!r}")
 
     def _rows(self, X: Any) -> Rows:
         """Of a fitted estimator, on its device, as its network is then."""

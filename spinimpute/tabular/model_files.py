@@ -162,10 +162,26 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
             require(_is_fitted_name(key) and not hasattr(type(fitted), key), f"it sets {key!r}")
             setattr(fitted, key, restored_value(value, arrays))
     estimator.encoder_, estimator._is_training = encoder, False
+    _check_kinds(estimator)
     _check_fitted(estimator)
     estimator.network_ = network_of(estimator._make, _weights(arrays)).eval()
     _check_prediction(estimator)
     return estimator
+
+
+def _check_kinds(estimator: TableEstimator) -> None:
+    """Of what a file says was fitted: anything but what `fit` sets would fail only later."""
+    names = getattr(estimator, "feature_names_in_", np.array([]))
+    require(isinstance(names, np.ndarray), "names that are no text")
+    times, columns = getattr(estimator, "time_columns_", []), len(estimator.encoder_.categories_)
+    require(
+        isinstance(times, list) and all(type(column) is int and 0 <= column < columns for column in times),
+        "times in columns that are none",
+    )
+    require(isinstance(estimator.validation_losses_, list), "losses that are none")
+    classes = getattr(estimator, "classes_", np.array([]))
+    require(isinstance(classes, np.ndarray) and classes.ndim == 1, "classes that are none")
+    require(all(isinstance(name, SCALARS) for name in classes.tolist()), "classes that are none")
 
 
 def _check_fitted(estimator: TableEstimator) -> None:
@@ -186,30 +202,13 @@ def _check_fitted(estimator: TableEstimator) -> None:
     if encoder.quantiles_ is not None:
         require(encoder.quantiles_.quantiles_.shape[1:] == numbers, "quantiles of other columns")
     require(estimator.n_features_in_ == columns > 0, "another number of columns")
-    if hasattr(estimator, "feature_names_in_"):
-        names = estimator.feature_names_in_
-        require(isinstance(names, np.ndarray), "names that are no text")
-        require(len({*names}) == len(names) == columns, "names of other columns")
-        require(all(isinstance(name, str) for name in names), "names that are no text")
-    times = getattr(estimator, "time_columns_", [])
-    require(
-        isinstance(times, list) and all(type(column) is int and 0 <= column < columns for column in times),
-        "times in columns that are none",
-    )
+    names = getattr(estimator, "feature_names_in_", None)
+    require(names is None or len({*names}) == len(names) == columns, "names of other columns")
+    require(names is None or all(isinstance(name, str) for name in names), "names that are no text")
     whole = (estimator.n_steps_, estimator.n_parameters_, estimator.peak_memory_)
     require(all(isinstance(number, int) for number in whole), "counts that are none")
-    losses = estimator.validation_losses_
-    require(
-        isinstance(losses, list) and all(isinstance(loss, float) for loss in losses), "losses that are none"
-    )
+    require(all(isinstance(loss, float) for loss in estimator.validation_losses_), "losses that are none")
     if hasattr(estimator, "predict_proba"):
-        require(
-            isinstance(estimator.classes_, np.ndarray) and estimator.classes_.ndim == 1,
-            "classes that are none",
-        )
-        require(
-            all(isinstance(name, SCALARS) for name in estimator.classes_.tolist()), "classes that are none"
-        )
         require(len(set(estimator.classes_.tolist())) == len(estimator.classes_) > 0, "classes twice")
     else:
         scale = (estimator.label_mean_, estimator.label_sd_)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ PARQUET = ".parquet"
 MISSING = frozenset(
     ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
 )
+NUMBERS_OF_ROWS = re.compile(r"__index_level_\d+__")  # what pandas calls names of rows that have no name
 LARGEST = 1e36  # so that neither squares nor predictions overflow
 
 
@@ -49,6 +51,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
         raise InputError(f"table {path}: {why_no_file(path)}")
     table = _read_parquet(path) if suffix == PARQUET else _read_text(path, SEPARATORS[suffix])
     _check_names(path, list(table.columns))
+    for name in table:
+        _check_text(path, table[name])
     if not len(table):
         raise InputError(f"table {path}: it has a header and no rows")
     return table
@@ -148,6 +152,14 @@ def _check_names(path: Path, names: list[str]) -> None:
         raise InputError(f"table {path}: two columns are named {twice[0]!r}; rename one")
 
 
+def _check_text(path: Path, column: pd.Series) -> None:
+    """No NUL bytes: numpy ends text there, and would take two names for one."""
+    if column.dtype.kind != "O" or "\0" not in "".join(cell for cell in column if cell is not None):
+        return
+    row = next(number for number, cell in enumerate(column, 1) if cell is not None and "\0" in cell)
+    raise InputError(f"table {path}: row {row}, column {column.name!r}: the cell holds a NUL byte; remove it")
+
+
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
     with _readable(path):
         opened = gzip.open if path.name.lower().endswith(".gz") else open
@@ -190,12 +202,6 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
             )
         for column, cell in zip(cells, line, strict=True):
             column.append(cell)
-    for name, column in zip(names, cells, strict=True):
-        if "\0" in "".join(column):  # numpy ends text there, and would take two names for one
-            row = next(number for number, cell in enumerate(column, 1) if "\0" in cell)
-            raise InputError(
-                f"table {path}: row {row}, column {name!r}: the cell holds a NUL byte; remove it"
-            )
     return pd.DataFrame({name: text_column(column) for name, column in zip(names, cells, strict=True)})
 
 
@@ -231,17 +237,18 @@ def _require_pyarrow() -> None:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     _require_pyarrow()
-    from pyarrow import parquet
+    from pyarrow import ArrowException, parquet
 
     try:
-        # its own folders' names are no columns; integers stay integers where some are missing
-        table = parquet.read_table(path, partitioning=None).to_pandas(types_mapper=_integers().get)
-    except (OSError, ValueError, TypeError) as error:  # pyarrow's errors are ValueErrors
+        # its own folders' names are no columns; integers stay integers where some are missing; what pandas
+        # says of columns, such as that one of them names the rows, is left aside
+        content = parquet.read_table(path, partitioning=None).replace_schema_metadata()
+        table = content.to_pandas(types_mapper=_integers().get)
+    except (OSError, ValueError, TypeError, ArrowException) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"table {path}: it is no readable Parquet file: {said}") from error
-    named = [name for name in table.index.names if name is not None]
-    if named:  # pandas wrote these columns of the file as names of its rows
-        table = table.reset_index(level=named)
+    kept = [not NUMBERS_OF_ROWS.fullmatch(str(name)) for name in table.columns]
+    table = table.loc[:, kept]
     table.columns = [str(name) for name in table.columns]
     columns = [table.iloc[:, number] for number in range(table.shape[1])]
     _check_names(path, list(table.columns))

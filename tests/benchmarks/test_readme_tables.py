@@ -117,6 +117,7 @@ def test_models_of_few_points_asked_with_many(tmp_path: Path) -> None:
             "64-128-steps-2000": [0.2],
             "900-1000-after-64-128-steps-20": [0.3],
             "900-1000-after-5-9-steps-0": [0.4],
+            "900-1000-floor-0.001-after-64-128-floor-0.001-steps-0": [0.45],
         },
     )
     (tmp_path / "2026-01-02-cost").mkdir()
@@ -140,10 +141,14 @@ def test_contexts_after_smaller_ones(tmp_path: Path) -> None:
 
 
 def test_the_low_floor_has_a_table_of_its_own(tmp_path: Path) -> None:
-    runs(tmp_path, {"5-9-floor-0.001": [0.5], "5-9-floor-0.001-steps-3": [0.25], "5-9": [9.0]})
+    low = "floor-0.001"
+    further = f"7-9-{low}-after-5-9-{low}-steps-4"
+    runs(tmp_path, {f"5-9-{low}": [0.5], f"5-9-{low}-steps-3": [0.25], further: [0.75], "5-9": [9.0]})
     head, _, first, *_ = TABLES["floor"](tmp_path).splitlines()
-    assert head == "| context points | 5–9; σ ≥ .001; 3 steps | 5–9; σ ≥ .001 |"
-    assert first == "| CANP | .250 (1) | .500 (1) |"
+    heads = ("5–9; σ ≥ .001; 3 steps", "5–9; σ ≥ .001", "7–9; σ ≥ .001; 4 steps after 5–9")
+    assert head == f"| context points | {' | '.join(heads)} |"
+    assert first == "| CANP | .250 (1) | .500 (1) | .750 (1) |"
+    assert TABLES["further"](tmp_path).splitlines()[0] == "| context points |"
 
 
 def test_mean_ranks_on_tables_are_those_of_the_results() -> None:

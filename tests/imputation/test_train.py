@@ -227,6 +227,21 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
     save_tensors(newer, {"a": np.zeros(2)}, {"kind": "unheard-of", "model": {}}, FORMAT)
     wrong = tmp_path / "wrong.safetensors"
     save_tensors(wrong, {"a": np.zeros(2)}, {"kind": "allele-cipnp", "model": {}}, FORMAT)
+    weights, metadata = load_tensors(REPOSITORY / "spinimpute/weights/inducing.safetensors", FORMAT, "model")
+    forged = {}
+    for name, value in (
+        ("width", 10**30),
+        ("width", 10**6),
+        ("core", -1),
+        ("inducing_points", 2.5),
+        ("values", 10**9),
+    ):
+        forged[name, value] = tmp_path / f"{name}{value}"
+        changed = metadata | {"model": metadata["model"] | {name: value}}
+        save_tensors(forged[name, value], weights, changed, FORMAT)
+    for name, value in (("k", 10**30), ("k", 17), ("blocks", 10**9), ("flank", 10**30), ("labels", True)):
+        forged[name, value] = tmp_path / f"kmer-{name}{value}"
+        save_tensors(forged[name, value], weights, {"kind": "kmer-spin", "model": {name: value}}, FORMAT)
     text = tmp_path / "text.safetensors"
     text.write_text("not a model")
     for path, message in (
@@ -236,9 +251,11 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
         (foreign, "is not a model of spinimpute"),
         (newer, "update spinimpute"),
         (wrong, "do not fit its description"),
+        *((path, "do not fit its description") for path in forged.values()),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=message) as failed:
             spinimpute.load_predictor(path)
+        assert "\n" not in str(failed.value)
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def test_settings_that_cannot_be() -> None:
         {"target": (0, 3)},
         {"noise": 0.0},
         {"tasks": 2.5},
+        {"noise": None},
         {"x_size": 0},
     ):
         with pytest.raises(ValueError, match="must"):

@@ -202,9 +202,9 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--set", "batch_size=0"], "batch_size must be at least 1"),
         (["--set", "learning_rate=fast"], "learning_rate must be a number, however: 'fast'"),
         (["--set", "dropout=nan"], "dropout must be finite"),
-        (["--set", "dropout=2"], "dropout must be between 0 and 1, however: 2.0"),
-        (["--model", "spin", "--set", "attribute_loss=-7"], "attribute_loss must be between 0 and 1"),
-        (["--model", "spin", "--set", "attribute_masking=9"], "attribute_masking must be between 0 and 1"),
+        (["--set", "dropout=2"], "dropout must be in [0, 1), however: 2.0"),
+        (["--model", "spin", "--set", "attribute_loss=-7"], "attribute_loss must be in [0, 1], however"),
+        (["--model", "spin", "--set", "attribute_masking=9"], "attribute_masking must be in [0, 1], however"),
         (["--model", "spin", "--set", "pieces=-1"], "pieces must be 0 or a whole number from 2 on"),
         (["--set", "scaling=log"], "scaling must be 'standard' or 'quantile'"),
         (["--set", "layers=1000000000000", "--set", "validation_fraction=2"], "validation_fraction"),
@@ -332,13 +332,17 @@ def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
     large = [2**60 + 1, 2**60 + 3] * 5
     table = pd.DataFrame(
         {
-            "key": pd.array([*range(1_000, 1_009), None], "Int64"),
+            "key": pd.array([*range(1_000, 1_009), None], "Int16"),
             "large": pd.array([*large[:9], None], "UInt64"),
-            "x": range(10),
+            "x": [9, *range(9)],
             "class": large,
         }
     )
-    table.set_index("x").to_parquet("t.parquet")  # pandas keeps x apart
+    Path("k=1").mkdir()  # a partition's name, which is no column
+    table.set_index("x").to_parquet("k=1/t.parquet")  # pandas says that x names the rows
+    Path("k=1/t.parquet").rename("t.parquet")
+    table.to_parquet("k=1/t.parquet")
+    assert list(read_table("k=1/t.parquet")) == list(table)
     read = read_table("t.parquet")
     assert read["key"].tolist() == [*map(str, range(1_000, 1_009)), None]
     assert read["large"].tolist() == [*map(str, large[:9]), None]
@@ -355,6 +359,49 @@ def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
     ]
     table[table["x"] > 3].to_parquet("part.parquet")  # rows without names are no column
     assert "__index_level_0__" not in read_table("part.parquet")
+    table.set_index("x", drop=False).rename_axis("class").to_parquet("twice.parquet")
+    assert list(read_table("twice.parquet")) == list(table)
+
+
+def test_kinds_of_parquet_columns_do_not_matter() -> None:
+    pytest.importorskip("pyarrow")
+    for kind in ("float64", "Float64", "Float32"):
+        pd.DataFrame({"y": pd.array([1.0, 2.0], kind), "x": pd.array([True, None], "boolean")}).to_parquet(
+            "t.parquet"
+        )
+        read = read_table("t.parquet")
+        assert categories_of(read["y"]).tolist() == ["1", "2"]
+        assert read["x"].tolist() == ["True", None]
+    pd.DataFrame({"y": ["a", "a\0"]}).to_parquet("t.parquet")
+    with pytest.raises(InputError, match="row 2, column 'y': the cell holds a NUL byte"):
+        read_table("t.parquet")
+
+
+@pytest.mark.parametrize("crafted", [b'{"columns": 5}', b'{"index_columns": ["absent"]}', b"not JSON"])
+def test_what_pandas_says_of_parquet_is_left_aside(crafted: bytes) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"y": [1, 2]}).replace_schema_metadata({b"pandas": crafted})
+    parquet.write_table(table, "t.parquet")
+    assert read_table("t.parquet")["y"].tolist() == [1, 2]
+
+
+def test_numbers_as_classes(fit: Run) -> None:
+    """However small they are; no class is infinite."""
+    for values, said in (
+        (["1e-9999999999999999999", "2"], ""),
+        (["0", "1e-9999999999999999999"], "are the same number"),
+        (["1152921504606846976.0", "1152921504606846976"], "are the same number"),
+        (["inf", "2"], "row 1, column 'y': 'inf' lies beyond 1e+36"),
+    ):
+        pd.DataFrame({"x": range(20), "y": values * 10}).to_csv("t.csv", index=False)
+        done = fit("t.csv", "y", "--task", "classification", "--force")
+        if said:
+            failed(done, said)
+        else:
+            assert done.code == 0
+            Path("m").unlink()
 
 
 def test_large_numbers_that_differ_little(run: Run, fit: Run) -> None:

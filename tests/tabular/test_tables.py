@@ -312,6 +312,9 @@ def test_what_cannot_be_fitted() -> None:
         SPINClassifier(width=8, heads=3).fit(x, y)
     with pytest.raises(ValueError, match="learning_rate must be a finite number"):
         MLPClassifier(learning_rate=None).fit(x, y)
+    for wrong in ({"dropout": None}, {"dropout": "x"}, {"dropout": 1}, {"attribute_loss": 1.01}):
+        with pytest.raises(ValueError, match=r"must be in \[0, 1"):
+            SPINClassifier(**wrong).fit(x, y)
     with pytest.raises(ValueError, match="pieces must be 0 or a whole number"):
         SPINClassifier(pieces=2.5).fit(x, y)
     with pytest.raises(ValueError, match="every label must be a number"):
