@@ -28,9 +28,9 @@ def run_name(context: tuple[int, int], steps: int, track: str = "", start: str |
     return points if steps == STEPS else f"{points}-steps-{steps}"
 
 
-def find_folder(name: str, results: Path = RESULTS) -> Path | None:
-    """results/DATE-NAME, the latest."""
-    return max(results.glob(f"????-??-??-{name}"), default=None)
+def find_folder(name: str, results: Path | None = None) -> Path | None:
+    """results/DATE-NAME, the latest. results: of this package, unless given."""
+    return max((results or RESULTS).glob(f"????-??-??-{name}"), default=None)
 
 
 def folder_of(name: str) -> Path:
