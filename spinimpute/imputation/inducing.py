@@ -43,7 +43,7 @@ class InducingSettings:
     values: int = 4
 
     def __post_init__(self) -> None:
-        assert self.shape  # raises ValueError
+        BlockShape(self.core, self.flank)  # raises ValueError
         for name, value in vars(self).items():
             if name != "flank":
                 require_count(name, value)

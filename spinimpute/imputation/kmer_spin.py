@@ -44,7 +44,7 @@ class KmerSettings:
     predictor_layers: int = 2
 
     def __post_init__(self) -> None:
-        assert self.shape  # raises ValueError
+        BlockShape(self.core, self.flank)  # raises ValueError
         for name in ("k", "labels"):  # `SPINConfig` checks the others
             require_count(name, getattr(self, name))
         if self.k > MOST_SNPS:

@@ -141,7 +141,10 @@ def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, An
             raise InputError(f"{where} must be at least {smallest}, found {value}")
         if isinstance(out[name], float) and not 0 <= out[name] < math.inf:
             raise InputError(f"{where} must be a number of at least 0, found {value}")
-    return kind(**out)
+    try:
+        return kind(**out)
+    except ValueError as error:
+        raise InputError(f"configuration {path}: {table}: {error}") from error
 
 
 def _check_range(where: str, value: tuple[Any, ...]) -> None:
