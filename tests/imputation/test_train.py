@@ -171,7 +171,7 @@ def test_the_shipped_models_are_what_their_configurations_say(weights: str, stag
             ALLELE.replace("inducing_points = 8", "inducing_points = 0"),
             "model.inducing_points must be at least 1",
         ),
-        (ALLELE.replace("flank = 4", "flank = 10001"), "model: flank must be a whole number from 0 to 10000, found 10001"),
+        (ALLELE.replace("flank = 4", "flank = 10001"), "model: flank must be a whole number from 0 to 10000"),
         (KMER + "\nk = 17", "model: k must be at most 16, found 17"),
         (KMER.replace("heads = 2", "heads = 3"), "heads must divide the width"),
         (ALLELE + "\n[other]", r"unknown table \[other\]"),
