@@ -1,6 +1,5 @@
 """`spinimpute tabular` on files: tables in, predictions out; status 2 and one line for bad input."""
 
-import csv
 import gzip
 import io
 import subprocess
@@ -13,13 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.tabular import MLPRegressor
 from spinimpute.tabular.model_files import load_estimator, save_estimator
-from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
+from spinimpute.tabular.table_files import categories_of, numbers_of, read_table
 
 TINY = [word for one in ("steps=4", "width=8", "blocks=1") for word in ("--set", one)]
 Run = Callable[..., Any]
@@ -363,30 +359,6 @@ def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
     assert list(read_table("twice.parquet")) == list(table)
 
 
-def test_kinds_of_parquet_columns_do_not_matter() -> None:
-    pytest.importorskip("pyarrow")
-    for kind in ("float64", "Float64", "Float32"):
-        pd.DataFrame({"y": pd.array([1.0, 2.0], kind), "x": pd.array([True, None], "boolean")}).to_parquet(
-            "t.parquet"
-        )
-        read = read_table("t.parquet")
-        assert categories_of(read["y"]).tolist() == ["1", "2"]
-        assert read["x"].tolist() == ["True", None]
-    pd.DataFrame({"y": ["a", "a\0"]}).to_parquet("t.parquet")
-    with pytest.raises(InputError, match="row 2, column 'y': the cell holds a NUL byte"):
-        read_table("t.parquet")
-
-
-@pytest.mark.parametrize("crafted", [b'{"columns": 5}', b'{"index_columns": ["absent"]}', b"not JSON"])
-def test_what_pandas_says_of_parquet_is_left_aside(crafted: bytes) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = pyarrow.table({"y": [1, 2]}).replace_schema_metadata({b"pandas": crafted})
-    parquet.write_table(table, "t.parquet")
-    assert read_table("t.parquet")["y"].tolist() == [1, 2]
-
-
 def test_numbers_as_classes(fit: Run) -> None:
     """However small they are; no class is infinite."""
     for values, said in (
@@ -447,56 +419,10 @@ def test_text_that_is_no_table(fit: Run, content: bytes, said: str) -> None:
     failed(fit("t.csv", "y"), "table t.csv: ", said)
 
 
-def test_one_column_with_gaps(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text('y\n1\n""\n3\n\n\n')
-    assert read_table(tmp_path / "t.csv")["y"].tolist() == ["1", "", "3"]
-
-
 def test_parquet_without_pyarrow(fit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     Path("t.parquet").write_bytes(b"PAR1")
     failed(fit("t.parquet", "y"), "pip install pyarrow")
-
-
-cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    rows=st.lists(st.tuples(cells, cells), min_size=1, max_size=5),
-    suffix=st.sampled_from([".csv", ".tsv.gz"]),
-)
-def test_any_text_survives_a_file(rows: list[tuple[str, str]], suffix: str, tmp_path: Path) -> None:
-    written = pd.DataFrame(rows, columns=["a", "b"], dtype=object)
-    write_table(written, tmp_path / f"t{suffix}", suffix)
-    read = read_table(tmp_path / f"t{suffix}")
-    assert [*read.itertuples(index=False, name=None)] == rows
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.floats(-1e36, 1e36) | st.none(), min_size=1, max_size=9))
-def test_numbers_are_read_exactly(values: list[float | None]) -> None:
-    column = pd.Series(["" if value is None else repr(value) for value in values], dtype=object, name="x")
-    assert is_numeric(column)
-    np.testing.assert_array_equal(
-        numbers_of(column, "t.csv"), [np.nan if value is None else value for value in values]
-    )
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=60) | st.text('ab,"\n\r1', max_size=40).map(str.encode))
-def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(content)
-    try:
-        read = read_table(path)
-    except InputError as error:
-        said = str(error)
-    else:
-        said = "one line"
-        plain = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
-        assert len(read) == len(plain) - 1
-    assert len(said.splitlines()) == 1
 
 
 def test_a_class_has_one_spelling(fit: Run) -> None:
