@@ -46,8 +46,9 @@ def main() -> None:
         sub.add_argument("--batches", type=int, default=100)
         sub.add_argument("--samples", type=int, default=50, help="of latent and bootstrapping models")
         sub.add_argument("--models-folder", default="/tmp/neural-processes", help="where weights are kept")
+        if name in ("train", "calibration"):
+            sub.add_argument("--context", type=int, nargs=2, default=[64, 128], help="in training")
         if name == "train":
-            sub.add_argument("--context", type=int, nargs=2, default=[64, 128])
             sub.add_argument("--after", type=int, nargs=2, help="begin with the models of this context")
             sub.add_argument("--after-steps", type=int, help=f"that those were trained for ({STEPS})")
             sub.add_argument("--tasks", type=int, default=16, help="of a batch")

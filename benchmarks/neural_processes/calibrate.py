@@ -17,6 +17,7 @@ from spinimpute.neural_processes.models import KINDS
 from spinimpute.neural_processes.plots import CONTEXTS, plot_calibration, plot_predictions
 from spinimpute.neural_processes.training import load_model
 
+PUBLISHED_CONTEXT = (64, 128)  # that models were trained with
 # at 4, 8 and 16 context points
 PUBLISHED = {
     "CANP": (0.065, 0.025, 0.006),
@@ -28,15 +29,17 @@ PUBLISHED = {
 
 
 def calibrate(arguments: argparse.Namespace) -> None:
-    """Models of 600 steps and the context 64-128 with 4, 8 and 16 context points, beside the paper's figures;
-    pictures of calibration and of predictions (Figures 7 and 6) by the first seed."""
+    """Models of 600 steps with 4, 8 and 16 context points, beside the paper's figures, which are of models
+    trained with 64 to 128; pictures of calibration and of predictions (Figures 7 and 6) by the first seed."""
     torch.set_num_threads(arguments.threads)
-    out = folder_of("calibration")
+    low, high = arguments.context
+    trained = f"context-{low}-{high}"
+    out = folder_of("calibration" if (low, high) == PUBLISHED_CONTEXT else f"calibration-{trained}")
     rows = [["model", "4 points", "8", "16", "seeds", "paper: 4", "8", "16"]]
     curves, shown = {}, {}
     for kind in KINDS:
         errors = []
-        paths = sorted(Path(arguments.models_folder).glob(f"*-context-64-128-{kind}-*.safetensors"))
+        paths = sorted(Path(arguments.models_folder).glob(f"*-{trained}-{kind}-*.safetensors"))
         for path in paths:
             model, metadata = load_model(path, arguments.device)
             tasks = settings_of(metadata["tasks"]["gaussian"])
@@ -50,15 +53,21 @@ def calibrate(arguments: argparse.Namespace) -> None:
         if errors:
             published = [f"{e:.3f}" for e in PUBLISHED.get(kind, ())] or [""] * 3
             means = [f"{e:.4f}" for e in np.mean(errors, axis=0)]
+            if len(errors) > 1:
+                means = [
+                    f"{m} ± {sd:.4f}" for m, sd in zip(means, np.std(errors, axis=0, ddof=1), strict=True)
+                ]
             rows.append([kind, *means, str(len(errors)), *published])
     if not shown:
-        raise SystemExit(f"no model in {arguments.models_folder}: train some with --context 64 128")
+        raise SystemExit(f"no model in {arguments.models_folder}: train some with --context {low} {high}")
     inside = {name: [one.inside for one in found] for name, found in curves.items()}
     (out / "curves.json").write_text(json.dumps(inside, indent=1) + "\n")
     plot_calibration({kind: curves[name] for kind, (name, _) in shown.items()}, out / "calibration.png")
     plot_predictions({kind: model for kind, (_, model) in shown.items()}, tasks, out / "predictions.png")
     text = markdown(rows)
     (out / "report.md").write_text(
-        f"# Calibration error (equation 1), {arguments.batches} batches\n\n{text}\n"
+        f"# Calibration error (equation 1) of models trained with {low} to {high} points\n\n"
+        f"{arguments.batches} batches, {arguments.samples} samples, "
+        f"mean ± sd over seeds\n\n{text}\n"
     )
     print(text)

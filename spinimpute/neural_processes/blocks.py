@@ -54,6 +54,17 @@ def induced(block: nn.Module, h_BHE: Tensor, d_BME: Tensor) -> Tensor:
     return block(h_BHE, d_BME) if d_BME.shape[1] else block.close(h_BHE, torch.zeros_like(h_BHE))
 
 
+def without_output(x_BLX: Tensor, y_size: int) -> Tensor:
+    """As points with the output 0: (B, L, X) -> (B, L, X + Y)."""
+    return functional.pad(x_BLX, (0, y_size))
+
+
+def spread_points(x_size: int, y_size: int, number: int) -> nn.Parameter:
+    """Points to be learned, (1, H, X + Y): positions that cover the range of inputs, with the output 0."""
+    spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(number)
+    return nn.Parameter(without_output(INPUT_RANGE * (2 * spread_HX[None] - 1), y_size))
+
+
 class SelfAttendedPoints(nn.Module):
     """Every point attends to all points: MAB(D, D), time quadratic in their number."""
 
@@ -82,10 +93,7 @@ class InducedPoints(nn.Module):
         super().__init__()
         self.x_size, self.y_size = x_size, y_size
         self.embed = mlp(x_size + y_size, width, width, layers)
-        spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(inducing_points)
-        self.points = nn.Parameter(
-            functional.pad(INPUT_RANGE * (2 * spread_HX - 1), (0, y_size)).unsqueeze(0)
-        )
+        self.points = spread_points(x_size, y_size, inducing_points)
         self.attend = MAB(width, width, options)
         start_alike(self.attend.attention)
 
@@ -108,7 +116,7 @@ class InducedPoints(nn.Module):
 
     def at(self, x_BLX: Tensor) -> Tensor:
         """A position, as an inducing point there would start: (B, L, X) -> (B, L, E)."""
-        return self.embed(functional.pad(x_BLX, (0, self.y_size)))
+        return self.embed(without_output(x_BLX, self.y_size))
 
 
 class Reader(nn.Module):

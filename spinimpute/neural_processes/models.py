@@ -38,6 +38,9 @@ from spinimpute.neural_processes.blocks import (
     induced,
     mlp,
     pooled,
+    spread_points,
+    start_alike,
+    without_output,
 )
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.nn.attention import MAB, MABOptions
@@ -354,24 +357,26 @@ class BootstrappedProcess(ConditionalProcess):
 
 
 class BottleneckProcess(NeuralProcess):
-    """LBANP: blocks in which latents read the context and each other; targets read every block's latents."""
+    """LBANP: blocks in which latents read the context and each other; targets read every block's latents.
+
+    It starts as the inducing models do: latents and targets as points without an output, attention steep.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
         s, options = settings, MABOptions(heads=settings.heads)
         self.embed = mlp(s.x_size + s.y_size, s.width, s.width, VALUE_LAYERS)
-        self.query = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
-        self.latents = nn.Parameter(torch.empty(1, s.inducing_points, s.width))
-        nn.init.xavier_uniform_(self.latents)
-        self.read_context, self.read_latents, self.answer = (
-            nn.ModuleList(MAB(s.width, s.width, options) for _ in range(s.blocks)) for _ in range(3)
-        )
+        self.points = spread_points(s.x_size, s.y_size, s.inducing_points)
+        read, mix, answer = ([MAB(s.width, s.width, options) for _ in range(s.blocks)] for _ in range(3))
+        for block in (*read, *answer):
+            start_alike(block.attention)
+        self.read_context, self.read_latents, self.answer = map(nn.ModuleList, (read, mix, answer))
         self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
 
     def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
         """value_BLE: the latents of all blocks, one block behind the other."""
         d_BME = self.embed(torch.cat([x_BMX, y_BMY], -1))
-        l_BHE = self.latents.expand(len(d_BME), -1, -1)
+        l_BHE = self.embed(self.points).expand(len(d_BME), -1, -1)
         kept = []
         for read, mix in zip(self.read_context, self.read_latents, strict=True):
             l_BHE = induced(read, l_BHE, d_BME)
@@ -381,7 +386,7 @@ class BottleneckProcess(NeuralProcess):
         return Summary(value_BLE, value_BLE, pooled(l_BHE))
 
     def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Normal:
-        q_BNE = self.query(x_BNX)
+        q_BNE = self.embed(without_output(x_BNX, self.settings.y_size))
         blocks = summary.value_BLE.split(self.settings.inducing_points, 1)
         for answer, l_BHE in zip(self.answer, blocks, strict=True):
             q_BNE = answer(q_BNE, l_BHE)
