@@ -33,9 +33,11 @@ def calibrate(arguments: argparse.Namespace) -> None:
     trained with 64 to 128; pictures of calibration and of predictions (Figures 7 and 6) by the first seed."""
     torch.set_num_threads(arguments.threads)
     low, high = arguments.context
-    trained = f"context-{low}-{high}"
-    out = folder_of("calibration" if (low, high) == PUBLISHED_CONTEXT else f"calibration-{trained}")
-    rows = [["model", "4 points", "8", "16", "seeds", "paper: 4", "8", "16"]]
+    trained, as_published = f"context-{low}-{high}", (low, high) == PUBLISHED_CONTEXT
+    out = folder_of("calibration" if as_published else f"calibration-{trained}")
+    rows = [["model", *map(str, CONTEXTS), "seeds"]]
+    if as_published:
+        rows[0] += [f"paper: {n}" for n in CONTEXTS]
     curves, shown = {}, {}
     for kind in KINDS:
         errors = []
@@ -51,13 +53,13 @@ def calibrate(arguments: argparse.Namespace) -> None:
             curves[path.stem] = found
             shown.setdefault(kind, (path.stem, model.cpu()))
         if errors:
-            published = [f"{e:.3f}" for e in PUBLISHED.get(kind, ())] or [""] * 3
+            published = [f"{e:.3f}" for e in PUBLISHED.get(kind, ())] or [""] * len(CONTEXTS)
             means = [f"{e:.4f}" for e in np.mean(errors, axis=0)]
             if len(errors) > 1:
                 means = [
                     f"{m} ± {sd:.4f}" for m, sd in zip(means, np.std(errors, axis=0, ddof=1), strict=True)
                 ]
-            rows.append([kind, *means, str(len(errors)), *published])
+            rows.append([kind, *means, str(len(errors)), *(published if as_published else [])])
     if not shown:
         raise SystemExit(f"no model in {arguments.models_folder}: train some with --context {low} {high}")
     inside = {name: [one.inside for one in found] for name, found in curves.items()}
@@ -67,7 +69,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
     text = markdown(rows)
     (out / "report.md").write_text(
         f"# Calibration error (equation 1) of models trained with {low} to {high} points\n\n"
-        f"{arguments.batches} batches, {arguments.samples} samples, "
-        f"mean ± sd over seeds\n\n{text}\n"
+        f"With so many context points; mean ± sd over seeds; {arguments.batches} batches, "
+        f"{arguments.samples} samples\n\n{text}\n"
     )
     print(text)

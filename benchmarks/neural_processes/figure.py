@@ -13,7 +13,7 @@ from spinimpute.neural_processes.models import KINDS
 
 
 def figure(_: argparse.Namespace) -> None:
-    """From the results of `train` (600 steps, floor 0.1) and `cost`."""
+    """From the results of `train` (600 steps, floor 0.1, ranges that double) and `cost`."""
     picture = Figure(figsize=(13, 4), layout="constrained")
     likelihood, memory, time = picture.subplots(1, 3)
     for kind in KINDS:
@@ -21,7 +21,7 @@ def figure(_: argparse.Namespace) -> None:
         for folder in RESULTS.glob("????-??-??-context-*-*"):
             low, _, high = folder.name[len("2026-11-21-context-") :].partition("-")
             found = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*.json")]
-            if high.isdigit() and found:
+            if high.isdigit() and int(high) == 2 * int(low) and found:
                 values = [row["log_likelihood"] for row in found]
                 points.append(((int(low) + int(high)) / 2, np.mean(values), np.std(values)))
         if points:

@@ -26,6 +26,7 @@ from spinimpute.neural_processes.training import (
     gaussian_trainer,
     load_model,
 )
+from spinimpute.nn.attention_maps import recorded_attention
 from spinimpute.tensor_files import load_tensors, save_tensors
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
@@ -77,6 +78,18 @@ def test_the_order_of_the_context_means_nothing(kind: str) -> None:
             atol=1e-5,
             rtol=1e-4,
         )
+
+
+def test_targets_of_an_untrained_lbanp_read_the_latents_near_them() -> None:
+    torch.manual_seed(0)
+    model = make_model(ModelSettings("LBANP"))
+    task, _ = draw(replace(TASKS, context=(64, 64), target=(30, 30)))
+    with torch.no_grad(), recorded_attention([model.answer[0].attention]) as weights:
+        model(task.x_BMX, task.y_BMY, task.x_BNX)
+    read_BN = weights[0].mean(1) @ model.points[0, :, 0].detach()
+    assert (
+        read_BN - task.x_BNX[..., 0]
+    ).abs().mean() < 0.7  # .9 and more with torch's start, 1 if read evenly
 
 
 @pytest.mark.parametrize("kind", KINDS)
