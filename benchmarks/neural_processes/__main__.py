@@ -4,7 +4,7 @@
     python -m benchmarks.neural_processes train --context 64 128 --steps 2000 --seeds 1 2 3
     python -m benchmarks.neural_processes train --context 512 1024 --after 64 128 --steps 0 --tasks 8
     python -m benchmarks.neural_processes cost
-    python -m benchmarks.neural_processes calibration
+    python -m benchmarks.neural_processes calibration --context 64 128
     python -m benchmarks.neural_processes figure
     python -m benchmarks.neural_processes contexts
 

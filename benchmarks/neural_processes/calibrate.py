@@ -1,4 +1,4 @@
-"""Calibration with few context points of models that were trained with many: Table 18 of the SPIN paper."""
+"""Calibration with few context points: Table 18 of the SPIN paper, whose models were trained with more."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def calibrate(arguments: argparse.Namespace) -> None:
     for kind in KINDS:
         errors = []
         paths = sorted(Path(arguments.models_folder).glob(f"*-{trained}-{kind}-*.safetensors"))
-        for path in paths:
+        latest = {path.stem.rpartition("-")[2]: path for path in paths}  # by seed, names begin with the date
+        for path in latest.values():
             model, metadata = load_model(path, arguments.device)
             tasks = settings_of(metadata["tasks"]["gaussian"])
             found = [
@@ -69,7 +70,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
     text = markdown(rows)
     (out / "report.md").write_text(
         f"# Calibration error (equation 1) of models trained with {low} to {high} points\n\n"
-        f"With so many context points; mean ± sd over seeds; {arguments.batches} batches, "
+        f"Columns: context points; mean ± sd over seeds; {arguments.batches} batches, "
         f"{arguments.samples} samples\n\n{text}\n"
     )
     print(text)

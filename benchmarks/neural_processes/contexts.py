@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
 def asked(results: Path) -> str:
     """Models trained with few points and asked with any number, with the cost of a training step."""
-    of_run = {run: found for run, found in _read(results).items() if run.as_they_are}
+    of_run = {run: found for run, found in read_runs(results).items() if run.as_they_are}
     rows = _rows(of_run, [run.points for run in sorted(of_run, key=_order)])
     costs = _costs(results)
     rows[0] += ["s a step", "MB kept"]
@@ -84,19 +84,19 @@ def asked(results: Path) -> str:
 def trained(results: Path) -> str:
     """Models trained with the contexts that they are asked with."""
     return _table(
-        {run: found for run, found in _read(results).items() if run.after is None and not run.low_floor}
+        {run: found for run, found in read_runs(results).items() if run.after is None and not run.low_floor}
     )
 
 
 def further(results: Path) -> str:
-    """Models trained with small contexts, for other numbers of steps than those of `asked`."""
-    of_run = {run: found for run, found in _read(results).items() if run.after and not run.low_floor}
+    """Models trained with smaller contexts before, other than those of `asked`."""
+    of_run = {run: found for run, found in read_runs(results).items() if run.after and not run.low_floor}
     return _table({run: found for run, found in of_run.items() if not run.as_they_are})
 
 
 def floor(results: Path) -> str:
     """The track whose standard deviations may be small."""
-    return _table({run: found for run, found in _read(results).items() if run.low_floor})
+    return _table({run: found for run, found in read_runs(results).items() if run.low_floor})
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
@@ -107,8 +107,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
 }
 
 
-def _read(results: Path) -> dict[Run, list[dict[str, Any]]]:
-    """Of runs that were made twice, the latest."""
+def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
+    """Rows of all models of every run; of runs that were made twice, the latest."""
     found = {}
     for folder in sorted(results.iterdir()):
         named = FOLDER.fullmatch(folder.name)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.neural_processes.results import RESULTS, folder_of
+from benchmarks.neural_processes import results
+from benchmarks.neural_processes.contexts import read_runs
+from benchmarks.neural_processes.results import folder_of
 from spinimpute.neural_processes.models import KINDS
 
 
 def figure(_: argparse.Namespace) -> None:
-    """From the results of `train` (600 steps, floor 0.1, ranges that double) and `cost`."""
+    """From the results of `train` (600 steps with 64 to 128 points, asked with any number) and `cost`."""
     picture = Figure(figsize=(13, 4), layout="constrained")
     likelihood, memory, time = picture.subplots(1, 3)
-    for kind in KINDS:
-        points = []
-        for folder in RESULTS.glob("????-??-??-context-*-*"):
-            low, _, high = folder.name[len("2026-11-21-context-") :].partition("-")
-            found = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*.json")]
-            if high.isdigit() and int(high) == 2 * int(low) and found:
-                values = [row["log_likelihood"] for row in found]
-                points.append(((int(low) + int(high)) / 2, np.mean(values), np.std(values)))
-        if points:
-            x, mean, sd = zip(*sorted(points), strict=True)
-            likelihood.errorbar(x, mean, yerr=sd, marker="o", markersize=3, capsize=2, label=kind)
+    for kind, points in likelihoods(results.RESULTS).items():
+        x, mean, sd = zip(*points, strict=True)
+        likelihood.errorbar(x, mean, yerr=sd, marker="o", markersize=3, capsize=2, label=kind)
     rows = [row.split("\t") for row in (folder_of("cost") / "cost.tsv").read_text().splitlines()[1:]]
     for kind in KINDS:
         costs = [(int(n), float(seconds), float(mb)) for name, n, seconds, mb in rows if name == kind]
@@ -46,3 +40,16 @@ def figure(_: argparse.Namespace) -> None:
     path = folder_of("cost") / "against-context.png"
     picture.savefig(path, dpi=130)
     print(path)
+
+
+def likelihoods(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
+    """Of every kind, by the range it was asked with: its middle, mean and standard deviation over seeds."""
+    of_kind: dict[str, list[tuple[float, float, float]]] = {}
+    runs = [(np.mean(run.context), rows) for run, rows in read_runs(folder).items() if run.as_they_are]
+    for kind in KINDS:
+        for middle, rows in sorted(runs):
+            values = [row["log_likelihood"] for row in rows if row["kind"] == kind]
+            if values:
+                sd = np.std(values, ddof=1) if len(values) > 1 else 0.0
+                of_kind.setdefault(kind, []).append((float(middle), float(np.mean(values)), float(sd)))
+    return of_kind

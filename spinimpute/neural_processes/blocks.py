@@ -1,7 +1,7 @@
 """Parts that all neural processes are made of: encoders of points, a reader, a decoder.
 
 Axes: B tasks, M context points, N target points, L points of any kind, H inducing points, I input width,
-E embedding width, Y output dimensions, K samples.
+E embedding width, X input dimensions, Y output dimensions, K samples.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ ANP   attentive neural process with a latent variable (Kim et al. 2018)
 BANP  bootstrapping attentive neural process (Lee et al. 2020)
 CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16)
 IPNP  the same with a latent variable (Table 17)
-LBANP latent bottlenecked attentive neural process (Feng et al. 2023)
+LBANP latent bottlenecked attentive neural process (Feng et al. 2023), with the start of the inducing models
 RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
 outputs less what has been read so far predicts there (with the mean of z). BANP reads its context again, too,
 with outputs that are drawn from its first predictions.
@@ -359,7 +359,8 @@ class BootstrappedProcess(ConditionalProcess):
 class BottleneckProcess(NeuralProcess):
     """LBANP: blocks in which latents read the context and each other; targets read every block's latents.
 
-    It starts as the inducing models do: latents and targets as points without an output, attention steep.
+    Unlike the published one, latents and targets are points without an output that pass through the context's
+    network, and what asks starts equal to what answers, as in the inducing models: it learns much faster.
     """
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -165,8 +165,15 @@ class Trainer:
                 f"{json.dumps(metadata['run'])}"
             )
         saved = unflatten_state(metadata["plain"], tensors_of(tensors))
-        self.model.load_state_dict(saved["weights"])
-        self.optimiser.load_state_dict(saved["optimiser"])
+        try:
+            self.model.load_state_dict(saved["weights"])
+            self.optimiser.load_state_dict(saved["optimiser"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            said = str(error).partition("\n")[0]
+            raise InputError(
+                f"training state {path} holds the weights of another network ({said}), perhaps of another "
+                "version of this program: start anew"
+            ) from error
         self.schedule.load_state_dict(saved["schedule"])
         self.step = metadata["step"]
 

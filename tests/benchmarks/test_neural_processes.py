@@ -1,4 +1,4 @@
-"""Training on large contexts after small ones."""
+"""Training on large contexts after small ones, calibration, the figure."""
 
 import json
 import shutil
@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.neural_processes import results
 from benchmarks.neural_processes.__main__ import main
+from benchmarks.neural_processes.figure import likelihoods
 from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.training import load_model
 from spinimpute.tensor_files import fingerprint
@@ -97,3 +98,57 @@ def test_weights_that_are_gone(folder: Path, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(SystemExit, match=r"context-4-6-CANP-3.safetensors is missing"):
         train(monkeypatch, tmp_path, "--context", 8, 9, "--after", 4, 6, "--steps", 0)
     assert len(list(folder.iterdir())) == 1
+
+
+def calibrate(monkeypatch: pytest.MonkeyPatch, models: Path, *context: int) -> None:
+    small = ["--batches", "1", "--samples", "2", "--models-folder", str(models)]
+    monkeypatch.setattr(
+        sys, "argv", ["neural_processes", "calibration", *small, "--context", *map(str, context)]
+    )
+    main()
+
+
+def test_calibration(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "STEPS", 2)  # that a folder's name does not tell
+    models = tmp_path / "models"
+    with pytest.raises(SystemExit, match=r"no model in .*--context 4 6"):
+        calibrate(monkeypatch, models, 4, 6)
+    for context in ((4, 6), (64, 128)):
+        train(monkeypatch, models, "--context", *context, "--steps", 2, "--seeds", 3, 4)
+    (new,) = models.glob("*-context-4-6-CANP-3.safetensors")
+    (models / "2026-01-01-context-4-6-CANP-3.safetensors").write_bytes(new.read_bytes())
+    calibrate(monkeypatch, models, 4, 6)
+    calibrate(monkeypatch, models, 64, 128)
+    (few,) = folder.glob("*-calibration-context-4-6")
+    (many,) = folder.glob("*-calibration")
+    curves = json.loads((few / "curves.json").read_text())
+    assert list(curves) == [new.stem, new.stem.replace("CANP-3", "CANP-4")]  # the latest of each seed
+    assert [len(of_context) for of_context in curves[new.stem]] == [11] * 3
+    found = [sum((p - i / 10) ** 2 for i, p in enumerate(c[2])) / 11 for c in curves.values()]
+    row = (few / "report.md").read_text().splitlines()[-1].strip("| ").split(" | ")
+    assert (row[0], row[4:]) == ("CANP", ["2"])
+    assert row[3].startswith(f"{sum(found) / 2:.4f} ± ")
+    assert (many / "report.md").read_text().rstrip().endswith("| 2 | 0.065 | 0.025 | 0.006 |")
+    for made in ("calibration.png", "predictions.png"):
+        assert (few / made).read_bytes().startswith(b"\x89PNG")
+
+
+def test_figure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, values in (
+        ("context-64-128", (1.0, 1.2)),
+        ("context-256-512-after-64-128-steps-0", (1.5,)),
+        ("context-256-512", (9.0,)),
+        ("context-4-128", (9.0,)),
+    ):
+        (folder / f"2026-01-01-{name}").mkdir()
+        for seed, value in enumerate(values, 1):
+            row = {"kind": "IPNP", "log_likelihood": value}
+            (folder / f"2026-01-01-{name}" / f"IPNP-{seed}.json").write_text(json.dumps(row))
+    found = likelihoods(folder)["IPNP"]
+    assert [point[:2] for point in found] == [(96, 1.1), (384, 1.5)]
+    assert found[0][2] == pytest.approx(0.2 / 2**0.5)
+    (folder / "2026-01-01-cost").mkdir()
+    (folder / "2026-01-01-cost" / "cost.tsv").write_text("kind\tcontext\tseconds\tMB\nIPNP\t64\t0.1\t2\n")
+    monkeypatch.setattr(sys, "argv", ["neural_processes", "figure"])
+    main()
+    assert (folder / "2026-01-01-cost" / "against-context.png").read_bytes().startswith(b"\x89PNG")

@@ -26,6 +26,7 @@ from spinimpute.neural_processes.training import (
     gaussian_trainer,
     load_model,
 )
+from spinimpute.nn.attention import MultiHeadAttention
 from spinimpute.nn.attention_maps import recorded_attention
 from spinimpute.tensor_files import load_tensors, save_tensors
 
@@ -80,14 +81,37 @@ def test_the_order_of_the_context_means_nothing(kind: str) -> None:
         )
 
 
-def test_targets_of_an_untrained_lbanp_read_the_latents_near_them() -> None:
+@pytest.mark.parametrize("kind", ["CIPNP", "LBANP"])
+def test_what_asks_starts_as_what_answers(kind: str) -> None:
+    """Steeply: attention of an untrained model is far from even."""
+    model = made(kind, width=64)
+    steep = [
+        part
+        for name, part in model.named_modules()
+        if isinstance(part, MultiHeadAttention) and "read_latents" not in name
+    ]
+    plain = torch.nn.Linear(64, 64).weight.std()
+    for attention in steep:
+        assert torch.equal(attention.query.weight, attention.key.weight)
+        assert torch.equal(attention.query.bias, attention.key.bias)
+        assert attention.key.weight.std() > 2.5 * plain
+    assert len(steep) == {"CIPNP": 3, "LBANP": 4}[kind]
+
+
+def test_an_untrained_lbanp_reads_what_is_near() -> None:
     torch.manual_seed(0)
     model = make_model(ModelSettings("LBANP"))
     task, _ = draw(replace(TASKS, context=(64, 64), target=(30, 30)))
-    with torch.no_grad(), recorded_attention([model.answer[0].attention]) as weights:
+    layers = [model.read_context[0].attention, model.answer[0].attention]
+    with torch.no_grad(), recorded_attention(layers) as weights:
         model(task.x_BMX, task.y_BMY, task.x_BNX)
-    read_BN = weights[0].mean(1) @ model.points[0, :, 0].detach()
-    assert (read_BN - task.x_BNX[..., 0]).abs().mean() < 0.7  # evenly read: 1
+    latent_HX = model.points[0, :, :1].detach()
+    for weight_BGLM, asked, told in (
+        (weights[0], latent_HX, task.x_BMX),
+        (weights[1], task.x_BNX, latent_HX),
+    ):
+        away = (weight_BGLM.mean(1) @ told - asked).abs()
+        assert away.mean() < 0.7  # 1 where all are read alike
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -446,6 +470,19 @@ def test_numbers_of_numpy_can_be_saved(tmp_path) -> None:  # type: ignore[no-unt
     trainer.train()
     trainer.save(tmp_path / "model")
     assert load_model(tmp_path / "model")[0].settings.width == 16
+
+
+def test_states_of_other_networks_are_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from spinimpute.errors import InputError
+
+    trainer = gaussian_trainer(ModelSettings("LBANP", **SMALL), TrainingSettings(3, seed=4), TASKS)
+    trainer.train(until=1)
+    trainer.save_state(tmp_path / "state")
+    tensors, metadata = load_tensors(tmp_path / "state", STATE_FORMAT, "training state")
+    for name in ("/weights/points", "/weights/embed.0.weight"):
+        save_tensors(tmp_path / "old", tensors | {name: tensors[name][:, :1]}, metadata, STATE_FORMAT)
+        with pytest.raises(InputError, match="old holds the weights of another network"):
+            trainer.resume(tmp_path / "old")
 
 
 def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
