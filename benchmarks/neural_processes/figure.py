@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,26 +21,31 @@ def figure(_: argparse.Namespace) -> None:
     likelihood, memory, time = picture.subplots(1, 3)
     for kind, points in likelihoods(results.RESULTS).items():
         x, mean, sd = zip(*points, strict=True)
-        likelihood.errorbar(x, mean, yerr=sd, marker="o", markersize=3, capsize=2, label=kind)
+        likelihood.errorbar(x, mean, yerr=sd, capsize=2, **style(kind))
     rows = [row.split("\t") for row in (folder_of("cost") / "cost.tsv").read_text().splitlines()[1:]]
     for kind in KINDS:
         costs = [(int(n), float(seconds), float(mb)) for name, n, seconds, mb in rows if name == kind]
         if costs:
             context, seconds, mb = zip(*costs, strict=True)
-            time.plot(context, seconds, marker="o", markersize=3, label=kind)
-            memory.plot(context, mb, marker="o", markersize=3, label=kind)
+            time.plot(context, seconds, **style(kind))
+            memory.plot(context, mb, **style(kind))
     for axes, what in (
         (likelihood, "log-likelihood per target"),
         (memory, "kept for backward, MB"),
         (time, "seconds of a training step"),
     ):
         axes.set(xlabel="context points", ylabel=what, xscale="log")
-        axes.legend(fontsize=8)
     for axes in (memory, time):
         axes.set_yscale("log")
+    picture.legend(*memory.get_legend_handles_labels(), loc="outside right center")
     path = folder_of("cost") / "against-context.png"
     picture.savefig(path, dpi=130)
     print(path)
+
+
+def style(kind: str) -> dict[str, Any]:
+    """The same in all panels, whatever a panel lacks."""
+    return {"marker": "o", "markersize": 3, "label": kind, "color": f"C{KINDS.index(kind)}"}
 
 
 def likelihoods(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
