@@ -3,32 +3,24 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from torch.distributions import Distribution
 
 from spinimpute.neural_processes import blocks
-from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, calibration, cdf, saved_bytes, score
+from spinimpute.neural_processes.evaluation import saved_bytes
 from spinimpute.neural_processes.gaussian_tasks import (
-    KERNELS,
     Process,
     ProcessSettings,
     Task,
     draw_tasks,
-    oracle,
-    with_floor,
 )
 from spinimpute.neural_processes.models import KINDS, LatentProcess, ModelSettings, NeuralProcess, make_model
 from spinimpute.neural_processes.training import (
-    STATE_FORMAT,
     TrainingSettings,
-    gaussian_trainer,
-    load_model,
 )
 from spinimpute.nn.attention import MultiHeadAttention
 from spinimpute.nn.attention_maps import recorded_attention
-from spinimpute.tensor_files import load_tensors, save_tensors
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
 TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
@@ -308,205 +300,6 @@ def test_the_kl_term_pulls_the_posterior_to_the_prior() -> None:
     divergence = (posterior.log_prob(z) - prior.log_prob(z)).sum(-1).mean(0)  # by simulation
     expected = (log_p - divergence) / task.x_BNX.shape[1]
     torch.testing.assert_close(elbo, expected, atol=0.05, rtol=0.05)
-
-
-# tasks and the oracle
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_tasks_have_the_covariance_of_their_process(kernel: str) -> None:
-    settings = ProcessSettings(kernel, context=(2, 2), target=(1, 1), tasks=6, x_size=2)
-    task, process = draw_tasks(settings, 1, 0)
-    x = torch.cat([task.x_BMX, task.x_BNX], 1).double()
-    covariance = process.noisy_covariance(x)
-    torch.testing.assert_close(covariance, covariance.mT)
-    assert (torch.linalg.eigvalsh(covariance) > 0).all()
-    b, i, j = 4, 0, 2
-    d = x[b, i] - x[b, j]
-    length, scale, period = (float(v[b]) for v in (process.length_B, process.scale_B, process.period_B))
-    r = float(d.norm()) / length
-    expected = {
-        "rbf": scale**2 * torch.exp(torch.tensor(-0.5 * r**2)),
-        "matern52": scale**2 * (1 + 5**0.5 * r + 5 * r**2 / 3) * torch.exp(torch.tensor(-(5**0.5) * r)),
-        "periodic": scale**2 * torch.exp(-2 * (torch.sin(torch.pi * d / period) / length).square().sum()),
-    }[kernel]
-    assert float(covariance[b, i, j]) == pytest.approx(float(expected), rel=1e-6)
-
-
-def test_draws_vary_as_they_should() -> None:
-    settings = ProcessSettings(context=(1, 1), target=(1, 1), tasks=4_000, scale=(0.7, 0.7))
-    task, _ = draw_tasks(settings, 2, 0)
-    assert float(task.y_BNY.var()) == pytest.approx(0.49 + 0.0004, rel=0.08)
-
-
-def test_the_same_seed_gives_the_same_tasks() -> None:
-    first, second, other = draw_tasks(TASKS, 1, 7)[0], draw_tasks(TASKS, 1, 7)[0], draw_tasks(TASKS, 1, 8)[0]
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert first.x_BMX.shape != other.x_BMX.shape or not torch.equal(first.x_BMX, other.x_BMX)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_the_oracle_is_the_conditional_of_a_gaussian(kernel: str) -> None:
-    task, process = draw_tasks(ProcessSettings(kernel, context=(5, 5), target=(2, 2), tasks=3), 4, 0)
-    best = oracle(task, process)
-    joint = process.noisy_covariance(torch.cat([task.x_BMX, task.x_BNX], 1).double())
-    gain = joint[:, 5:, :5] @ torch.linalg.inv(joint[:, :5, :5])
-    torch.testing.assert_close(best.mean, gain @ task.y_BMY.double())
-    variance = (joint[:, 5:, 5:] - gain @ joint[:, :5, 5:]).diagonal(dim1=1, dim2=2)
-    torch.testing.assert_close(best.variance[..., 0], variance)
-    empty = task._replace(x_BMX=task.x_BMX[:, :0], y_BMY=task.y_BMY[:, :0])
-    torch.testing.assert_close(oracle(empty, process).mean, torch.zeros(3, 2, 1).double())
-
-
-def test_nobody_is_better_than_the_oracle() -> None:
-    trainer = gaussian_trainer(
-        ModelSettings("CIPNP", **SMALL), TrainingSettings(60, learning_rate=2e-3), replace(TASKS, tasks=16)
-    )
-    trainer.train()
-    found = score(trainer.model, TASKS, 40)
-    assert found.log_likelihood < found.floored <= found.oracle + 1e-9
-    assert found.gap > 0
-
-
-def test_a_floor_costs_the_oracle() -> None:
-    task, process = draw()
-    best = oracle(task, process)
-    floored = with_floor(best, 0.1)
-    assert (floored.stddev >= 0.1).all()
-    assert float(floored.log_prob(task.y_BNY.double()).mean()) < float(
-        best.log_prob(task.y_BNY.double()).mean()
-    )
-
-
-# evaluation
-
-
-def test_calibration_of_the_truth_is_nearly_zero() -> None:
-    class Oracle(torch.nn.Module):
-        """Knows the process of the batch that is asked for."""
-
-        settings = ModelSettings("CANP")
-
-        def __init__(self, tasks: ProcessSettings) -> None:
-            super().__init__()
-            self.tasks, self.number = tasks, 0
-
-        def forward(self, x: torch.Tensor, y: torch.Tensor, at: torch.Tensor, samples: int) -> Distribution:
-            task, process = draw_tasks(self.tasks, HELD_OUT_SEED, self.number)
-            self.number += 1
-            best = oracle(task, process)
-            return torch.distributions.Normal(best.mean.float(), best.stddev.float())
-
-    tasks = ProcessSettings(context=(8, 8), tasks=16)
-    found = calibration(Oracle(tasks), tasks, 8, 60)  # type: ignore[arg-type]
-    assert found.error < 2e-4
-    assert found.inside[0] == 0
-    assert found.inside[-1] == 1
-    assert found.targets > 10_000
-
-
-def test_calibration_of_the_too_sure() -> None:
-    class Sure(torch.nn.Module):
-        def forward(self, x: torch.Tensor, y: torch.Tensor, at: torch.Tensor, samples: int) -> Distribution:
-            return torch.distributions.Normal(torch.zeros_like(at), 1e-6)
-
-    found = calibration(Sure(), TASKS, 8, 5)  # type: ignore[arg-type]
-    assert found.error == pytest.approx(sum((i / 10) ** 2 for i in range(10)) / 11, abs=1e-3)
-
-
-def test_cdf_of_a_mixture() -> None:
-    model, (task, _) = made("ANP"), draw()
-    found = predicted(model, task)
-    drawn = found.sample((4_000,))
-    torch.testing.assert_close(
-        cdf(found, task.y_BNY), (drawn <= task.y_BNY).float().mean(0), atol=0.05, rtol=0
-    )
-
-
-# training
-
-
-@pytest.mark.parametrize("kind", ["CIPNP", "IPNP", "BANP"])
-def test_resuming_is_the_same_run(kind: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    def trainer():  # type: ignore[no-untyped-def]
-        return gaussian_trainer(ModelSettings(kind, **SMALL), TrainingSettings(8, seed=4), TASKS)
-
-    whole = trainer()
-    whole.train()
-    half = trainer()
-    half.train(until=3)
-    half.save_state(tmp_path / "state")
-    resumed = trainer()
-    resumed.resume(tmp_path / "state")
-    assert resumed.step == 3
-    resumed.train()
-    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    resumed.save(tmp_path / "model")
-    loaded, described = load_model(tmp_path / "model")
-    assert described["step"] == 8
-    task, _ = draw()
-    torch.testing.assert_close(predicted(loaded, task).mean, predicted(whole.model.eval(), task).mean)
-
-
-def test_states_of_before_there_were_readings_are_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    def trainer():  # type: ignore[no-untyped-def]
-        return gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(3, seed=4), TASKS)
-
-    half = trainer()
-    half.train(until=2)
-    half.save_state(tmp_path / "state")
-    tensors, metadata = load_tensors(tmp_path / "state", STATE_FORMAT, "training state")
-    del metadata["run"]["model"]["readings"], metadata["run"]["start"]
-    save_tensors(tmp_path / "old", tensors, metadata, STATE_FORMAT)
-    resumed = trainer()
-    resumed.resume(tmp_path / "old")
-    assert resumed.step == 2
-
-
-def test_numbers_of_numpy_can_be_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    settings = ModelSettings("CANP", width=np.int64(16), heads=np.int32(2))  # type: ignore[arg-type]
-    trainer = gaussian_trainer(settings, TrainingSettings(np.int64(1)), TASKS)  # type: ignore[arg-type]
-    trainer.train()
-    trainer.save(tmp_path / "model")
-    assert load_model(tmp_path / "model")[0].settings.width == 16
-
-
-def test_states_of_other_networks_are_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from spinimpute.errors import InputError
-
-    trainer = gaussian_trainer(ModelSettings("LBANP", **SMALL), TrainingSettings(3, seed=4), TASKS)
-    trainer.train(until=1)
-    trainer.save_state(tmp_path / "state")
-    tensors, metadata = load_tensors(tmp_path / "state", STATE_FORMAT, "training state")
-    for name in ("/weights/points", "/weights/embed.0.weight"):
-        save_tensors(tmp_path / "old", tensors | {name: tensors[name][:, :1]}, metadata, STATE_FORMAT)
-        with pytest.raises(InputError, match="old holds the weights of another network"):
-            trainer.resume(tmp_path / "old")
-
-
-def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from spinimpute.errors import InputError
-
-    one = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(8), TASKS)
-    one.save_state(tmp_path / "state")
-    other = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(9), TASKS)
-    with pytest.raises(InputError, match="belongs to other settings"):
-        other.resume(tmp_path / "state")
-    with pytest.raises(InputError, match="not a neural process"):
-        load_model(tmp_path / "state")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_learning(kind: str) -> None:
-    """Better than the best that knows nothing of the context: the marginal of all tasks."""
-    tasks = ProcessSettings(context=(8, 24), target=(8, 8), length_scale=(0.8, 1.2), scale=(0.8, 1.0))
-    settings = ModelSettings(kind, width=32, heads=2, inducing_points=8, blocks=2, samples=2)
-    trainer = gaussian_trainer(settings, TrainingSettings(60, learning_rate=3e-3), tasks)
-    trainer.train()
-    prior = draw_tasks(replace(tasks, context=(0, 0)), HELD_OUT_SEED, 0)
-    alone = float(oracle(*prior).log_prob(prior[0].y_BNY.double()).mean())
-    assert score(trainer.model, tasks, 20, 10).log_likelihood > alone + 0.15
 
 
 def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
