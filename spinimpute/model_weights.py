@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.optim import Optimizer
+
+from spinimpute.errors import InputError
+from spinimpute.nn.optimisers import Lookahead
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -65,6 +70,20 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
     differing = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
     if differing:
         raise ValueError(f"weights of another network: {', '.join(differing[:3])}")
+
+
+def restore_training(
+    model: nn.Module, optimiser: Optimizer | Lookahead, saved: Mapping[str, Any], path: str | Path
+) -> None:
+    """Weights and optimiser of a training state. Raises InputError if they are of another network."""
+    try:
+        model.load_state_dict(saved["weights"])
+        optimiser.load_state_dict(saved["optimiser"])
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"training state {path} holds the weights of another network, perhaps of another version of this "
+            "program: start anew"
+        ) from error
 
 
 def flatten_state(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -6,11 +6,10 @@ import argparse
 import json
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import folder_of
+from benchmarks.neural_processes.results import folder_of, mean_and_spread
 from spinimpute.neural_processes.evaluation import calibration
 from spinimpute.neural_processes.gaussian_tasks import settings_of
 from spinimpute.neural_processes.models import KINDS
@@ -55,11 +54,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
             shown.setdefault(kind, (path.stem, model.cpu()))
         if errors:
             published = [f"{e:.3f}" for e in PUBLISHED.get(kind, ())] or [""] * len(CONTEXTS)
-            means = [f"{e:.4f}" for e in np.mean(errors, axis=0)]
-            if len(errors) > 1:
-                means = [
-                    f"{m} ± {sd:.4f}" for m, sd in zip(means, np.std(errors, axis=0, ddof=1), strict=True)
-                ]
+            means = [mean_and_spread(of_context) for of_context in zip(*errors, strict=True)]
             rows.append([kind, *means, str(len(errors)), *(published if as_published else [])])
     if not shown:
         raise SystemExit(f"no model in {arguments.models_folder}: train some with --context {low} {high}")

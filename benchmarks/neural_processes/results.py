@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 RESULTS = Path(__file__).parent / "results"
@@ -39,3 +41,9 @@ def folder_of(name: str) -> Path:
     folder = find_folder(name) or RESULTS / f"{today}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """Over seeds; of one alone without a standard deviation."""
+    sd = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{sd}"

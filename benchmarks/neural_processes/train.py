@@ -12,7 +12,15 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import STEPS, WITH_POINTS, find_folder, folder_of, machine, run_name
+from benchmarks.neural_processes.results import (
+    STEPS,
+    WITH_POINTS,
+    find_folder,
+    folder_of,
+    machine,
+    mean_and_spread,
+    run_name,
+)
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
@@ -149,12 +157,10 @@ def table(out: Path) -> str:
         found = [json.loads(path.read_text()) for path in sorted(out.glob(f"{kind}-*.json"))]
         if not found:
             continue
-        likelihood = np.array([row["log_likelihood"] for row in found])
-        sd = f" ± {likelihood.std(ddof=1):.4f}" if len(found) > 1 else ""
         rows.append(
             [
                 kind,
-                f"{likelihood.mean():.4f}{sd}",
+                mean_and_spread([row["log_likelihood"] for row in found]),
                 f"{np.mean([row['gap'] for row in found]):.4f}",
                 f"{np.mean([row['oracle'] for row in found]):.4f}",
                 str(len(found)),

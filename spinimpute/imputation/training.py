@@ -18,7 +18,7 @@ from spinimpute.errors import InputError
 from spinimpute.imputation.blocks import HaplotypeSource
 from spinimpute.imputation.checkpoint import STATE_FORMAT
 from spinimpute.imputation.learners import Learner, Outcome
-from spinimpute.model_weights import arrays_of, flatten_state, tensors_of, unflatten_state
+from spinimpute.model_weights import arrays_of, flatten_state, restore_training, tensors_of, unflatten_state
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 from spinimpute.processes import ALONE, Processes, launch
 from spinimpute.tensor_files import load_tensors, save_tensors
@@ -252,11 +252,7 @@ class Trainer:
                 "those, or start anew with --force"
             )
         saved = unflatten_state(metadata["plain"], tensors_of(tensors))
-        try:
-            self.learner.model.load_state_dict(saved["weights"])
-            self.optimiser.load_state_dict(saved["optimiser"])
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise InputError(f"training state {path} belongs to another configuration: {error}") from error
+        restore_training(self.learner.model, self.optimiser, saved, path)
         self.schedule.last_epoch = saved["schedule"]["last_epoch"]
         self.schedule._last_lr = saved["schedule"]["_last_lr"]
         self.step, self.best, self.stale = metadata["step"], metadata["best"], metadata["stale"]

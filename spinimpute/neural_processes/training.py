@@ -17,6 +17,7 @@ from spinimpute.model_weights import (
     flatten_state,
     load_weights,
     network_of,
+    restore_training,
     tensors_of,
     unflatten_state,
 )
@@ -165,15 +166,7 @@ class Trainer:
                 f"{json.dumps(metadata['run'])}"
             )
         saved = unflatten_state(metadata["plain"], tensors_of(tensors))
-        try:
-            self.model.load_state_dict(saved["weights"])
-            self.optimiser.load_state_dict(saved["optimiser"])
-        except (RuntimeError, ValueError, KeyError) as error:
-            said = str(error).partition("\n")[0]
-            raise InputError(
-                f"training state {path} holds the weights of another network ({said}), perhaps of another "
-                "version of this program: start anew"
-            ) from error
+        restore_training(self.model, self.optimiser, saved, path)
         self.schedule.load_state_dict(saved["schedule"])
         self.step = metadata["step"]
 
