@@ -123,6 +123,8 @@ def _write_other_forms(vcf: Path, folder: Path) -> None:
     with (folder / "array.txt").open("w") as file:
         file.write("# rsid\tchromosome\tposition\tgenotype\n")
         for (n, (c, p, _, r, a, _)), copies_X in zip(sites, copies_TX, strict=True):
+            if len(r) > 1 or len(a) > 1:
+                continue
             genotype = {0: r + r, 1: r + a, 2: a + a, -1: "--"}[int(copies_X[0])]
             file.write(f"{n}\t{c}\t{p}\t{genotype}\n")
 

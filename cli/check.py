@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import (
+from .options import (
     ambiguous_option,
     chain_option,
     force_option,
@@ -40,9 +40,9 @@ def check(
     force: bool,
 ) -> None:
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex."""
-    from spinimpute.imputation.check import check as run
-    from spinimpute.imputation.preparing import open_panels
     from spinimpute.output_files import check_outputs, written_whole
+    from spinimpute.pipeline.check import check as run
+    from spinimpute.pipeline.prepare import open_panels
 
     check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]

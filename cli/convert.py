@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cli.command_text import command_text
-from cli.options import (
+from .command_text import command_text
+from .options import (
     ambiguous_option,
     chain_option,
     force_match_option,
@@ -53,8 +53,8 @@ def convert(
 
     Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
     """
-    from spinimpute.imputation.typed_file import convert as run
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.typed_file import convert as run
 
     check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
     summary = run(

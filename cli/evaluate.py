@@ -6,7 +6,7 @@ import itertools
 
 import click
 
-from cli.options import force_option, quiet_option
+from .options import force_option, quiet_option
 
 
 @click.command()
@@ -35,8 +35,8 @@ def evaluate(
     Beside the imputed file stands a predictor that knows the panel's allele frequencies and nothing else.
     """
     from spinimpute.evaluation.evaluate import evaluate as run
-    from spinimpute.evaluation.metrics import DEFAULT_BINS
-    from spinimpute.evaluation.report import summary_table
+    from spinimpute.evaluation.tables import summary_table
+    from spinimpute.quality.metrics import DEFAULT_BINS
 
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
     result = run(truth, imputed, panel, typed, out=out, bins=bounds, force=force, report=report)

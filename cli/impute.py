@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from cli.command_text import command_text
-from cli.options import (
+from .command_text import command_text
+from .options import (
     ambiguous_option,
     chain_option,
     device_option,
@@ -121,11 +121,11 @@ def impute(
     """Impute genotypes at all sites of a reference panel; unphased ones are phased first."""
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.imputation.memory import parse_size
-    from spinimpute.imputation.pipeline import OutputSettings
-    from spinimpute.imputation.pipeline import impute as run
     from spinimpute.kernels import announce_compilation
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.impute import OutputSettings
+    from spinimpute.pipeline.impute import impute as run
+    from spinimpute.predictors.haplotype_attention.memory import parse_size
 
     output = OutputSettings(
         wanted,
@@ -182,7 +182,7 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
     if prefix is None:
         return {}
     from spinimpute.errors import InputError
-    from spinimpute.imputation.left_out_quality import TABLES
+    from spinimpute.quality.leave_one_out import TABLES
 
     if not prefix or prefix.endswith("/"):
         raise InputError(f"--loo {prefix!r}: give what the names of the tables begin with, such as 'quality'")

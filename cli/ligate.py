@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.options import (
+from .options import (
     force_option,
     out_option,
     output_type_option,
@@ -41,9 +41,9 @@ def ligate(
     Chunks may overlap; where a sample's phase differs there, its haplotypes are exchanged in the right one.
     Chunks of a phased target give the file of a single run, whatever their --buffer.
     """
-    from spinimpute.imputation.ligation import ligate as run
     from spinimpute.kernels import announce_compilation
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.ligate import ligate as run
 
     check_outputs([out], force, [*chunks, panel])
     if not quiet:

@@ -19,19 +19,19 @@ INTERRUPTED = 130
 TERMINATED = 143
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-# name -> (module, attribute, one line of help): commands are listed without importing them
+# name -> (module of this package, attribute, one line of help): commands are listed without importing them
 COMMANDS = {
-    "panel": ("cli.panel", "panel", "Build, describe and verify reference panels."),
-    "impute": ("cli.impute", "impute", "Impute genotypes from a reference panel."),
-    "ligate": ("cli.ligate", "ligate", "Join chunks of a chromosome that were imputed apart."),
-    "check": ("cli.check", "check", "Compare a target's sites and calls with a panel."),
-    "convert": ("cli.convert", "convert", "Write a target of any form as VCF or BCF."),
-    "phase": ("cli.phase", "phase", "Phase genotypes with a reference panel."),
-    "evaluate": ("cli.evaluate", "evaluate", "Compare imputed with true genotypes."),
-    "np": ("cli.np", "np", "Neural processes on Gaussian-process tasks."),
-    "tabular": ("cli.tabular", "tabular", "Learn from tables and predict a column."),
-    "train": ("cli.train", "train", "Train a model on simulated segments or on a panel."),
-    "version": ("cli.version", "version", "Versions of models and libraries, and the hardware."),
+    "panel": ("panel", "panel", "Build, describe and verify reference panels."),
+    "impute": ("impute", "impute", "Impute genotypes from a reference panel."),
+    "ligate": ("ligate", "ligate", "Join chunks of a chromosome that were imputed apart."),
+    "check": ("check", "check", "Compare a target's sites and calls with a panel."),
+    "convert": ("convert", "convert", "Write a target of any form as VCF or BCF."),
+    "phase": ("phase", "phase", "Phase genotypes with a reference panel."),
+    "evaluate": ("evaluate", "evaluate", "Compare imputed with true genotypes."),
+    "np": ("np", "np", "Neural processes on Gaussian-process tasks."),
+    "tabular": ("tabular", "tabular", "Learn from tables and predict a column."),
+    "train": ("train", "train", "Train a model on simulated segments or on a panel."),
+    "version": ("version", "version", "Versions of models and libraries, and the hardware."),
 }
 
 
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(f".{module}", __package__), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cli.options import (
+from .options import (
     available_device,
     device_option,
     force_option,

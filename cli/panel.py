@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.command_text import command_text
-from cli.options import (
+from .command_text import command_text
+from .options import (
     device_option,
     force_option,
     map_option,
@@ -22,9 +22,9 @@ from cli.options import (
 )
 
 if TYPE_CHECKING:
-    from spinimpute.genotypes.panel_file import Panel
     from spinimpute.genotypes.sites import Region
-    from spinimpute.imputation.inducing_panel import InducingPanel
+    from spinimpute.panels.inducing_panel import InducingPanel
+    from spinimpute.panels.panel import Panel
 
 MOST_READERS = 8  # unless more are asked for
 # the file must be the same with and without them
@@ -99,9 +99,9 @@ def build(
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
     average of a single haplotype is that haplotype.
     """
-    from spinimpute.genotypes.panel_parts import build_panels, open_panels
     from spinimpute.genotypes.sites import Region
-    from spinimpute.imputation.engine import default_threads
+    from spinimpute.panels.parts import build_panels, open_panels
+    from spinimpute.predictors.engine import default_threads
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else _names(samples_file)
@@ -114,8 +114,8 @@ def build(
             for built in parts:
                 _tell(out, built, quiet)
         return
-    from spinimpute.imputation.inducing_build import build_inducing_panel
     from spinimpute.output_files import check_output, temporary_folder
+    from spinimpute.predictors.spin.build import build_inducing_panel
 
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
@@ -166,8 +166,8 @@ def tune(
     Each of up to 1,000 haplotypes is taken out and copied from the others; lengths between the array's sites
     become those that explain where it changes whom it copies. The panel is otherwise the same.
     """
-    from spinimpute.genotypes.panel_parts import open_panels
-    from spinimpute.imputation.panel_tuning import tune_panel
+    from spinimpute.hmm.map_tuning import tune_panel
+    from spinimpute.panels.parts import open_panels
 
     with progress_bar("tuning the map", quiet) as progress:
         tune_panel(
@@ -209,8 +209,8 @@ def _source(
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
-    from spinimpute.genotypes.panel_build import build_panel
-    from spinimpute.genotypes.panel_file import Panel, is_panel_file
+    from spinimpute.panels.build import build_panel
+    from spinimpute.panels.panel import Panel, is_panel_file
 
     if not is_panel_file(vcf):
         return build_panel(vcf, out, genetic_map, region, samples, threads=readers)
@@ -223,7 +223,7 @@ def _source(
 
 
 def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:
-    from spinimpute.imputation.inducing_panel import InducingPanel
+    from spinimpute.panels.inducing_panel import InducingPanel
 
     if quiet:
         return
@@ -258,8 +258,8 @@ def _names(path: str) -> list[str]:
 @click.argument("file")
 def info(file: str) -> None:
     """Say what a panel file holds."""
-    from spinimpute.genotypes.panel_parts import open_panels, part_of
-    from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
+    from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
+    from spinimpute.panels.parts import open_panels, part_of
 
     with ExitStack() as stack:
         panels: Sequence[Panel | InducingPanel]
@@ -306,7 +306,7 @@ def _about_points(panel: InducingPanel) -> dict[str, object]:
 def chunks(file: str, length_cm: float, sites: int) -> None:
     """Regions that can be imputed apart and joined with 'ligate', and how large each is."""
     from spinimpute.genotypes.chunk_regions import cut_chunks
-    from spinimpute.imputation.preparing import open_panels
+    from spinimpute.pipeline.prepare import open_panels
 
     with open_panels(file) as parts:
         found = cut_chunks(parts, length_cm, sites)
@@ -320,8 +320,8 @@ def chunks(file: str, length_cm: float, sites: int) -> None:
 @click.argument("file")
 def verify(file: str) -> None:
     """Read all of a panel file and check it against its checksums."""
-    from spinimpute.genotypes.panel_parts import open_panels
-    from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
+    from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
+    from spinimpute.panels.parts import open_panels
 
     if is_inducing_panel(file):
         with InducingPanel.open(file) as made:

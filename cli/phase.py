@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cli.command_text import command_text
-from cli.options import (
+from .command_text import command_text
+from .options import (
     ambiguous_option,
     chain_option,
     force_match_option,
@@ -57,9 +57,9 @@ def phase(
 
     Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
     """
-    from spinimpute.imputation.typed_file import phase as run
     from spinimpute.kernels import announce_compilation
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.typed_file import phase as run
 
     check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
     if not quiet:

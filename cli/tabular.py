@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import available_device, device_option, force_option, quiet_option
-from cli.tabular_benchmark import benchmark
-from cli.tabular_columns import (
+from .options import available_device, device_option, force_option, quiet_option
+from .tabular_benchmark import benchmark
+from .tabular_columns import (
     ColumnChoice,
     features_of,
     labelled_table_options,
@@ -20,7 +20,7 @@ from cli.tabular_columns import (
     table_option,
     warn,
 )
-from cli.tabular_options import MODELS, estimator_errors, seed_option, steps_option
+from .tabular_options import MODELS, estimator_errors, seed_option, steps_option
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import available_device, device_option, force_option, quiet_option
-from cli.tabular_columns import ColumnChoice, labelled_table_options, read_labelled_table
-from cli.tabular_options import MODELS, estimator_errors, seed_option, steps_option
+from .options import available_device, device_option, force_option, quiet_option
+from .tabular_columns import ColumnChoice, labelled_table_options, read_labelled_table
+from .tabular_options import MODELS, estimator_errors, seed_option, steps_option
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import Command
+from .options import Command
 
 if TYPE_CHECKING:
     import numpy as np

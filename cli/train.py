@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import device_option, force_option, out_option, progress_bar, quiet_option
+from .options import device_option, force_option, out_option, progress_bar, quiet_option
 
 
 @click.command()
@@ -42,7 +42,7 @@ def train(
     the configuration a multiple of N.
     """
     from spinimpute.errors import InputError
-    from spinimpute.imputation.train import train as run
+    from spinimpute.predictors.train import train as run
     from spinimpute.processes import is_first
 
     total = 0

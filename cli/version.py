@@ -11,7 +11,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def version(as_json: bool) -> None:
     """Versions of spinimpute, its models and its libraries, and what there is to compute with."""
-    from spinimpute.versions import environment
+    from spinimpute.pipeline.versions import environment
 
     found = environment()
     if as_json:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msprime
 import numpy as np
 
-from spinimpute.genotypes.bgzf import BgzfWriter
+from spinimpute.vcf.bgzf import BgzfWriter
 
 CHROM = "20"
 GENERATION_YEARS = 25.0

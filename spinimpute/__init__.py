@@ -11,38 +11,38 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
-    from spinimpute.genotypes.panel_build import build_panel
-    from spinimpute.genotypes.panel_file import Panel
-    from spinimpute.genotypes.panel_parts import build_panels
     from spinimpute.genotypes.ploidy import read_sexes
-    from spinimpute.imputation.arrays import impute_haplotypes
-    from spinimpute.imputation.inducing_build import build_inducing_panel
-    from spinimpute.imputation.inducing_panel import InducingPanel
-    from spinimpute.imputation.ligation import ligate
-    from spinimpute.imputation.panel_tuning import tune_panel
-    from spinimpute.imputation.pipeline import OutputSettings, impute
-    from spinimpute.imputation.predictors import load_predictor
-    from spinimpute.imputation.train import train
-    from spinimpute.imputation.typed_file import convert, phase
+    from spinimpute.hmm.map_tuning import tune_panel
+    from spinimpute.panels.build import build_panel
+    from spinimpute.panels.inducing_panel import InducingPanel
+    from spinimpute.panels.panel import Panel
+    from spinimpute.panels.parts import build_panels
+    from spinimpute.pipeline.arrays import impute_haplotypes
+    from spinimpute.pipeline.impute import OutputSettings, impute
+    from spinimpute.pipeline.ligate import ligate
+    from spinimpute.pipeline.typed_file import convert, phase
+    from spinimpute.predictors.loading import load_predictor
+    from spinimpute.predictors.spin.build import build_inducing_panel
+    from spinimpute.predictors.train import train
 
 _MODULES = {
-    "InducingPanel": "imputation.inducing_panel",
+    "InducingPanel": "panels.inducing_panel",
     "InputError": "errors",
-    "OutputSettings": "imputation.pipeline",
-    "Panel": "genotypes.panel_file",
-    "build_inducing_panel": "imputation.inducing_build",
-    "build_panel": "genotypes.panel_build",
-    "build_panels": "genotypes.panel_parts",
-    "convert": "imputation.typed_file",
+    "OutputSettings": "pipeline.impute",
+    "Panel": "panels.panel",
+    "build_inducing_panel": "predictors.spin.build",
+    "build_panel": "panels.build",
+    "build_panels": "panels.parts",
+    "convert": "pipeline.typed_file",
     "evaluate": "evaluation.evaluate",
-    "impute": "imputation.pipeline",
-    "impute_haplotypes": "imputation.arrays",
-    "ligate": "imputation.ligation",
-    "load_predictor": "imputation.predictors",
-    "phase": "imputation.typed_file",
+    "impute": "pipeline.impute",
+    "impute_haplotypes": "pipeline.arrays",
+    "ligate": "pipeline.ligate",
+    "load_predictor": "predictors.loading",
+    "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
-    "train": "imputation.train",
-    "tune_panel": "imputation.panel_tuning",
+    "train": "predictors.train",
+    "tune_panel": "hmm.map_tuning",
 }
 
 __all__ = [

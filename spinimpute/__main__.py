@@ -1,6 +1,6 @@
 """`python -m spinimpute` is `spinimpute`; torchrun needs a module."""
 
-from cli.main import main
+from spinimpute.cli.main import main
 
 if __name__ == "__main__":
     main()

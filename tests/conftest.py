@@ -1,13 +1,23 @@
-"""Fixtures that every test may ask for."""
+"""Fixtures that every test may ask for: real genotypes, variant files, segments, models, a small disk."""
 
 import gzip
 import os
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import cyvcf2
+import numpy as np
 import pytest
+import torch
+
+import spinimpute
+from spinimpute.predictors.spin.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
+from spinimpute.predictors.spin.network import AlleleCIPNP, InducingSettings
+from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -64,3 +74,136 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Disk]]:
     yield mount
     for folder in mounted:
         subprocess.run(["umount", folder], check=True)
+
+
+Record = tuple[int, str, str, Sequence[str]]  # POS, REF, ALT, one GT per sample
+
+HEADER = (
+    "##fileformat=VCFv4.2\n"
+    '##FILTER=<ID=PASS,Description="All filters passed">\n'
+    "##contig=<ID=20,length=63025520>\n"
+    "##contig=<ID=21>\n"
+    '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">\n'
+)
+
+
+def vcf_text(records: Sequence[Record], samples: Sequence[str], chrom: str = "20") -> str:
+    header = HEADER.replace("ID=20", f"ID={chrom}") if chrom not in ("20", "21") else HEADER
+    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
+    lines = ["\t".join([*columns, *samples])]
+    for position, ref, alt, genotypes in records:
+        fixed = [chrom, str(position), f"rs{position}", ref, alt, ".", "PASS", ".", "GT"]
+        lines.append("\t".join([*fixed, *genotypes]))
+    return header + "\n".join(lines) + "\n"
+
+
+def convert(text: Path, out: Path) -> Path:
+    """Write the VCF `text` as what the suffix of `out` says."""
+    if out.name.endswith((".vcf", ".plain.gz")):
+        content = text.read_bytes()
+        out.write_bytes(gzip.compress(content) if out.suffix == ".gz" else content)
+        return out
+    source = cyvcf2.VCF(str(text))
+    writer = cyvcf2.Writer(str(out), source, mode="wb" if out.suffix == ".bcf" else "wz")
+    for record in source:
+        writer.write_record(record)
+    writer.close()
+    source.close()
+    return out
+
+
+@pytest.fixture
+def write_vcf(tmp_path: Path) -> Callable[..., Path]:
+    """write_vcf(records, samples=None, name="t.vcf", chrom="20"): a .vcf, .vcf.gz, .bcf or .plain.gz file.
+
+    A record is (POS, REF, ALT, [GT, ...]); without names the samples are a, b, c ...
+    """
+
+    def write(
+        records: Sequence[Record],
+        samples: Sequence[str] | None = None,
+        name: str = "t.vcf",
+        chrom: str = "20",
+    ) -> Path:
+        if samples is None:
+            samples = [chr(ord("a") + i) for i in range(len(records[0][3]))]
+        text = tmp_path / "source.txt"
+        text.write_text(vcf_text(records, samples, chrom))
+        return convert(text, tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def index() -> Callable[[Path], None]:
+    """index(path): write an index beside a compressed file."""
+    bcftools = shutil.which("bcftools")
+    if bcftools is None:
+        pytest.skip("bcftools is not installed; it writes the index this test reads")
+
+    def run(path: Path) -> None:
+        subprocess.run([bcftools, "index", "-f", str(path)], check=True)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def mosaic() -> Callable[..., np.ndarray]:
+    """Haplotypes (sites, n) copied from few founders: many ties, and matches that errors interrupt."""
+
+    def draw(
+        rng: np.random.Generator, n_sites: int, n: int, founders: int = 4, errors: float = 0.03
+    ) -> np.ndarray:
+        base = rng.integers(0, 2, (n_sites, founders))
+        return (base[:, rng.integers(0, founders, n)] ^ (rng.random((n_sites, n)) < errors)).astype(np.uint8)
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def example() -> Path:
+    return REPOSITORY / "data" / "example"
+
+
+@pytest.fixture(scope="session")
+def example_panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[spinimpute.Panel]:
+    path = tmp_path_factory.mktemp("panel") / "panel.spin"
+    with spinimpute.build_panel(example / "panel.vcf.gz", path, example / "genetic.map") as panel:
+        yield panel
+
+
+@pytest.fixture(scope="session")
+def segment() -> Segment:
+    settings = SimulationSettings(
+        length=(120_000, 120_001), people=(60, 61), recombination_rate=(1e-8, 1.001e-8)
+    )
+    return simulate_segment(5, settings)
+
+
+@pytest.fixture
+def random_predictor() -> AllelePredictor:
+    """Random weights, also where training starts from zero: nothing may hold by accident."""
+    torch.manual_seed(0)
+    model = AlleleCIPNP(InducingSettings(core=3, flank=5, candidates=6, rounds=2))
+    for parameter in model.predictor.decoder[-1].parameters():
+        torch.nn.init.normal_(parameter)
+    return AllelePredictor(model, "random", torch.device("cpu"), 12)
+
+
+@pytest.fixture
+def random_kmer_predictor() -> KmerPredictor:
+    torch.manual_seed(0)
+    settings = KmerSettings(
+        core=3, flank=5, labels=17, width=8, inducing_points=4, latent_attributes=3, blocks=1, heads=2
+    )
+    return KmerPredictor(KmerSPIN(settings), "random", torch.device("cpu"))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spinimpute import kernels
-from spinimpute.imputation.layers import add_products, dense_relu
+from spinimpute.predictors.haplotype_attention.layers import add_products, dense_relu
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -53,9 +53,9 @@ def test_what_is_compiled_runs_without_the_compiler(tmp_path: Path) -> None:
     script = """
 import sys
 import numpy as np
-from spinimpute.imputation.site_quality import site_quality
-from spinimpute.genotypes.vcf_text import _write_columns
-from spinimpute.imputation.copying import hash_rows
+from spinimpute.quality.site_quality import site_quality
+from spinimpute.vcf.text import _write_columns
+from spinimpute.predictors.haplotype_attention.copying import hash_rows
 p = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
 found = site_quality(p)["AF"].tolist()
 print(len(found), "numba.np.linalg" in sys.modules)
@@ -74,7 +74,7 @@ def test_where_nothing_can_be_kept_it_is_compiled_anew(small_disk: Callable[[int
     disk = small_disk(4).folder
     script = """
 import numpy as np
-from spinimpute.imputation.layers import add_products
+from spinimpute.predictors.haplotype_attention.layers import add_products
 x = np.eye(4, dtype=np.float32)
 add_products(x, x, 4, out := np.zeros((4, 4), np.float32))
 print((out == x).all())

@@ -9,8 +9,9 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.genotypes import indexed_file, vcf_writer
 from spinimpute.output_files import check_output
+from spinimpute.vcf import indexed_file
+from spinimpute.vcf import writer as vcf_writer
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "data" / "example"
 

@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.imputation.cases import Case
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.imputed_file import ImputedReader
-from spinimpute.evaluation.metrics import turn_probabilities_to_minor, turn_to_minor
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
+from spinimpute.quality.metrics import turn_probabilities_to_minor, turn_to_minor
 
 
 @dataclass(frozen=True)

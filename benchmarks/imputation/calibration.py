@@ -19,7 +19,7 @@ from benchmarks.imputation.scoring import ALL
 from benchmarks.imputation.study import impute_case
 from benchmarks.imputation.tables import markdown, number, write_tsv
 from spinimpute.evaluation.genotype_file import GenotypeFile, site_keys
-from spinimpute.evaluation.metrics import EDGE_TOLERANCE, mean_variant_r2, site_statistics
+from spinimpute.quality.metrics import EDGE_TOLERANCE, mean_variant_r2, site_statistics
 
 # of the probability of the best guess, [low, high)
 RANGES = {

@@ -28,7 +28,7 @@ from benchmarks.imputation.tables import markdown, write_tsv
 from benchmarks.imputation.unphased import without_phase
 from spinimpute.genotypes.genetic_map import GeneticMap
 
-CLI = (sys.executable, "-m", "cli.main")
+CLI = (sys.executable, "-m", "spinimpute.cli.main")
 TOLERATED = 1e-3  # of a dosage
 
 

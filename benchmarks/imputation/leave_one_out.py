@@ -16,7 +16,7 @@ from benchmarks.imputation.programs import Minimac4, Ours
 from benchmarks.imputation.results import describe, models_used, write_configuration
 from benchmarks.imputation.study import IMPUTE, impute_case
 from benchmarks.imputation.tables import markdown, number, write_tsv
-from spinimpute.evaluation.metrics import pooled_r2, site_statistics
+from spinimpute.quality.metrics import pooled_r2, site_statistics
 
 WITH = "spinimpute_loo"
 

@@ -9,8 +9,8 @@ import numpy as np
 
 import spinimpute
 from spinimpute.genotypes.sites import match_sites
-from spinimpute.genotypes.vcf_reader import read_haplotypes
-from spinimpute.genotypes.vcf_writer import GenotypeWriter
+from spinimpute.vcf.reader import read_haplotypes
+from spinimpute.vcf.writer import GenotypeWriter
 
 NEAREST, CORE, FLANK = 10, 8, 12  # haplotypes copied; typed sites of a window and on each of its sides
 

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from spinimpute.genotypes.bgzf import BgzfWriter
+from spinimpute.vcf.bgzf import BgzfWriter
 
 INT8, CHAR = 1, 7  # BCF's numbers of types
 MISSING_FLOAT = 0x7F800001

@@ -101,7 +101,7 @@ class Ours:
     estimate: str = "R2"
 
     def build(self, case: Case, panel: Path) -> list[object]:
-        command = [sys.executable, "-m", "cli.main", "panel", "build", "--vcf", case.panel]
+        command = [sys.executable, "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
         return [*command, "--map", case.genetic_map, "--out", panel]
 
     def impute(
@@ -110,7 +110,7 @@ class Ours:
         command = [
             sys.executable,
             "-m",
-            "cli.main",
+            "spinimpute.cli.main",
             "impute",
             "--vcf",
             target,

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.imputation.programs import better_peer
-from spinimpute.evaluation.metrics import pooled_r2, site_statistics
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.quality.metrics import pooled_r2, site_statistics
 
 WINDOW = 50_000  # bp around a site in which its recombination rate is taken
 DISTANCE_EDGES = (0, 500, 2_000, 5_000, 20_000)  # bp

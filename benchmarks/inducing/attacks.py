@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from spinimpute.imputation.inducing_panel import InducingPanel
-from spinimpute.imputation.panel_blocks import BlockPredictor
+from spinimpute.panels.inducing_panel import InducingPanel
+from spinimpute.panels.panel_blocks import BlockPredictor
 
 Features = dict[str, np.ndarray]
 LEAST = 1e-7  # probability of an allele that nothing speaks for

@@ -74,7 +74,7 @@ def curve(arguments: argparse.Namespace) -> None:
 
 
 def command(work: Path, label: str, stage: str, *words: object) -> Stage:
-    return run(label, stage, [sys.executable, "-m", "cli.main", *words], work / "log.txt")
+    return run(label, stage, [sys.executable, "-m", "spinimpute.cli.main", *words], work / "log.txt")
 
 
 def make(

@@ -30,7 +30,7 @@ from benchmarks.inducing.attacks import (
 )
 from benchmarks.inducing.decisions import Outcome, Trial, best_feature, learned
 from benchmarks.inducing.report import result_folder, write_configuration
-from spinimpute.imputation.predictors import load_block_predictor
+from spinimpute.predictors.loading import load_block_predictor
 
 ALL_SITES = "all sites"
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.imputation.results import PACKAGES, commit, processor, scrubbed
-from spinimpute.imputation.predictors import load_block_predictor
+from spinimpute.predictors.loading import load_block_predictor
 
 
 def result_folder(results: Path, name: str) -> Path:

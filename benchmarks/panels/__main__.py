@@ -27,7 +27,7 @@ from benchmarks.imputation.results import commit, processor, scrubbed
 from benchmarks.imputation.tables import markdown
 from benchmarks.panels.expand import TYPED_SITES, WINDOW_SITES
 from benchmarks.panels.simulate import GROWTH, GROWTH_TIME, write_panel
-from spinimpute.genotypes.panel_file import Panel
+from spinimpute.panels.panel import Panel
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("spinimpute", "numpy", "numba", "cyvcf2", "msprime")

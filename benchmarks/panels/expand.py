@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spinimpute.genotypes.panel_file import Panel
+from spinimpute.panels.panel import Panel
 
 WINDOW_SITES = 4_096  # in the middle of the panel
 TYPED_SITES = 512  # evenly spread over the panel, as those of an array

@@ -1,7 +1,7 @@
 """Switch errors of people who are left out of a panel, whose phase there is taken for the truth.
 
 The settings of phasing were chosen by this, never by the targets: `--set` changes one of
-`spinimpute.imputation.phasing` and shows what it does. Installs nothing; data as for `benchmarks.imputation`.
+`spinimpute.phasing.phase` and shows what it does. Installs nothing; data as for `benchmarks.imputation`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.vcf_reader import read_haplotypes
-from spinimpute.imputation import phase_windows, phasing
+from spinimpute.hmm import windows as phase_windows
+from spinimpute.phasing import phase as phasing
+from spinimpute.vcf.reader import read_haplotypes
 
 RESULTS = Path(__file__).parent / "results"
 MISSING = 0.01  # of the calls

@@ -24,13 +24,13 @@ import numpy as np
 import torch
 
 import spinimpute
-from spinimpute.evaluation.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.imputation.allele_predictor import AllelePredictor
-from spinimpute.imputation.haplotype_predictor import HaplotypePredictor
-from spinimpute.imputation.inducing import AlleleCIPNP
-from spinimpute.imputation.pbwt import CandidateSettings
-from spinimpute.imputation.simulation import Segment, SimulationSettings, simulate_segment
+from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
+from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
+from spinimpute.predictors.spin.network import AlleleCIPNP
+from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 # seed, people, recombination per bp, typed sites per Mb: outside the seeds of training and validation
 SETS = [

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
-from spinimpute.genotypes.vcf_writer import GenotypeWriter
+from spinimpute.vcf.writer import GenotypeWriter
 
 BLOCK = 2_000  # records per call of write_block
 

@@ -13,8 +13,12 @@ import pandas as pd
 
 from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
+from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
-from spinimpute.evaluation.metrics import (
+from spinimpute.evaluation.tables import REPORT_FILES, check_out, write_report
+from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
+from spinimpute.output_files import check_output, written_whole
+from spinimpute.quality.metrics import (
     DEFAULT_BINS,
     SITE_STATISTICS,
     GenotypeCalibration,
@@ -25,10 +29,6 @@ from spinimpute.evaluation.metrics import (
     turn_probabilities_to_minor,
     turn_to_minor,
 )
-from spinimpute.evaluation.report import REPORT_FILES, check_out, write_report
-from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
-from spinimpute.output_files import check_output, written_whole
-from spinimpute.report.evaluation_report import evaluation_report
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"

@@ -16,7 +16,7 @@ from cyvcf2 import VCF
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import plain_chromosome
-from spinimpute.genotypes.vcf_check import check_variant_file
+from spinimpute.vcf.check import check_variant_file
 
 SiteKey = tuple[str, int, str, str]
 

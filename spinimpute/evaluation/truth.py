@@ -22,9 +22,9 @@ from spinimpute.evaluation.genotype_file import (
     describe_spans,
     site_keys,
 )
-from spinimpute.genotypes.panel_file import Panel, is_panel_file
 from spinimpute.genotypes.sites import plain_chromosome
-from spinimpute.imputation.inducing_panel import InducingPanel, is_inducing_panel
+from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
+from spinimpute.panels.panel import Panel, is_panel_file
 
 
 @dataclass(frozen=True)

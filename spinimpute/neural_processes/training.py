@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from spinimpute.errors import InputError
-from spinimpute.model_weights import (
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
+from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
+from spinimpute.nn.model_weights import (
     arrays_of,
     flatten_state,
     load_weights,
@@ -21,8 +23,6 @@ from spinimpute.model_weights import (
     tensors_of,
     unflatten_state,
 )
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
-from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
 from spinimpute.nn.shapes import require_count, require_positive
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 

@@ -19,7 +19,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from spinimpute.errors import InputError
-from spinimpute.model_weights import arrays_of, check_weights, network_of
+from spinimpute.nn.model_weights import arrays_of, check_weights, network_of
 from spinimpute.tabular import estimators
 from spinimpute.tabular.base import TableEstimator
 from spinimpute.tabular.context_estimators import RowsAsContext, SPINEstimator

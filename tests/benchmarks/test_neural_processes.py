@@ -10,8 +10,8 @@ import pytest
 from benchmarks.neural_processes import results
 from benchmarks.neural_processes.__main__ import main
 from benchmarks.neural_processes.figure import likelihoods
-from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.training import load_model
+from spinimpute.nn.model_weights import arrays_of
 from spinimpute.tensor_files import fingerprint
 
 

@@ -13,7 +13,7 @@ def test_people_are_left_out_and_their_switches_counted(
     simulated: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from benchmarks.phasing import left_out
-    from spinimpute.imputation import phasing
+    from spinimpute.phasing import phase as phasing
 
     folder = simulated.panel.parent
     left = left_out.leave_out(str(folder), folder, 10, 1)

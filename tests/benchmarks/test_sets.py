@@ -10,7 +10,7 @@ from benchmarks.imputation.cases import Case, samples
 from benchmarks.imputation.derived import draw_targets, merged, only_targets, small_panel, thinned
 from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_set
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.vcf_reader import Haplotypes, read_haplotypes
+from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 
 
 def read(path: Path) -> Haplotypes:

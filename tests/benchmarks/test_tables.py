@@ -42,7 +42,7 @@ def test_commands_name_no_local_folder() -> None:
     command = [
         sys.executable,
         "-m",
-        "cli.main",
+        "spinimpute.cli.main",
         "--out",
         "/data/me/scratch/a.bcf",
         "--model",

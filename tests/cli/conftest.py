@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from spinimpute.cli.main import main
 
 import spinimpute
-from cli.main import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CONSOLE_SCRIPT = [sys.executable, "-c", "from cli.main import main; main()"]  # what the installed script does
+CONSOLE_SCRIPT = [
+    sys.executable,
+    "-c",
+    "from spinimpute.cli.main import main; main()",
+]  # what the installed script does
 
 
 @dataclass(frozen=True)

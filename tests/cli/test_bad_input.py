@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.bgzf import EOF_BLOCK, compress_block
+from spinimpute.vcf.bgzf import EOF_BLOCK, compress_block
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 Change = Callable[[list[str], list[list[str]]], None]
@@ -200,7 +200,7 @@ def test_several_chromosomes(run, panel: Path, text: str, tmp_path: Path) -> Non
 def test_a_full_disk(panel: Path, example: Path, limit: int, tmp_path: Path) -> None:
     """As a file that may not grow: the same failure of write()."""
     out = tmp_path / "o.vcf.gz"
-    command = [sys.executable, "-c", "from cli.main import main; main()", "impute"]
+    command = [sys.executable, "-c", "from spinimpute.cli.main import main; main()", "impute"]
     arguments = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out, "-q"]
     cache = os.environ.get("NUMBA_CACHE_DIR")
 

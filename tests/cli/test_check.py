@@ -11,8 +11,8 @@ import pytest
 
 import spinimpute
 from spinimpute.genotypes.builds import build_of
-from spinimpute.genotypes.repair import OTHER_STRAND, SWAPPED
 from spinimpute.genotypes.sites import DUPLICATE
+from spinimpute.targets.repair import OTHER_STRAND, SWAPPED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"

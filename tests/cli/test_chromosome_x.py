@@ -11,9 +11,9 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.genotypes.panel_parts import open_panels
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
+from spinimpute.panels.parts import open_panels
 
 PAR1_END = 2_699_520  # GRCh37
 SHIFT = PAR1_END - 200_000

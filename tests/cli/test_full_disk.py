@@ -201,7 +201,7 @@ def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) ->
     """That is no reason not to impute."""
     out = tmp_path / "o.vcf.gz"
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out]
-    python = [sys.executable, "-c", "from cli.main import main; main()", *map(str, words)]
+    python = [sys.executable, "-c", "from spinimpute.cli.main import main; main()", *map(str, words)]
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" 2>&-', "sh", *python], cwd=REPOSITORY, timeout=120, check=False
     )

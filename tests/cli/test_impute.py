@@ -12,12 +12,12 @@ import cyvcf2
 import pytest
 
 from spinimpute.genotypes.windows import DEFAULT_OVERLAP_CM
-from spinimpute.imputation.summary import ImputationSummary
+from spinimpute.quality.summary import ImputationSummary
 
 Run = Callable[..., Any]
 Edit = Callable[[Callable[[str], str]], Path]
 
-LIBRARY = "spinimpute.imputation.pipeline.impute"
+LIBRARY = "spinimpute.pipeline.impute.impute"
 
 
 def header_of(path: Path) -> list[str]:

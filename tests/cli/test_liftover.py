@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.liftover import Lift
+from spinimpute.targets.liftover import Lift
 
 # new positions 1-500,000 were 1,001-501,000; 500,001-1,000,000 lay the other way round from 1,000,999 down to
 # 501,000; 100,001-110,000 had no place

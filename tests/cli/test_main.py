@@ -10,9 +10,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from spinimpute.cli.main import COMMANDS
 
-from cli.main import COMMANDS
-from spinimpute.imputation.predictors import FORMAT, shipped_model
+from spinimpute.predictors.loading import FORMAT, shipped_model
 from spinimpute.tensor_files import fingerprint, load_tensors
 
 Run = Callable[..., Any]
@@ -24,7 +24,7 @@ HEAVY = ("torch", "numpy", "cyvcf2", "pandas", "matplotlib", "rich")
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys, json\n"
-        "from cli.main import main\n"
+        "from spinimpute.cli.main import main\n"
         "try: main()\n"
         "except SystemExit as exited: code = exited.code\n"
         f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
@@ -102,7 +102,7 @@ def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_pat
 
 
 def test_an_interrupt_is_one_line(run: Run, tmp_path: Path) -> None:
-    with mock.patch("spinimpute.imputation.pipeline.impute", side_effect=KeyboardInterrupt):
+    with mock.patch("spinimpute.pipeline.impute.impute", side_effect=KeyboardInterrupt):
         stopped = run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", tmp_path / "o.vcf")
     assert stopped.code == 130
     assert len(stopped.err.strip().splitlines()) == 1
@@ -111,7 +111,7 @@ def test_an_interrupt_is_one_line(run: Run, tmp_path: Path) -> None:
 
 def test_a_bug_of_ours_keeps_its_traceback(run: Run, tmp_path: Path) -> None:
     with (
-        mock.patch("spinimpute.imputation.pipeline.impute", side_effect=ZeroDivisionError),
+        mock.patch("spinimpute.pipeline.impute.impute", side_effect=ZeroDivisionError),
         pytest.raises(ZeroDivisionError),
     ):
         run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", tmp_path / "o.vcf")

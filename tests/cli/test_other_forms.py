@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.genotypes.target_reader import read_target
+from spinimpute.targets.reader import read_target
 
 pgenlib = pytest.importorskip("pgenlib")
 

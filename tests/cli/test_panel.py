@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.panel_file import Panel
-from spinimpute.genotypes.panel_parts import build_panels
 from spinimpute.genotypes.sites import Region
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parts import build_panels
 
 Run = Callable[..., Any]
 
@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 def test_arguments(run: Run, tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("b b\n\na\r\n")
-    with mock.patch("spinimpute.genotypes.panel_parts.build_panels", wraps=build_panels) as library:
+    with mock.patch("spinimpute.panels.parts.build_panels", wraps=build_panels) as library:
         # fmt: off
         failed = run(
             "panel", "build", "--vcf", "p.bcf", "--map", "m.map", "-r", "chr20:1,000-2,000",
@@ -46,8 +46,8 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
 def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], processes: int) -> None:
     """On a large machine; each of them takes memory."""
     with (
-        mock.patch("spinimpute.imputation.engine.default_threads", return_value=64),
-        mock.patch("spinimpute.genotypes.panel_parts.build_panels", side_effect=InputError) as library,
+        mock.patch("spinimpute.predictors.engine.default_threads", return_value=64),
+        mock.patch("spinimpute.panels.parts.build_panels", side_effect=InputError) as library,
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)
     assert library.call_args.args[-1] == processes

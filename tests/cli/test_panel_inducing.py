@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spinimpute.imputation.inducing_panel import InducingPanel
+from spinimpute.panels.inducing_panel import InducingPanel
 
 Run = Callable[..., Any]
 

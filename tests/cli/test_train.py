@@ -9,11 +9,11 @@ from unittest import mock
 import pytest
 
 import spinimpute
-from spinimpute.imputation.train import TrainingResult
+from spinimpute.predictors.train import TrainingResult
 
 Run = Callable[..., Any]
 
-LIBRARY = "spinimpute.imputation.train.train"
+LIBRARY = "spinimpute.predictors.train.train"
 
 TINY = """
 [model]

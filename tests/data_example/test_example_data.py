@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.vcf_reader import read_haplotypes
+from spinimpute.vcf.reader import read_haplotypes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.imputation.checkpoint import FORMAT
-from spinimpute.imputation.training import Trainer, TrainingSettings
+from spinimpute.predictors.checkpoint import FORMAT
 from spinimpute.processes import Processes, all_processes
 from spinimpute.tensor_files import load_tensors
+from spinimpute.training.loop import Trainer, TrainingSettings
 
 CONFIGURATION = """
 [model]
@@ -88,9 +88,9 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
         dedent(f"""
         import os, signal, time
         from pathlib import Path
-        from spinimpute.imputation.checkpoint import STATE_FORMAT
-        from spinimpute.imputation.training import Trainer
-        from spinimpute.imputation.train import train
+        from spinimpute.predictors.checkpoint import STATE_FORMAT
+        from spinimpute.training.loop import Trainer
+        from spinimpute.predictors.train import train
         from spinimpute.processes import restarted
         from spinimpute.tensor_files import load_tensors
 

@@ -14,9 +14,9 @@ import rich.console
 
 from spinimpute.errors import InputError
 from spinimpute.evaluation.evaluate import evaluate
-from spinimpute.evaluation.metrics import DEFAULT_BINS
-from spinimpute.evaluation.report import summary_table
-from spinimpute.genotypes.panel_build import build_panel
+from spinimpute.evaluation.tables import summary_table
+from spinimpute.panels.build import build_panel
+from spinimpute.quality.metrics import DEFAULT_BINS
 
 MEASURES = ["pooled_r2", "mean_r2", "nrc"]
 BINS = (0, 0.02, 0.1, 0.5)
@@ -284,7 +284,7 @@ def test_nothing_is_left_behind_when_a_report_cannot_be_written(problem, monkeyp
     def broken(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spinimpute.evaluation.report.draw_accuracy", broken)
+    monkeypatch.setattr("spinimpute.evaluation.tables.draw_accuracy", broken)
     with pytest.raises(InputError, match="No space left on device"):
         evaluate(*problem.files(), out=out)
     assert [path.name for path in out.iterdir()] == ["accuracy.tsv"]

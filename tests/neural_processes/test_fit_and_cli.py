@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from spinimpute.cli.np import KINDS as OFFERED
+from spinimpute.cli.np import np as np_commands
 
-from cli.np import KINDS as OFFERED
-from cli.np import np as np_commands
 from spinimpute.errors import InputError
-from spinimpute.model_weights import arrays_of
 from spinimpute.neural_processes.fit import fit
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
 from spinimpute.neural_processes.models import KINDS, ModelSettings
 from spinimpute.neural_processes.training import MODEL_FORMAT, TrainingSettings, gaussian_trainer, load_model
+from spinimpute.nn.model_weights import arrays_of
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 
 
@@ -104,7 +104,7 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     import signal
     import sys
 
-    from cli.main import main
+    from spinimpute.cli.main import main
 
     terminate = signal.getsignal(signal.SIGTERM)
 

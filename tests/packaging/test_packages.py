@@ -33,18 +33,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_a_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     files = {
-        str(path.relative_to(ROOT))
-        for package in ("spinimpute", "cli")
-        for path in (ROOT / package).rglob("*")
+        str(installed / path.relative_to(ROOT / folder))
+        for folder, installed in (("spinimpute", Path("spinimpute")), ("cli", Path("spinimpute/cli")))
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert packed == files
-    assert {"spinimpute/weights/haplotype.safetensors", "spinimpute/report/page.css"} <= packed
+    assert {"spinimpute/weights/haplotype.safetensors", "spinimpute/reports/page.css"} <= packed
 
 
 def test_a_wheel_installs_the_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
     folder = next(name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
-    assert "spinimpute = cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert "spinimpute = spinimpute.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
 
 

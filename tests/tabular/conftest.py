@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
-from cli.main import main
+from spinimpute.cli.main import main
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from benchmarks.workflow.runs import (
     unfinished,
     unlock,
 )
-from spinimpute.imputation.haplotype_chunk import ChunkSizes
-from spinimpute.imputation.memory import limits_within
+from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
+from spinimpute.predictors.haplotype_attention.memory import limits_within
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("snakemake") is None,

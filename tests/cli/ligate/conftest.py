@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.bgzf import EOF_BLOCK, compress_block
+from spinimpute.vcf.bgzf import EOF_BLOCK, compress_block
 
 ABUTTING = ("20:1-300000", "20:300001-712345", "20:712346-2000000")
 OVERLAPPING = ("20:1-350000", "20:300000-720000", "20:650000-2000000")

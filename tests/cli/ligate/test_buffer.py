@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.bgzf import EOF_BLOCK, compress_block
+from spinimpute.vcf.bgzf import EOF_BLOCK, compress_block
 
 ALL = spinimpute.OutputSettings(("GT", "DS", "HDS", "GP"))
 REGIONS = (  # positions, buffer in cM

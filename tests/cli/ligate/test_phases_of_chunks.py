@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import spinimpute
-from spinimpute.genotypes.vcf_reader import read_haplotypes
+from spinimpute.vcf.reader import read_haplotypes
 
 Run = Callable[..., Any]
 Change = Callable[[bytes], bytes]

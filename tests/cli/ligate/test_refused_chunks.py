@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.bgzf import EOF_BLOCK
+from spinimpute.vcf.bgzf import EOF_BLOCK
 
 Run = Callable[..., Any]
 

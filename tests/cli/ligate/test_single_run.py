@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.imputation import window_records
-from spinimpute.imputation.chunk_file import read_chunk
+from spinimpute.pipeline import window_records
+from spinimpute.pipeline.chunk_file import read_chunk
 
 Run = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 from cyvcf2 import VCF
 
-from spinimpute.report.page import page, paragraph, section, table
+from spinimpute.reports.page import page, paragraph, section, table
 
 RELIABLE = 0.8  # R2
 

@@ -1,0 +1,135 @@
+"""The report of `evaluate`: accuracy by allele frequency, calibration, and sample by sample."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
+from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
+
+if TYPE_CHECKING:
+    from spinimpute.evaluation.evaluate import Evaluation
+
+MOST_SAMPLES = 1_000  # in the table; of more, the lowest
+
+
+def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
+    """The page as text. imputed, truth: names of the files."""
+    rows = evaluation.by_frequency.to_dict("records")
+    of_imputed = [row for row in rows if row["imputer"] == "imputed"]
+    everything = next(row for row in of_imputed if row["bin"] == "all")
+    shown = {
+        "samples": number(len(evaluation.samples)),
+        "sites scored": number(evaluation.scored_sites),
+        "pooled r²": number(everything["pooled_r2"]),
+        "mean r² per site": number(everything["mean_r2"]),
+        "minor-allele concordance": number(everything["nrc"]),
+    }
+    warnings = []
+    if evaluation.samples_in_panel:
+        warnings.append(
+            f"{len(evaluation.samples_in_panel)} of the samples have names of panel samples: if they are the "
+            "same people, accuracy on them means nothing"
+        )
+    if evaluation.missing_sites:
+        warnings.append(
+            f"{number(evaluation.missing_sites)} scored sites are not in the imputed file: they count as the "
+            "panel's frequency"
+        )
+    return page(
+        "Evaluation report",
+        f"{imputed} against {truth}",
+        cards(shown),
+        notes(warnings),
+        _by_frequency(rows),
+        _calibration(evaluation),
+        _by_sample(evaluation),
+        _left_out(evaluation),
+        footer=f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}",
+    )
+
+
+def _by_frequency(rows: list[dict[Any, Any]]) -> str:
+    binned = [row for row in rows if row["bin"] != "all"]
+    names = list(dict.fromkeys(row["bin"] for row in binned))
+    lines = []
+    for imputer, key, name in (
+        ("imputed", "pooled_r2", "imputed: pooled r²"),
+        ("imputed", "mean_r2", "imputed: mean r² per site"),
+        ("allele-frequency", "pooled_r2", "the panel's frequencies alone: pooled r²"),
+    ):
+        of_bin = {row["bin"]: row[key] for row in binned if row["imputer"] == imputer}
+        lines.append(Series(name, [of_bin.get(name_of_bin, math.nan) for name_of_bin in names]))
+    chart = lines_by_category(
+        names, lines, "minor allele frequency in the panel", "r²", "Accuracy by minor allele frequency."
+    )
+    columns = ("imputer", "bin", "sites", "pooled_r2", "mean_r2", "nrc", "missing_sites", "genotypes")
+    body: list[Row] = [[row[name] for name in columns] for row in rows]
+    return section(
+        "Accuracy by allele frequency",
+        paragraph(
+            "Dosages are turned to the panel's minor allele. Pooled r² is over all genotypes of a bin, mean "
+            "r² over its sites; nrc is the share of carriers of the minor allele whose genotype is right."
+        ),
+        chart,
+        table(columns, body, "Accuracy by frequency"),
+    )
+
+
+def _calibration(evaluation: Evaluation) -> str:
+    if evaluation.calibration is None:
+        return section("Calibration", paragraph("The imputed file has no genotype probabilities (GP)."))
+    rows = [row for row in evaluation.calibration.to_dict("records") if row["minor_alleles"] == "any"]
+    binned = [row for row in rows if row["bin"] != "all"]
+    said = [row["mean_predicted"] for row in binned]
+    lines = [
+        Series("how many were so", [row["observed"] for row in binned]),
+        Series("how many should be", said),
+    ]
+    columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
+    body: list[Row] = [[row[name] for name in columns] for row in rows]
+    return section(
+        "Calibration",
+        paragraph("Of genotypes that are given a probability, how many are so? The two lines should be one."),
+        lines_by_position(
+            said,
+            lines,
+            "probability that is given",
+            "share",
+            "Calibration of genotype probabilities.",
+            unit_interval=True,
+        ),
+        table(columns, body, "Calibration, all genotypes"),
+    )
+
+
+def _by_sample(evaluation: Evaluation) -> str:
+    rows = evaluation.by_sample.sort_values("pooled_r2", na_position="first").to_dict("records")
+    columns = ("sample", "pooled_r2", "nrc", "genotypes")
+    body: list[Row] = [[row[name] for name in columns] for row in rows[:MOST_SAMPLES]]
+    r2 = [row["pooled_r2"] for row in rows]
+    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
+    return section(
+        "Accuracy by sample",
+        histogram(r2, "pooled r²", "samples", "How many samples have which accuracy.")
+        if len(rows) > 1
+        else "",
+        table(columns, body, f"Samples, the lowest first{more}", sortable=True),
+    )
+
+
+def _left_out(evaluation: Evaluation) -> str:
+    body: list[Row] = [[reason, count] for reason, count in evaluation.left_out.items()]
+    body += [
+        ["genotypes unknown in the truth", evaluation.unknown_genotypes],
+        [
+            "genotypes missing in the imputed file: the panel's frequency instead",
+            evaluation.missing_genotypes,
+        ],
+        ["samples of the truth alone", len(evaluation.truth_only_samples)],
+        ["samples of the imputed file alone", len(evaluation.imputed_only_samples)],
+    ]
+    return section("What was not scored", table(["", "number"], body, "Sites, genotypes, samples"))

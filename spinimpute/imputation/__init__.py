@@ -1,1 +1,0 @@
-"""Models that impute, how they are trained, and the pipeline from a target file to an imputed one."""

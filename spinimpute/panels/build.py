@@ -1,0 +1,140 @@
+"""Building a panel file from a phased VCF."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
+from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parallel_reading import StretchReader
+from spinimpute.panels.pieces import PieceReader
+from spinimpute.panels.writer import PanelWriter, package_version
+from spinimpute.vcf.index_intervals import stretches_of
+
+
+def build_panel(
+    vcf: str | Path,
+    out: str | Path,
+    genetic_map: str | Path | GeneticMap | None = None,
+    region: Region | None = None,
+    samples: Sequence[str] | None = None,
+    force: bool = False,
+    command: str = "",
+    threads: int = 1,
+) -> Panel:
+    """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
+
+    genetic_map: a map or its file; without one a constant rate is assumed, with a warning. region, samples:
+    the part of the VCF to take. force: overwrite `out`. command: kept in the provenance. Of several records
+    with the same position and alleles the first is kept; provenance["skipped"] counts what was left out.
+    threads: with more than one, a large VCF with an index is read by so many processes; they start by running
+    the main script again, which must do its work under `if __name__ == "__main__"`.
+
+    The bytes depend only on the VCF and on the arguments, `threads` excepted. They are written to a temporary
+    file beside `out` which takes its name when it is complete.
+
+    Raises InputError for whatever `read_haplotypes` and `GeneticMap.read` refuse, for missing calls, an
+    existing `out` without `force`, and a folder that cannot be written to.
+    """
+    out = check_output(out, force, [vcf, genetic_map])
+    reader = _reader(vcf, region, samples, threads)
+    with written_whole(out) as partial, partial.open("wb") as file:
+        _write_panel(file, reader, Path(vcf), genetic_map, command)
+        file.flush()
+        os.fsync(file.fileno())
+    return Panel.open(out)
+
+
+def _reader(
+    vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
+) -> PieceReader | StretchReader:
+    one = PieceReader(vcf, region, samples)
+    if threads > 1 and (stretches := stretches_of(Path(vcf), one.contigs, region)):
+        one.close()
+        return StretchReader(vcf, region, samples, stretches, threads)
+    return one
+
+
+def _write_panel(
+    file: BinaryIO,
+    reader: PieceReader | StretchReader,
+    vcf: Path,
+    genetic_map: str | Path | GeneticMap | None,
+    command: str,
+) -> None:
+    writer = PanelWriter(file)
+    blocks: list[Sites] = []
+    counts: list[np.ndarray] = []
+    multiallelic: list[np.ndarray] = []
+    chosen_map: GeneticMap | None = None
+    for piece in reader:
+        if chosen_map is None:
+            chosen_map = choose_map(genetic_map, piece.sites.chrom)
+        blocks.append(piece.sites)
+        counts.append(piece.allele_count)
+        multiallelic.append(piece.multiallelic)
+        writer.add_rows(piece.stored, piece.allele_count, int(reader.ploidy.sum()))
+    assert chosen_map is not None  # a reader yields a piece or raises
+    sites = Sites.concatenate(blocks)
+    _warn_if_elsewhere(chosen_map, sites)
+    table = {
+        "position": sites.position.astype("<i8").tobytes(),
+        "cM": chosen_map.cM(sites.position).astype("<f8").tobytes(),
+        "allele_count": np.concatenate(counts).astype("<u4").tobytes(),
+        "ref": "\n".join(sites.ref).encode(),
+        "alt": "\n".join(sites.alt).encode(),
+        "id": "\n".join(sites.id).encode(),
+        "multiallelic": np.packbits(np.concatenate(multiallelic)).tobytes(),
+    }
+    header = {
+        "chrom": sites.chrom,
+        "contig_line": reader.contig_line,
+        "samples": reader.samples,
+        "ploidy": "".join(map(str, reader.ploidy.tolist())),
+        "n_sites": len(sites),
+        "provenance": {
+            "spinimpute": package_version(),
+            "source": vcf.name,
+            "source_bytes": vcf.stat().st_size,
+            "map": chosen_map.description,
+            "command": command,
+            "skipped": reader.skipped,
+        },
+    }
+    writer.finish(table, header)
+
+
+def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:
+    """The map of a chromosome; a constant rate, with a warning, if none is given."""
+    if genetic_map is None:
+        constant = GeneticMap.constant()
+        warnings.warn(
+            f"no genetic map: {constant.description} is assumed on chromosome {chrom}", stacklevel=4
+        )
+        return constant
+    if not isinstance(genetic_map, GeneticMap):
+        return GeneticMap.read(genetic_map, chrom)
+    if genetic_map.chrom is not None and plain_chromosome(genetic_map.chrom) != plain_chromosome(chrom):
+        raise InputError(f"the genetic map is of chromosome {genetic_map.chrom}, the panel of {chrom}")
+    return genetic_map
+
+
+def _warn_if_elsewhere(genetic_map: GeneticMap, sites: Sites) -> None:
+    if genetic_map.chrom is None:
+        return
+    first, last = int(sites.position[0]), int(sites.position[-1])
+    if last < genetic_map.first_position or first > genetic_map.last_position:
+        warnings.warn(
+            f"the genetic map covers {sites.chrom}:{genetic_map.first_position}-{genetic_map.last_position} "
+            f"but the panel lies at {first}-{last}; is the map of the same genome build?",
+            stacklevel=4,
+        )

@@ -1,0 +1,183 @@
+"""Blocks of a panel: what a predictor is given of it, and what it keeps once the panel is gone.
+
+Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from spinimpute.genotypes.blocks import BlockShape, TypedPlaces, gap_geometry, place_typed
+from spinimpute.panels.panel import Panel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class BlockSites:
+    """The sites that a block imputes, in panel order.
+
+    panel_index_U: int64; gap_U: int64, gap within the block (0..core-1); frequency_U: panel frequency of ALT;
+    fraction_U, distance_U: see `blocks.gap_geometry`; cM_U: relative to the block's middle. All float32 but
+    the indices. A typed site belongs to the gap on its left.
+    """
+
+    panel_index_U: np.ndarray
+    gap_U: np.ndarray
+    frequency_U: np.ndarray
+    fraction_U: np.ndarray
+    distance_U: np.ndarray
+    cM_U: np.ndarray
+
+
+@dataclass(frozen=True)
+class PanelBlock:
+    """One block with the panel's haplotypes.
+
+    typed_NS, alleles_UN: uint8; frequency_S: panel frequency at typed places, float32.
+    """
+
+    places: TypedPlaces
+    frequency_S: np.ndarray
+    typed_NS: np.ndarray
+    sites: BlockSites
+    alleles_UN: np.ndarray
+
+    @property
+    def n_haplotypes(self) -> int:
+        return self.typed_NS.shape[0]
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """One block without the panel: places, sites, and the tensors that a predictor made of its haplotypes."""
+
+    places: TypedPlaces
+    frequency_S: np.ndarray
+    sites: BlockSites
+    n_haplotypes: int
+    points: dict[str, Tensor]
+
+
+class BlockPredictor(Protocol):
+    """A trained model seen from the pipeline."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def shape(self) -> BlockShape: ...
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the weights and the sizes that results depend on."""
+        ...
+
+    @property
+    def device_name(self) -> str: ...
+
+    def encode(self, block: PanelBlock) -> EncodedBlock:
+        """Inducing points of a block; the panel is not needed afterwards."""
+        ...
+
+    def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
+        """P(ALT), float32 (U, Q), of queries whose typed alleles are query_QS where known_QS is 1 (uint8)."""
+        ...
+
+
+class BlockPlan:
+    """Where the blocks of a panel lie, given which of its sites are typed; alleles play no part in it.
+
+    typed_index: int64 (T,), increasing panel sites; cM, frequency: float64 (n_sites,).
+    """
+
+    def __init__(
+        self, shape: BlockShape, typed_index: np.ndarray, cM: np.ndarray, frequency: np.ndarray
+    ) -> None:
+        self.shape, self.typed_index = shape, typed_index
+        self._cM, self._frequency = cM, frequency
+        self._typed_cM = cM[typed_index]
+
+    def blocks(self, start: int, stop: int) -> range:
+        """The blocks that impute some of the panel sites [start, stop)."""
+        first, last = np.searchsorted(self.typed_index, [start, stop - 1])
+        return range(int(first) // self.shape.core, int(last) // self.shape.core + 1)
+
+    def places(self, block: int, low: int, high: int) -> tuple[TypedPlaces, np.ndarray]:
+        """A block's typed places of the typed sites [low, high); panel frequency there, float32 (S,)."""
+        places = place_typed(block, self._typed_cM, self.shape, low, high)
+        frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
+        seen = slice(places.offset, places.offset + places.last - places.first)
+        frequency_S[seen] = self._frequency[self.typed_index[places.first : places.last]]
+        return places, frequency_S
+
+    def span(self, block: int, start: int, stop: int) -> tuple[int, int]:
+        """The panel sites [first, last) that a block imputes of [start, stop)."""
+        core, typed = self.shape.core, self.typed_index
+        before = block * core - 1
+        first = start if before < 0 else max(int(typed[before]) + 1, start)
+        end = min((block + 1) * core - 1, len(typed) - 1)
+        return first, stop if end < block * core + core - 1 else min(int(typed[end]) + 1, stop)
+
+    def sites(self, block: int, places: TypedPlaces, start: int, stop: int) -> BlockSites:
+        """The panel sites of [start, stop) that a block imputes."""
+        core, typed = self.shape.core, self.typed_index
+        first, stop = self.span(block, start, stop)
+        index_U = np.arange(first, stop)
+        gap_U = np.searchsorted(typed, index_U)
+        fraction_U, distance_U = gap_geometry(self._cM[index_U], gap_U, self._typed_cM)
+        middle = (
+            self._typed_cM[places.first] - places.cM_S[places.offset] if places.last > places.first else 0.0
+        )
+        return BlockSites(
+            index_U,
+            gap_U - block * core,
+            self._frequency[index_U].astype(np.float32),
+            fraction_U,
+            distance_U,
+            (self._cM[index_U] - middle).astype(np.float32),
+        )
+
+
+class BlockReader:
+    """Cuts a stretch of a panel into blocks, given which of its sites the target has typed.
+
+    typed_index: int64 (T,), increasing panel sites. low, high: the typed sites [low, high) are visible;
+    start, stop: the panel sites [start, stop) are imputed.
+    """
+
+    def __init__(
+        self,
+        panel: Panel,
+        typed_index: np.ndarray,
+        shape: BlockShape,
+        low: int,
+        high: int,
+        start: int,
+        stop: int,
+    ) -> None:
+        self.panel, self.start, self.stop = panel, start, stop
+        self._plan = BlockPlan(shape, typed_index, panel.cM, panel.frequency)
+        self.blocks = self._plan.blocks(start, stop)
+        # only what some block sees is unpacked: a window's overlaps may hold far more
+        low = max(low, shape.visible(self.blocks[0], low, high)[0])
+        high = min(high, shape.visible(self.blocks[-1], low, high)[1])
+        self.low, self.high = low, high
+        rows = typed_index[low:high]
+        packed = panel.packed_rows(rows)
+        self._typed_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)
+
+    def __iter__(self) -> Iterator[PanelBlock]:
+        for block in self.blocks:
+            yield self.read(block)
+
+    def read(self, block: int) -> PanelBlock:
+        """The block with this number; raises InputError if the panel is damaged there."""
+        places, frequency_S = self._plan.places(block, self.low, self.high)
+        sites = self._plan.sites(block, places, self.start, self.stop)
+        first, stop = int(sites.panel_index_U[0]), int(sites.panel_index_U[-1]) + 1
+        typed_NS = places.fill(self._typed_TN, self.low)
+        return PanelBlock(places, frequency_S, typed_NS, sites, self.panel.alleles(first, stop))

@@ -1,0 +1,99 @@
+"""The haplotypes of a VCF, stretch by stretch, in the form in which a panel file stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.genotypes.sites import Region, Sites
+from spinimpute.panels.stored_rows import allele_counts, store_rows
+from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader
+
+DUPLICATE_RECORD = "duplicate of an earlier record"
+
+
+class Piece(NamedTuple):
+    """Consecutive sites of a VCF. allele_count: uint32 (n,); multiallelic: bool (n,); stored: see
+    `stored_rows.store_rows`."""
+
+    sites: Sites
+    allele_count: np.ndarray
+    multiallelic: np.ndarray
+    stored: bytes
+
+
+class PieceReader:
+    """Streams the pieces of a VCF: `for piece in reader`, once.
+
+    Of several records with the same position and alleles the first is kept. `samples` is known from the
+    start; `contig_line` and `ploidy` from the first piece on; `skipped` is complete at the end. Raises
+    InputError as `HaplotypeReader`, and for missing calls.
+
+    ploidy: uint8 (n_samples,), of another part of the same VCF; samples that differ from it are refused.
+    """
+
+    def __init__(
+        self,
+        vcf: str | Path,
+        region: Region | None,
+        samples: Sequence[str] | None,
+        ploidy: np.ndarray | None = None,
+    ) -> None:
+        self._reader = HaplotypeReader(
+            vcf, region, samples=samples, role="panel", allow_missing=False, ploidy=ploidy
+        )
+        self._n_duplicates = 0
+
+    @property
+    def samples(self) -> list[str]:
+        return self._reader.samples
+
+    @property
+    def contigs(self) -> list[str]:
+        """Names in the order of the header, or of the index."""
+        return self._reader.contigs
+
+    @property
+    def contig_line(self) -> str:
+        return self._reader.contig_line
+
+    @property
+    def ploidy(self) -> np.ndarray:
+        return self._reader.ploidy
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        duplicates = {DUPLICATE_RECORD: self._n_duplicates} if self._n_duplicates else {}
+        return self._reader.skipped | duplicates
+
+    def close(self) -> None:
+        """For who does not read to the end."""
+        self._reader.close()
+
+    def __iter__(self) -> Iterator[Piece]:
+        for sites, alleles, multiallelic in self._without_duplicates():
+            # a choice of columns may lie in memory the other way round
+            packed = np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1))
+            yield Piece(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
+
+    def _without_duplicates(self) -> Iterator[HaplotypeBlock]:
+        here = 0  # the last position
+        seen_here: set[tuple[int, str, str]] = set()
+        for block in self._reader:
+            fresh = []
+            keys = block.sites.keys()
+            for key in keys:
+                if key[0] != here:
+                    here = key[0]
+                    seen_here.clear()
+                fresh.append(key not in seen_here)
+                seen_here.add(key)
+            if all(fresh):
+                yield block
+                continue
+            kept = np.array(fresh)
+            self._n_duplicates += int((~kept).sum())
+            yield HaplotypeBlock(block.sites.take(kept), block.alleles[kept], block.multiallelic[kept])

@@ -1,0 +1,94 @@
+"""Inducing points of a block as bytes: soft alleles of few levels, everything that can be derived left out.
+
+Axes: H inducing points, S typed places of a block, U sites that it imputes, V typed sites that it sees, C
+imputed sites whose alleles are kept.
+
+A soft allele at a typed site is one of 32 values at equal distances. At the other sites it is one of 64,
+spaced evenly in arcsin(sqrt(allele)): closer near 0 and 1, where rare alleles are. Left out are places
+without a typed site, imputed sites that are typed (there the block has its typed alleles) and sites where
+the panel knows one allele only. Mass keeps 8 significant bits. Codes lie site by site: points that are
+neighbours are alike.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spinimpute.genotypes.blocks import TypedPlaces
+from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
+
+TYPED_STEPS = 31
+UNTYPED_STEPS = 63
+_COUNT = struct.Struct("<I")
+_TYPED_VALUES = (np.arange(TYPED_STEPS + 1) / TYPED_STEPS).astype(np.float32)
+_UNTYPED_VALUES = (np.sin(np.arange(UNTYPED_STEPS + 1) / UNTYPED_STEPS * np.pi / 2) ** 2).astype(np.float32)
+
+
+def pack_points(block: EncodedBlock, typed_index: np.ndarray) -> bytes:
+    """typed_index: int64 (T,), the typed panel sites. The block imputes all of its sites."""
+    typed_HS = block.points["typed_BHS"].numpy()
+    untyped_HU = block.points["untyped_BHU"].numpy()
+    seen = _seen(block.places)
+    kept_U = _kept(block.sites, typed_index)
+    typed_VH = np.rint(typed_HS[:, seen].T.clip(0, 1) * TYPED_STEPS).astype(np.uint8)
+    angle_CH = np.arcsin(np.sqrt(untyped_HU[:, kept_U].T.clip(0, 1))) / (np.pi / 2)
+    untyped_CH = np.rint(angle_CH * UNTYPED_STEPS).astype(np.uint8)
+    mass_H = block.points["mass_BH"].to(torch.bfloat16).view(torch.int16).numpy()
+    return b"".join(
+        [
+            _COUNT.pack(len(typed_HS)),
+            mass_H.astype("<i2").tobytes(),
+            typed_VH.tobytes(),
+            untyped_CH.tobytes(),
+        ]
+    )
+
+
+def unpack_points(
+    content: bytes, places: TypedPlaces, sites: BlockSites, typed_index: np.ndarray, part: slice
+) -> dict[str, Tensor]:
+    """The points of a block with these places and sites, at the sites `part` of them only.
+
+    Raises ValueError if the content is of another block.
+    """
+    (n_points,) = _COUNT.unpack_from(content)
+    seen = _seen(places)
+    kept_U = _kept(sites, typed_index)
+    mass_H = np.frombuffer(content, "<i2", n_points, _COUNT.size)
+    codes = np.frombuffer(content, np.uint8, offset=_COUNT.size + 2 * n_points)
+    n_seen = places.last - places.first
+    codes_XH = codes.reshape(n_seen + int(kept_U.sum()), n_points)
+    typed_SH = np.zeros((len(places.cM_S), n_points), dtype=np.float32)
+    typed_SH[seen] = _TYPED_VALUES[codes_XH[:n_seen]]
+    kept_part = kept_U[part]
+    first = n_seen + int(kept_U[: part.start].sum())
+    untyped_UH = np.zeros((len(kept_part), n_points), dtype=np.float32)
+    untyped_UH[kept_part] = _UNTYPED_VALUES[codes_XH[first : first + int(kept_part.sum())]]
+    number_U, is_typed_U = _typed_number(sites.panel_index_U[part], typed_index)
+    untyped_UH[is_typed_U] = typed_SH[number_U[is_typed_U] - places.first + places.offset]
+    return {
+        "typed_BHS": torch.from_numpy(np.ascontiguousarray(typed_SH.T)),
+        "untyped_BHU": torch.from_numpy(np.ascontiguousarray(untyped_UH.T)),
+        "mass_BH": torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float(),
+    }
+
+
+def _seen(places: TypedPlaces) -> slice:
+    """The places that hold a typed site."""
+    return slice(places.offset, places.offset + places.last - places.first)
+
+
+def _kept(sites: BlockSites, typed_index: np.ndarray) -> np.ndarray:
+    """bool (U,): not typed, and of two alleles."""
+    _, is_typed_U = _typed_number(sites.panel_index_U, typed_index)
+    return ~is_typed_U & (sites.frequency_U > 0) & (sites.frequency_U < 1)
+
+
+def _typed_number(panel_index_U: np.ndarray, typed_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each site: which typed site it is, and whether it is one."""
+    number_U = np.searchsorted(typed_index, panel_index_U)
+    return number_U, typed_index[np.minimum(number_U, len(typed_index) - 1)] == panel_index_U

@@ -1,0 +1,103 @@
+"""How a panel file stores the haplotypes of a site: one bit each, or a list of those with the minor allele.
+
+A site's row takes the shorter of the two forms, bits if both are equally long. Bits are those of
+`numpy.packbits`. A list holds the numbers of the haplotypes, increasing, as little-endian uint16 if there are
+at most 65,536 haplotypes, else uint32. The minor allele is ALT, or REF where more than half of the haplotypes
+carry ALT. So a row's form and length follow from the site's allele count and the number of haplotypes.
+
+Axes: X sites, I chosen sites, N haplotypes, B bytes of a site's packed bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+MOST_FOR_UINT16 = 65_536  # haplotypes
+
+
+def number_type(n_haplotypes: int) -> np.dtype:
+    """Of the haplotypes' numbers in lists."""
+    return np.dtype("<u2" if n_haplotypes <= MOST_FOR_UINT16 else "<u4")
+
+
+@dataclass(frozen=True, eq=False)
+class RowLayout:
+    """Where the rows of some consecutive sites lie, one behind the other.
+
+    listed_X: bool, whether a row is a list; ref_is_minor_X: bool; start_X1: int64, the first byte of each
+    row, and their end.
+    """
+
+    n_haplotypes: int
+    listed_X: np.ndarray
+    ref_is_minor_X: np.ndarray
+    start_X1: np.ndarray
+
+    @classmethod
+    def of(cls, allele_count_X: np.ndarray, n_haplotypes: int, lists: bool = True) -> RowLayout:
+        """allele_count_X: haplotypes with ALT, integers from 0 to n_haplotypes. lists: False where all rows
+        are bits, as in the first version of panel files."""
+        count_X = allele_count_X.astype(np.int64, copy=False)
+        ref_is_minor_X = count_X > n_haplotypes // 2
+        list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_type(n_haplotypes).itemsize
+        n_bytes = packed_bytes(n_haplotypes)
+        listed_X = (list_bytes_X < n_bytes) & lists
+        start_X1 = np.zeros(len(count_X) + 1, dtype=np.int64)
+        np.cumsum(np.where(listed_X, list_bytes_X, n_bytes), out=start_X1[1:])
+        return cls(n_haplotypes, listed_X, ref_is_minor_X, start_X1)
+
+    @property
+    def n_bytes(self) -> int:
+        """Of all rows."""
+        return int(self.start_X1[-1])
+
+    def expand(self, stored: np.ndarray, index_I: np.ndarray) -> np.ndarray:
+        """Some rows as packed bits: uint8 (I, B).
+
+        stored: uint8 (n_bytes,), all rows; index_I: int64. A list that is damaged gives wrong bits of its
+        site, and nothing worse.
+        """
+        # numba takes as long to load as all else: what reads no haplotypes need not wait for it
+        from spinimpute.panels.expand_rows import expand_rows
+
+        packed_IB = np.empty((len(index_I), packed_bytes(self.n_haplotypes)), dtype=np.uint8)
+        expand_rows(
+            stored,
+            self.start_X1,
+            self.listed_X,
+            self.ref_is_minor_X,
+            index_I,
+            self.n_haplotypes,
+            number_type(self.n_haplotypes).itemsize,
+            packed_IB,
+        )
+        return packed_IB
+
+
+def packed_bytes(n_haplotypes: int) -> int:
+    """Bytes of a site's packed bits."""
+    return -(-n_haplotypes // 8)
+
+
+def allele_counts(packed_XB: np.ndarray) -> np.ndarray:
+    """uint32 (X,): haplotypes with ALT, of packed bits."""
+    return np.bitwise_count(packed_XB).sum(axis=1, dtype=np.uint32)
+
+
+def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
+    """Rows in the form in which a panel file stores them, of packed bits."""
+    layout = RowLayout.of(allele_counts(packed_XB), n_haplotypes)
+    listed_X = layout.listed_X
+    turn_X = np.where(layout.ref_is_minor_X, 255, 0).astype(np.uint8)
+    minor_XB = packed_XB[listed_X] ^ turn_X[listed_X, None]
+    row, byte = np.nonzero(minor_XB)
+    place, bit = np.nonzero(np.unpackbits(minor_XB[row, byte][:, None], axis=1))
+    carriers = byte[place] * 8 + bit
+    carriers = carriers[carriers < n_haplotypes]  # bits that are nobody's were turned, too
+    stored = np.empty(layout.n_bytes, dtype=np.uint8)
+    is_list = np.repeat(listed_X, np.diff(layout.start_X1))
+    stored[is_list] = carriers.astype(number_type(n_haplotypes)).view(np.uint8)
+    stored[~is_list] = packed_XB[~listed_X].ravel()
+    return stored.tobytes()

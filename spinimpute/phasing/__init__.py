@@ -1,0 +1,1 @@
+"""Phasing of targets against the panel and against each other."""

@@ -1,0 +1,277 @@
+"""Phases targets against the panel and against each other.
+
+Passes over all windows (`phase_passes`) repeat: the first one starts from nothing, the next ones leave
+doubtful heterozygotes out of what a decision sees on its right, ever fewer of them; the last ones vote. From
+pass to pass the model's rate of recombination changes between three values around the panel's: a haplotype's
+relatives are of all ages, and a single rate fits none of them.
+
+Nothing is drawn at random. Windows and groups of targets only read what the last pass left behind, so that
+neither their order nor the number of threads changes a result.
+
+Axes: T typed sites, S those of a window, X samples, Q haplotypes of samples, N panel haplotypes, W 64-bit
+words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.hmm import windows as phase_windows
+from spinimpute.hmm.li_stephens import LANES, SPAN, jump_chances, span_patterns
+from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm.windows import PassWindow, windows_of
+from spinimpute.panels.panel import Panel
+from spinimpute.phasing.passes import (
+    EXCHANGED,
+    EXCHANGED_BEHIND,
+    HALF,
+    pass_backward,
+    pass_forward,
+)
+
+MISMATCH = 3e-4
+FACTORS = (12.0, 3.0, 0.5)  # of the panel's rate of copying, one pass after the other; the last fills in
+DOUBTFUL = (0.99, 0.9, 0.6)  # below it a heterozygote is left out
+VOTES = 3  # passes
+MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy
+
+
+@dataclass
+class _Targets:
+    """Calls of the samples that are phased, and of all others that may be copied.
+
+    alleles_TQ: uint8, missing calls filled; known_TQ, open_TX: bool; column_X2: the haplotypes of a sample
+    to be phased; locked_X2: its first and last typed site with a known phase, or two times T.
+    """
+
+    alleles_TQ: np.ndarray
+    known_TQ: np.ndarray
+    open_TX: np.ndarray
+    column_X2: np.ndarray
+    locked_X2: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Pass:
+    rate: float
+    doubtful_TX: np.ndarray  # bool: heterozygotes left out of what lies on the right
+    starting: bool
+
+
+def phase(
+    panel: Panel,
+    typed_index: np.ndarray,
+    alleles_TQ: np.ndarray,
+    unphased_TX: np.ndarray,
+    ploidy: np.ndarray,
+    threads: int,
+    progress: Callable[[float], None] | None = None,
+    *,
+    fill: bool = False,
+    jumps_per_cM: float | None = None,
+) -> np.ndarray:
+    """Phase the unphased heterozygotes; what is phased already keeps its phase.
+
+    Parameters:
+        panel: phased haplotypes.
+        typed_index: int64 (T,), the panel sites that are typed, increasing.
+        alleles_TQ: int8 (T, Q), 0, 1, or -1 (missing); two columns for a diploid sample, one for a haploid.
+        unphased_TX: bool (T, n_samples), True where a call is a heterozygote without phase.
+        ploidy: (n_samples,), 1 or 2.
+        threads: results do not depend on it.
+        progress: called with the fraction that is done.
+        fill: fill missing calls of diploid samples by what is around them.
+        jumps_per_cM: None for what the typed sites tell (`rate_of_panel`).
+    Returns:
+        int8 (T, Q), the calls with phase; what is missing and not filled is still -1.
+    Method:
+        Li & Stephens 2003 (Genetics 165:2213) for the haplotypes; deciding heterozygote by heterozygote, the
+        confident ones first, follows Browning et al. 2021 (Am. J. Hum. Genet. 108:1880).
+    """
+    targets = _targets_of(panel, typed_index, alleles_TQ, unphased_TX, ploidy, fill)
+    if not len(targets.column_X2):
+        return alleles_TQ
+    # every other pass cuts elsewhere, so that no place is always at an edge
+    grids = [windows_of(panel, typed_index, shift) for shift in (0, phase_windows.CORE // 2)]
+    n_passes = 1 + len(DOUBTFUL) + VOTES
+    rate = rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
+    none_TX = np.zeros_like(targets.open_TX)
+    votes_TX = np.zeros(none_TX.shape, np.int8)
+    with ThreadPoolExecutor(threads, "phase") as pool:
+
+        def run(number: int, settings: _Pass) -> np.ndarray:
+            sure_TX = _run_pass(pool, grids[number % len(grids)], targets, settings)
+            if progress is not None:
+                progress((number + 1) / n_passes)
+            return sure_TX
+
+        sure_TX = run(0, _Pass(rate, targets.open_TX, starting=True))
+        for number in range(1, n_passes):
+            factor = FACTORS[(number - 1) % len(FACTORS)]
+            voting = number > len(DOUBTFUL)
+            doubtful_TX = none_TX if voting else targets.open_TX & (sure_TX < DOUBTFUL[number - 1])
+            sure_TX = run(number, _Pass(rate * factor, doubtful_TX, starting=False))
+            if voting:
+                _vote(targets, votes_TX)
+    _elect(targets, votes_TX)
+    _part_alternatives(panel.position[typed_index], targets)
+    keep_TQ = targets.known_TQ.copy()
+    if fill:
+        keep_TQ[:, targets.column_X2.ravel()] = True
+    return np.where(keep_TQ, targets.alleles_TQ, -1).astype(np.int8)
+
+
+def _targets_of(
+    panel: Panel,
+    typed_index: np.ndarray,
+    alleles_TQ: np.ndarray,
+    unphased_TX: np.ndarray,
+    ploidy: np.ndarray,
+    fill: bool,
+) -> _Targets:
+    known_TQ = alleles_TQ >= 0
+    common_T = (panel.frequency[typed_index] > 0.5).astype(np.uint8)
+    filled_TQ = np.where(known_TQ, alleles_TQ, common_T[:, None]).astype(np.uint8)
+    ploidy = ploidy.astype(np.int64)
+    first_column = np.cumsum(ploidy) - ploidy
+    chosen_X = unphased_TX.any(axis=0)
+    if fill:
+        complete_X = np.logical_and.reduceat(known_TQ.all(axis=0), first_column)
+        chosen_X |= ~complete_X & (ploidy == 2)
+    chosen = np.flatnonzero(chosen_X)
+    column_X2 = np.stack([first_column[chosen], first_column[chosen] + 1], axis=1)
+    open_TX = unphased_TX[:, chosen]
+    # 0/1 and 1/0 are the same
+    filled_TQ[:, column_X2[:, 0]] &= ~open_TX
+    filled_TQ[:, column_X2[:, 1]] |= open_TX
+    phased_TX = (filled_TQ[:, column_X2[:, 0]] != filled_TQ[:, column_X2[:, 1]]) & ~open_TX
+    phased_TX &= known_TQ[:, column_X2].all(axis=2)
+    n_typed = len(typed_index)
+    any_X = phased_TX.any(axis=0)
+    locked_X2 = np.stack(
+        [
+            np.where(any_X, phased_TX.argmax(axis=0), n_typed),
+            np.where(any_X, n_typed - 1 - phased_TX[::-1].argmax(axis=0), n_typed),
+        ],
+        axis=1,
+    )
+    return _Targets(filled_TQ, known_TQ, open_TX, column_X2, locked_X2)
+
+
+def _run_pass(
+    pool: ThreadPoolExecutor, windows: list[PassWindow], targets: _Targets, settings: _Pass
+) -> np.ndarray:
+    """Decide everywhere, then apply the decisions to `targets`. Returns float32 (T, X): how sure they are."""
+    shape = targets.open_TX.shape
+    way_TX, sure_TX = np.zeros(shape, np.uint8), np.ones(shape, np.float32)
+    likely_T2X = np.zeros((shape[0], 2, shape[1]), bool)
+
+    def run(task: tuple[PassWindow, np.ndarray]) -> None:
+        window, chosen = task
+        decided = slice(window.first_decided, window.stop_decided)
+        rows = slice(window.first + decided.start, window.first + decided.stop)
+        way_HS, sure_HS, chance_LS = _decide_window(window, targets, chosen, settings)
+        n = len(chosen)
+        way_TX[rows, chosen] = way_HS[:n, decided].T
+        sure_TX[rows, chosen] = sure_HS[:n, decided].T
+        likely_T2X[rows, 0, chosen] = chance_LS[:n, decided].T > 0.5
+        likely_T2X[rows, 1, chosen] = chance_LS[HALF : HALF + n, decided].T > 0.5
+
+    for _ in pool.map(run, _tasks(windows, shape[1])):
+        pass
+    _apply(targets, way_TX, likely_T2X)
+    return sure_TX
+
+
+def _tasks(windows: list[PassWindow], n_samples: int) -> Iterator[tuple[PassWindow, np.ndarray]]:
+    """Windows with the numbers of up to HALF samples."""
+    for window in windows:
+        for start in range(0, n_samples, HALF):
+            yield window, np.arange(start, min(start + HALF, n_samples))
+
+
+def _decide_window(
+    window: PassWindow, targets: _Targets, chosen: np.ndarray, settings: _Pass
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """way_HS, sure_HS and chance_LS of `pass_forward` for some samples."""
+    places = slice(window.first, window.stop)
+    lanes = np.concatenate([chosen, np.repeat(chosen[-1:], HALF - len(chosen))])  # the last fills up
+    column_L = np.concatenate([targets.column_X2[lanes, 0], targets.column_X2[lanes, 1]])
+    both = np.concatenate([lanes, lanes])
+    query_LW = pack_rows(targets.alleles_TQ[places, column_L])
+    known_LW = pack_rows(targets.known_TQ[places, column_L].view(np.uint8))
+    doubtful_LW = pack_rows(settings.doubtful_TX[places, both].view(np.uint8))
+    open_LW = pack_rows(targets.open_TX[places, both].view(np.uint8))
+    rows_NW = window.panel_NW
+    if not settings.starting:
+        others = np.setdiff1d(np.arange(targets.alleles_TQ.shape[1]), column_L)
+        others = others[:: -(-len(others) // MOST_OTHERS)] if len(others) else others
+        rows_NW = np.concatenate([rows_NW, pack_rows(targets.alleles_TQ[places, others])])
+    n, n_places = len(rows_NW), window.stop - window.first
+    patterns = span_patterns(rows_NW, n_places)
+    jump_S = jump_chances(window.cM_S, n, settings.rate)
+    right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
+    stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
+    mismatch = np.float32(MISMATCH)
+    pass_backward(
+        *patterns, query_LW, known_LW & ~doubtful_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL
+    )
+    way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
+    chance_LS = np.zeros((LANES, n_places), np.float32)
+    pass_forward(
+        *patterns, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL,
+        len(chosen), window.first_decided, window.stop_decided, settings.starting,
+        targets.locked_X2[lanes] - window.first, False, way_HS, sure_HS, chance_LS,
+    )  # fmt: skip
+    return way_HS, sure_HS, chance_LS
+
+
+def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:
+    """Exchange what was decided on, and fill missing calls anew. likely_T2X: whether ALT is, bool."""
+    first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
+    alleles_T2X = np.stack([targets.alleles_TQ[:, first], targets.alleles_TQ[:, second]], axis=1)
+    known_T2X = np.stack([targets.known_TQ[:, first], targets.known_TQ[:, second]], axis=1)
+    exchanged_TX = (way_TX & EXCHANGED).astype(bool)
+    alleles_T2X = np.where(exchanged_TX[:, None], alleles_T2X[:, ::-1], alleles_T2X)
+    alleles_T2X = np.where(known_T2X, alleles_T2X, likely_T2X)
+    behind_TX = np.zeros_like(exchanged_TX)
+    behind_TX[1:] = np.logical_xor.accumulate((way_TX & EXCHANGED_BEHIND).astype(bool), axis=0)[:-1]
+    alleles_T2X = np.where(behind_TX[:, None], alleles_T2X[:, ::-1], alleles_T2X)
+    targets.alleles_TQ[:, first], targets.alleles_TQ[:, second] = alleles_T2X[:, 0], alleles_T2X[:, 1]
+
+
+def _vote(targets: _Targets, votes_TX: np.ndarray) -> None:
+    """For, or against, a heterozygote having its ALT on the haplotype that has the last one's."""
+    last_X = np.zeros(votes_TX.shape[1], np.uint8)
+    for t, open_X in enumerate(targets.open_TX):
+        allele_X = targets.alleles_TQ[t, targets.column_X2[:, 0]]
+        votes_TX[t] += np.where(open_X, np.where(allele_X == last_X, 1, -1), 0).astype(np.int8)
+        last_X = np.where(open_X, allele_X, last_X)
+
+
+def _elect(targets: _Targets, votes_TX: np.ndarray) -> None:
+    """The phase of most votes; samples with some known phase keep that of the last pass."""
+    free_X = targets.locked_X2[:, 0] == len(votes_TX)
+    last_X = np.zeros(votes_TX.shape[1], np.uint8)
+    for t, open_X in enumerate(targets.open_TX):
+        chosen = np.flatnonzero(open_X & free_X)
+        allele = last_X[chosen] ^ (votes_TX[t, chosen] < 0)
+        targets.alleles_TQ[t, targets.column_X2[chosen, 0]] = allele
+        targets.alleles_TQ[t, targets.column_X2[chosen, 1]] = 1 - allele
+        last_X[chosen] = allele
+
+
+def _part_alternatives(position_T: np.ndarray, targets: _Targets) -> None:
+    """Two ALT alleles of one place, each unphased, lie on different haplotypes."""
+    first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
+    for t in np.flatnonzero(np.diff(position_T) == 0) + 1:
+        begin = int(np.searchsorted(position_T, position_T[t]))
+        for earlier in range(begin, t):
+            both = targets.open_TX[t] & targets.open_TX[earlier]
+            targets.alleles_TQ[t, first[both]] = targets.alleles_TQ[earlier, second[both]]
+            targets.alleles_TQ[t, second[both]] = targets.alleles_TQ[earlier, first[both]]

@@ -1,0 +1,1 @@
+"""From files to files: impute, phase, convert, check, ligate."""

@@ -1,0 +1,196 @@
+"""`check`: what `impute` would make of a target, site by site and person by person."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.pipeline.prepare import AnyPanel, Prepared, prepare
+from spinimpute.quality.summary import ImputationSummary
+from spinimpute.targets.repair import Repaired, SiteNote
+
+MANY_MISSING = 0.1  # of a person's or a site's calls
+OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
+OUTLIER_DIFFERENCE = 0.2  # so much difference at least
+FREQUENCY_DIFFERS = "allele frequency differs from the panel"
+ONE_ALLELE = "one allele only in the target"
+MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found. counts: target sites by what is said of them; missing_X, heterozygous_X: shares of the
+    calls at matched sites, by sample; one_copy_X: samples with one copy outside the pseudo-autosomal regions
+    of X (all of Y and the mitochondria), None elsewhere; share_X: observed of the heterozygotes to expect of
+    two copies there, NaN where too few sites tell; build, panel_build: by the stated length of the
+    chromosome, or ""."""
+
+    samples: list[str]
+    n_sites: int
+    n_matched: int
+    notes: list[SiteNote]
+    skipped: dict[str, int]
+    missing_X: np.ndarray
+    heterozygous_X: np.ndarray
+    unphased: int
+    build: str
+    panel_build: str
+    one_copy_X: np.ndarray | None
+    share_X: np.ndarray
+    warnings: list[str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for note in self.notes:
+            counts[note.what] = counts.get(note.what, 0) + 1
+        return counts
+
+    def lines(self) -> list[str]:
+        """The report as text."""
+        out = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
+        if self.build or self.panel_build:
+            out.append(
+                f"build:    {self.build or 'not stated'}, the panel's {self.panel_build or 'not stated'}"
+                " (by the length of the chromosome in the headers)"
+            )
+        out.append(f"matched:  {self.n_matched} of {self.n_sites} typed sites are panel sites")
+        out += [f"          {count} sites: {what}" for what, count in self.counts.items()]
+        out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
+        out.append(f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing")
+        bad = np.flatnonzero(self.missing_X > MANY_MISSING)
+        out += [
+            f"          sample {self.samples[i]}: {self.missing_X[i]:.1%} missing, "
+            f"{self.heterozygous_X[i]:.1%} heterozygous"
+            for i in bad[:20]
+        ]
+        if len(bad) > 20:
+            out.append(f"          and {len(bad) - 20} more samples with over {MANY_MISSING:.0%} missing")
+        if self.one_copy_X is not None:
+            n_one = int(self.one_copy_X.sum())
+            out.append(f"copies:   {n_one} samples have one copy, {len(self.samples) - n_one} have two")
+        out += [f"warning:  {warning}" for warning in self.warnings]
+        return out
+
+    def write_sites(self, path: Path) -> None:
+        """The notes as a table with tabs, one row each."""
+        head = ["position", "id", "ref", "alt", "panel_ref", "panel_alt", "what"]
+        _write_table(path, head, ([getattr(note, name) for name in head] for note in self.notes))
+
+    def write_samples(self, path: Path) -> None:
+        """A row for each sample: share of calls missing and heterozygous; on X also copies of what men have
+        once, and how many of the heterozygotes to expect of two copies are there."""
+        copies = np.full(len(self.samples), 2) if self.one_copy_X is None else 2 - self.one_copy_X
+        rows = zip(self.samples, self.missing_X, self.heterozygous_X, copies, self.share_X, strict=True)
+        _write_table(
+            path,
+            ["sample", "missing", "heterozygous", "copies", "of_expected_heterozygotes"],
+            (
+                [name, f"{m:.5f}", f"{h:.5f}", int(c), "" if np.isnan(s) else f"{s:.4f}"]
+                for name, m, h, c, s in rows
+            ),
+        )
+
+
+def check(
+    vcf: str | Path,
+    panels: Sequence[AnyPanel],
+    ambiguous: str = "frequency",
+    sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
+) -> CheckReport:
+    """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
+    summary = ImputationSummary()
+    parts = prepare(panels, vcf, summary, sexes=sexes, chain=chain, ambiguous=ambiguous, force=True)
+    notes = [
+        note
+        for part in parts
+        for note in sorted(
+            [
+                *part.repaired.repairs,
+                *_unmatched_notes(part.repaired),
+                *_call_notes(part.repaired, part.panel),
+            ],
+            key=lambda note: note.position,
+        )
+    ]
+    missing_X, heterozygous_X = np.sum([_call_counts(part) for part in parts], axis=0)
+    n_matched = summary.matched_sites
+    single = [part for part in parts if (part.target.ploidy == 1).any()]
+    of_x = [part for part in parts if np.isfinite(part.settled.share_X).any()]
+    n_samples = len(parts[0].target.samples)
+    target, panel = parts[0].target, parts[0].panel
+    return CheckReport(
+        target.samples,
+        summary.typed_sites,
+        n_matched,
+        notes,
+        dict(target.skipped) | summary.mended_calls,
+        missing_X / n_matched,
+        heterozygous_X / n_matched,
+        sum(0 if part.target.unphased is None else int(part.target.unphased.sum()) for part in parts),
+        build_of(target.contig_line, panel.chrom),
+        build_of(panel.contig_line, panel.chrom),
+        single[0].target.ploidy == 1 if single else None,
+        of_x[0].settled.share_X if of_x else np.full(n_samples, np.nan),
+        summary.warnings,
+    )
+
+
+def _call_counts(part: Prepared) -> tuple[np.ndarray, np.ndarray]:
+    """Missing and heterozygous calls of each sample at matched sites."""
+    target = part.target
+    alleles = target.alleles[part.match.target_index]
+    first = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
+    second = first + (target.ploidy == 2)
+    heterozygous_TX = (alleles[:, first] != alleles[:, second]) & (alleles >= 0)[:, first]
+    return (alleles[:, first] < 0).sum(axis=0), heterozygous_TX.sum(axis=0)
+
+
+def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def _unmatched_notes(repaired: Repaired) -> list[SiteNote]:
+    return [_note(repaired.target, index, reason) for index, reason in repaired.match.reasons.items()]
+
+
+def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel_alt: str = ".") -> SiteNote:
+    sites = target.sites
+    position, name = int(sites.position[index]), sites.id[index]
+    return SiteNote(position, name, sites.ref[index], sites.alt[index], panel_ref, panel_alt, what)
+
+
+def _call_notes(repaired: Repaired, panel: AnyPanel) -> list[SiteNote]:
+    """Of matched sites: missing calls, one allele only, frequencies far from the panel's."""
+    target, match = repaired.target, repaired.match
+    alleles = target.alleles[match.target_index]
+    n_called = (alleles >= 0).sum(axis=1)
+    n_alt = (alleles == 1).sum(axis=1)
+    expected = panel.frequency[match.panel_index]
+    found = n_alt / np.maximum(n_called, 1)
+    pooled = (n_alt + expected * panel.n_haplotypes) / (n_called + panel.n_haplotypes)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / np.maximum(n_called, 1) + 1 / panel.n_haplotypes))
+    difference = np.abs(found - expected)
+    several = len(target.samples) > 1
+    flags = {
+        MISSING_CALLS: (n_called < (1 - MANY_MISSING) * alleles.shape[1]) & several,
+        ONE_ALLELE: ((n_alt == 0) | (n_alt == n_called)) & several,
+        FREQUENCY_DIFFERS: (difference > OUTLIER * error) & (difference > OUTLIER_DIFFERENCE),
+    }
+    sites = panel.sites
+    return [
+        _note(target, int(index), what, sites.ref[site], sites.alt[site])
+        for what, flag in flags.items()
+        for index, site in zip(match.target_index[flag], match.panel_index[flag].tolist(), strict=True)
+    ]

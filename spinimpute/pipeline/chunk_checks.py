@@ -1,0 +1,203 @@
+"""Do chunks belong together, and is any site missing? Asked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, zip_longest
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.panels.parts import all_sites
+from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
+from spinimpute.pipeline.prepare import AnyPanel
+from spinimpute.vcf.header import definition
+from spinimpute.vcf.raw_records import site_key
+
+_SAME = {  # header lines that must be the same, by what a message calls them
+    PANEL_LINE: "panel",
+    "##spinimpute_model=": "model",
+    "##source=": "program",
+}
+
+
+def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
+    """That records need not be converted."""
+    for chunk in chunks:
+        if chunk.is_bcf is not (output_type == "b"):
+            found, wanted = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
+            raise InputError(
+                f"chunk {chunk.path} is {found}, but the output is to be {wanted}: records are copied as "
+                "they are, so choose another output, or convert it afterwards (bcftools view)"
+            )
+
+
+def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
+    """That two chunks are of the same samples and were made in the same way."""
+
+    def differ(what: str, one: object, another: object) -> InputError:
+        return InputError(
+            f"chunks {first.path} and {other.path} differ in {what}: {one} and {another}; they cannot be "
+            "joined"
+        )
+
+    if first.region.chrom != other.region.chrom:
+        raise differ("the chromosome", first.region.chrom, other.region.chrom)
+    if first.samples != other.samples:
+        if len(first.samples) != len(other.samples):
+            raise differ("the number of samples", len(first.samples), len(other.samples))
+        one, another = next(
+            pair for pair in zip(first.samples, other.samples, strict=True) if pair[0] != pair[1]
+        )
+        raise differ("their samples or the order of them", one, another)
+    if first.formats != other.formats:
+        raise differ("FORMAT", ":".join(first.formats), ":".join(other.formats))
+    for prefix, what in _SAME.items():
+        one, another = (_values(chunk, prefix) for chunk in (first, other))
+        if one != another:
+            raise differ(f"the {what}", one or "none", another or "none")
+    for its in zip_longest(*([line for line in chunk.lines if definition(line)] for chunk in (first, other))):
+        if its[0] != its[1]:
+            raise differ("the definitions of the header", *(line or "none" for line in its))
+    if (first.unmatched is None) is not (other.unmatched is None):
+        raise differ("--keep-unmatched", first.unmatched is not None, other.unmatched is not None)
+    for its in zip_longest(first.common_lines(), other.common_lines()):
+        if its[0] != its[1]:
+            warnings.append(
+                f"{first.path} and {other.path} were made differently: '{its[0]}' and '{its[1]}'; the header "
+                "of the output is that of the former"
+            )
+            break
+
+
+def _values(chunk: Chunk, prefix: str) -> str:
+    return ", ".join(line.removeprefix(prefix) for line in chunk.lines if line.startswith(prefix))
+
+
+def check_regions(chunks: Sequence[Chunk]) -> None:
+    """That at most two chunks, and neighbours, are of the same place."""
+    for left, right in pairwise(chunks):
+        if left.region == right.region:
+            raise InputError(
+                f"chunks {left.path} and {right.path} are both of {left.region}: give one of them"
+            )
+        if right.region.end <= left.region.end or right.region.start == left.region.start:
+            inner, outer = (right, left) if right.region.end <= left.region.end else (left, right)
+            raise InputError(
+                f"chunk {inner.path} ({inner.region}) lies within chunk {outer.path} ({outer.region}): give "
+                "one of them"
+            )
+    for left, _, right in zip(chunks, chunks[1:], chunks[2:], strict=False):
+        if right.region.start <= left.region.end:
+            raise InputError(
+                f"chunks {left.path} ({left.region}) and {right.path} ({right.region}) overlap, and another "
+                "one lies between them: at most two may overlap at a place"
+            )
+
+
+def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
+    """That between neighbours no site can lie."""
+    for left, right in pairwise(chunks):
+        if right.region.start > left.region.end + 1 and not allow_gaps:
+            raise InputError(
+                f"between chunks {left.path} ({left.region}) and {right.path} ({right.region}) there is a "
+                "gap: is a chunk missing? Give it, or --panel to see that no site lies there, or --allow-gaps"
+            )
+
+
+def check_panel(
+    chunks: Sequence[Chunk],
+    panels: Sequence[AnyPanel],
+    path: str,
+    allow_gaps: bool,
+    warnings: list[str],
+) -> None:
+    """That each site of the panel between the first chunk's region and the last one's is in a chunk."""
+    first = chunks[0]
+    checksums = [word.split(" ")[0] for word in _values(first, PANEL_LINE).split(", ")]
+    if checksums != [panel.checksum for panel in panels]:
+        raise InputError(
+            f"chunk {first.path} was imputed from another panel ({', '.join(checksums) or 'unknown'}) than "
+            f"{path} ({', '.join(panel.checksum for panel in panels)})"
+        )
+    sites = all_sites(panels)
+    key = np.array(
+        [
+            site_key(position, ref.encode(), alt.encode())
+            for position, ref, alt in zip(sites.position.tolist(), sites.ref, sites.alt, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    untyped = _untyped_parts(chunks, panels, key, warnings)
+
+    def name(row: int) -> str:
+        return f"{sites.chrom}:{sites.position[row]} {sites.ref[row]}>{sites.alt[row]}"
+
+    for chunk in chunks:
+        start, stop = np.searchsorted(sites.position, [chunk.region.start, chunk.region.end + 1])
+        rows = start + np.flatnonzero(~untyped[start:stop])
+        found = chunk.key[np.isin(chunk.key, key[rows])]
+        missing = rows[~np.isin(key[rows], found)]
+        if len(missing):
+            raise InputError(f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}")
+        if len(found) != len(rows) or (found != key[rows]).any():
+            raise InputError(
+                f"chunk {chunk.path} ({chunk.region}) does not have each of the panel's sites once, in the "
+                "panel's order"
+            )
+        if chunk.sites != len(found):
+            raise InputError(
+                f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of a panel, but {len(found)} "
+                f"of them are in {path}"
+            )
+    for left, right in pairwise(chunks):
+        start, stop = np.searchsorted(sites.position, [left.region.end + 1, right.region.start])
+        if start < stop:
+            what = (
+                f"{stop - start} sites of the panel, the first of them {name(start)}, lie between chunks "
+                f"{left.path} ({left.region}) and {right.path} ({right.region})"
+            )
+            if not allow_gaps:
+                raise InputError(f"{what}: is a chunk missing? Give it, or --allow-gaps")
+            warnings.append(f"{what}: they are left out")
+    before = int(np.searchsorted(sites.position, first.region.start))
+    behind = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
+    if before or behind:
+        what = f"the panel has {before} sites before the first chunk and {behind} behind the last"
+        if not allow_gaps:
+            raise InputError(f"{what}: is a chunk missing? Give it, or --allow-gaps")
+        warnings.append(f"{what}: they are left out")
+
+
+def _untyped_parts(
+    chunks: Sequence[Chunk], panels: Sequence[AnyPanel], key: np.ndarray, warnings: list[str]
+) -> np.ndarray:
+    """The sites of parts of chromosome X of which no chunk has any: nothing is typed there. bool (sites,)."""
+    untyped = np.zeros(len(key), bool)
+    start = 0
+    for panel in panels:
+        mine = slice(start, start := start + panel.n_sites)
+        if len(panels) > 1 and not any(np.isin(chunk.key, key[mine]).any() for chunk in chunks):
+            untyped[mine] = True
+            warnings.append(
+                f"no chunk has a site of the panel's part {panel.chrom}:{panel.position[0]}-"
+                f"{panel.position[-1]}: its {panel.n_sites} sites are left out"
+            )
+    return untyped
+
+
+def shared_sites(left: Chunk, right: Chunk) -> int:
+    """How many sites two neighbours have both; where both are, they must have the same."""
+    first = int(np.searchsorted(left.position, right.region.start, side="left"))
+    stop = int(np.searchsorted(right.position, left.region.end, side="right"))
+    one, another = left.key[first:], right.key[:stop]
+    if not np.array_equal(one, another):
+        shared = min(len(one), len(another))
+        row = int(np.argmax(np.append(one[:shared] != another[:shared], True)))
+        at = [int(p[row]) for p in (left.position[first:], right.position[:stop]) if row < len(p)]
+        raise InputError(
+            f"chunks {left.path} and {right.path} do not have the same sites in {left.region.chrom}:"
+            f"{right.region.start}-{left.region.end}, which is in both: they first differ at "
+            f"{left.region.chrom}:{min(at)}"
+        )
+    return len(one)

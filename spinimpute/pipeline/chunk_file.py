@@ -1,0 +1,273 @@
+"""Chunks: files that `impute` wrote for a region of a chromosome, read as bytes and checked throughout."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
+from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
+from spinimpute.vcf.check import check_variant_file
+from spinimpute.vcf.header import FORMAT_LINES, definition
+from spinimpute.vcf.raw_records import BadRecord, BcfRecords, RawRecords, Scanned, TextRecords
+
+PANEL_LINE = "##spinimpute_panel="  # then its checksum
+PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
+
+_REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmatched=(\d+))?( phased_here)?")
+_COMMAND = "##spinimpute_command="
+_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
+_GZIP_MAGIC = b"\x1f\x8b"
+_BCF_MAGIC = b"BCF\2"
+_LONGEST_HEADER = 2**30
+
+
+def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
+    """The header line that makes a file a chunk. sites: of the panel; unmatched: others, None if those are
+    not kept; phased_here: whether calls had no phase, so that the buffer had a say in it."""
+    others = "" if unmatched is None else f" unmatched={unmatched}"
+    others += " phased_here" if phased_here else ""
+    return f"##spinimpute_region={region.chrom}:{region.start}-{region.end} sites={sites}{others}"
+
+
+class Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """A file that is whole.
+
+    lines: its header without the region line. unmatched: None if such sites are not kept. phased_here: as of
+    `region_line`. data_start: bytes before the first record. Of each record, int64 (n,): position;
+    ref_length, letters of REF; length, bytes; key, hash of the site as by `site_key`.
+    """
+
+    path: Path
+    lines: list[str]
+    samples: list[str]
+    formats: list[str]
+    region: Region
+    sites: int
+    unmatched: int | None
+    phased_here: bool
+    is_bcf: bool
+    records: RawRecords
+    data_start: int
+    position: np.ndarray
+    ref_length: np.ndarray
+    length: np.ndarray
+    key: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def common_lines(self) -> list[str]:
+        """The header as a run without a region would have it; with the buffer if that had a say."""
+        options = ("--region",) if self.phased_here else ("--region", "--buffer")
+        return [_without(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
+
+    def file_start(self) -> bytes:
+        """The same as bytes of a file."""
+        text = ("\n".join(self.common_lines()) + "\n").encode()
+        if not self.is_bcf:
+            return text
+        return b"BCF\2\2" + struct.pack("<I", len(text) + 1) + text + b"\0"
+
+    @contextmanager
+    def opened(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
+        """Read the records from number `first` on."""
+        with _opened(self.path, threads) as stream:
+            stream.read(self.data_start)
+            records = ChunkStream(self, stream)
+            for _, stop in self.pieces(0, first):
+                records.take(stop)
+            yield records
+
+    def pieces(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Cut records [first, stop) so that each piece fits into memory."""
+        ends = np.cumsum(self.length[first:stop])
+        begin = 0
+        while begin < len(ends):
+            done = int(ends[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, done + PIECE_BYTES, side="right")))
+            yield first + begin, first + end
+            begin = end
+
+
+@dataclass
+class ChunkStream:
+    """A chunk's records, one after the other."""
+
+    chunk: Chunk
+    stream: Stream
+    row: int = 0
+
+    def take(self, stop: int) -> bytes:
+        """The records up to number `stop`."""
+        size = int(self.chunk.length[self.row : stop].sum())
+        self.row = stop
+        data = self.stream.read(size)
+        if len(data) != size:
+            raise InputError(f"chunk {self.chunk.path}: the file has changed while it was read")
+        return data
+
+
+def read_chunk(path: str | Path, threads: int) -> Chunk:
+    """Read a file from end to end and check that it is a whole chunk.
+
+    Raises InputError if it is no chunk, truncated, damaged, or has not the records that its header says.
+    """
+    path = Path(path)
+    check_variant_file(path, "chunk")
+    with _opened(path, threads) as stream:
+        is_bcf, text, rest = _read_header(path, stream)
+        chunk = _of_header(path, is_bcf, text)
+        found = _scan(chunk, stream, rest)
+    position, ref_length, length, key = (
+        np.array(column, dtype=np.int64)
+        for column in (found.position, found.ref_length, found.length, found.key)
+    )
+    _check_records(chunk, position)
+    return replace(chunk, position=position, ref_length=ref_length, length=length, key=key)
+
+
+@contextmanager
+def _opened(path: Path, threads: int) -> Iterator[Stream]:
+    try:
+        with path.open("rb") as file:
+            if not file.peek(2).startswith(_GZIP_MAGIC):
+                yield file
+                return
+            reader = BgzfReader(file, threads)
+            try:
+                yield reader
+            finally:
+                reader.close()
+    except DamagedFile as error:
+        raise InputError(f"chunk {path}: {error}; impute it again, or copy it again") from error
+
+
+def _read_header(path: Path, stream: Stream) -> tuple[bool, bytes, bytes]:
+    """Whether it is a BCF, the header's text, and what was read beyond it."""
+    start = stream.read(9)
+    if start.startswith(_BCF_MAGIC):
+        size = int.from_bytes(start[5:9], "little")
+        text = stream.read(size) if size < _LONGEST_HEADER else b""
+        if len(text) == size:
+            return True, text, b""
+    else:
+        while piece := stream.read(PIECE_BYTES):
+            start += piece
+            columns = start.find(b"\n#CHROM")
+            stop = start.find(b"\n", columns + 1) if columns >= 0 else -1
+            if stop >= 0:
+                return False, start[: stop + 1], start[stop + 1 :]
+    raise InputError(f"chunk {path}: the file is truncated in its header; impute it again, or copy it again")
+
+
+def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
+    """A chunk of which the records are still unknown."""
+
+    def error(what: str) -> InputError:
+        return InputError(f"chunk {path}: {what}")
+
+    try:
+        lines = text.rstrip(b"\0").decode().rstrip("\n").split("\n")
+    except UnicodeDecodeError as failure:
+        raise error("the header holds bytes that are no text (UTF-8)") from failure
+    found = [line for line in lines if line.startswith("##spinimpute_region=")]
+    match = _REGION.fullmatch(found[0]) if len(found) == 1 else None
+    if match is None:
+        raise error(
+            "the header does not say which region it is of (##spinimpute_region=...); give files of "
+            "'spinimpute impute --region', which no other program has changed"
+        )
+    region = Region(match[1], int(match[2]), int(match[3]))
+    lines.remove(found[0])
+    formats = [name for kind, name in filter(None, map(definition, lines)) if kind == "FORMAT"]
+    if not set(formats) <= FORMAT_LINES.keys():
+        raise error(f"FORMAT has fields that impute does not write: {', '.join(formats)}")
+    samples = lines[-1].split("\t")[9:]
+    records: RawRecords = TextRecords(region.chrom, formats, len(samples))
+    if is_bcf:
+        records = BcfRecords(region.chrom, formats, len(samples), lines)
+    none = np.empty(0, np.int64)
+    return Chunk(
+        path=path,
+        lines=lines,
+        samples=samples,
+        formats=formats,
+        region=region,
+        sites=int(match[4]),
+        unmatched=None if match[5] is None else int(match[5]),
+        phased_here=match[6] is not None,
+        is_bcf=is_bcf,
+        records=records,
+        data_start=len(text) + (9 if is_bcf else 0),
+        position=none,
+        ref_length=none,
+        length=none,
+        key=none,
+    )
+
+
+def _scan(chunk: Chunk, stream: Stream, rest: bytes) -> Scanned:
+    found = Scanned()
+    while True:
+        piece = stream.read(max(PIECE_BYTES, len(rest)))  # a long record is not looked at too often
+        data = rest + piece
+        try:
+            done = chunk.records.scan(data, found)
+        except (BadRecord, struct.error, IndexError, KeyError) as error:
+            what = error if isinstance(error, BadRecord) else "it makes no sense"
+            raise InputError(
+                f"chunk {chunk.path}: record {len(found.position) + 1} cannot be used: {what}"
+            ) from error
+        rest = data[done:]
+        if not piece:
+            break
+    if rest:
+        raise InputError(
+            f"chunk {chunk.path}: the file is truncated: it ends within record {len(found.position) + 1}"
+        )
+    return found
+
+
+def _check_records(chunk: Chunk, position: np.ndarray) -> None:
+    region = chunk.region
+    promised = chunk.sites + (chunk.unmatched or 0)
+    if len(position) != promised:
+        raise InputError(
+            f"chunk {chunk.path}: the file has {len(position)} records, but its header says {promised}; "
+            "impute it again, or copy it again"
+        )
+    if (np.diff(position) < 0).any():
+        row = int(np.argmax(np.diff(position) < 0))
+        raise InputError(
+            f"chunk {chunk.path}: the positions go backwards at record {row + 2}, "
+            f"{region.chrom}:{position[row + 1]} after {position[row]}"
+        )
+    outside = (position < region.start) | (position > region.end)
+    if outside.any():
+        raise InputError(
+            f"chunk {chunk.path}: {region.chrom}:{position[np.argmax(outside)]} does not lie in the region "
+            f"that the header says, {region}"
+        )
+
+
+def _without(options: Sequence[str], command_line: str) -> str:
+    words = _WORD.findall(command_line)
+    for option in options:
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
+    return " ".join(words)

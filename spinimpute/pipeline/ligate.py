@@ -1,0 +1,225 @@
+"""`ligate`: chunks of a chromosome that were imputed apart become the file of a single run.
+
+Every chunk is read twice: once to check all of it before anything is written, once to copy its records as
+they are. Values are looked at in overlaps only, and changed only where a sample's haplotypes have to be
+exchanged.
+
+Axes: R records, N samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
+from spinimpute.output_files import check_output
+from spinimpute.pipeline.chunk_checks import (
+    check_forms,
+    check_gaps,
+    check_headers,
+    check_panel,
+    check_regions,
+    shared_sites,
+)
+from spinimpute.pipeline.chunk_file import Chunk, ChunkStream, read_chunk
+from spinimpute.pipeline.prepare import AnyPanel, Progress, open_panels
+from spinimpute.predictors.engine import default_threads
+from spinimpute.vcf.header import contig_length, definition
+from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
+
+
+@dataclass
+class Join:
+    """Where two chunks meet. sites: in both of them; exchanged: samples whose haplotypes were exchanged
+    behind it; largest_difference: of DS in the overlap, None without DS or overlap."""
+
+    left: Chunk
+    right: Chunk
+    sites: int
+    exchanged: int = 0
+    largest_difference: float | None = None
+
+    @property
+    def from_left(self) -> int:
+        """How many of its sites come from the left chunk."""
+        return self.sites // 2
+
+    def line(self) -> str:
+        text = f"{self.left.path} and {self.right.path}: {self.sites} sites in both"
+        if self.sites:
+            text += f", haplotypes of {self.exchanged} samples exchanged"
+        if self.largest_difference is not None:
+            text += f", DS differ by {self.largest_difference:.4f} at most"
+        return text
+
+
+@dataclass
+class LigationSummary:
+    """Counts, and what is to be said. span: from the first chunk's region to the end of the last one's."""
+
+    span: str = ""
+    chunks: int = 0
+    samples: int = 0
+    sites: int = 0
+    joins: list[Join] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """The summary as text."""
+        return [
+            f"chunks:   {self.chunks}, of {self.samples} samples",
+            *(f"join:     {join.line()}" for join in self.joins),
+            f"written:  {self.sites} sites of {self.span}",
+        ]
+
+
+def ligate(
+    chunks: Sequence[str | Path],
+    out: str | Path,
+    *,
+    panel: AnyPanel | str | Path | None = None,
+    output_type: str | None = None,
+    allow_gaps: bool = False,
+    threads: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> LigationSummary:
+    """Join the chunks of one chromosome that `impute` wrote with `region`, given in any order.
+
+    Where chunks overlap, the first half of the sites comes from the left one. If the two disagree about the
+    phase of most of a sample's heterozygotes there, the right one's haplotypes of that sample are exchanged.
+    Chunks of a phased target give the bytes of a single run; of those that `predictor="inducing"` made of
+    a panel's haplotypes, which have windows of their own, only nearly.
+
+    Parameters:
+        out: BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
+        panel: what the chunks were imputed from: every site of it between the first chunk's region and the
+            last one's must be there.
+        allow_gaps: between regions, and of the panel before and behind them, there may be sites that no
+            chunk has.
+    Returns:
+        counts.
+    Raises:
+        InputError: a chunk is not whole, or they do not belong together; without `force`, if `out` exists.
+    """
+    panel_path = panel if panel is None or isinstance(panel, str | Path) else panel.path
+    out = check_output(out, force, [*chunks, panel_path])
+    output_type = choose_output_type(out, output_type)
+    threads = default_threads() if threads is None else threads
+    if threads < 1:
+        raise InputError(f"the number of threads must be at least 1, found {threads}")
+    if not chunks:
+        raise InputError("there are no chunks to join")
+    summary = LigationSummary()
+    half = None if progress is None else lambda fraction: progress(fraction / 2)
+    read: list[Chunk] = []
+    for path in chunks:
+        read.append(read_chunk(path, threads))
+        if half is not None:
+            half(len(read) / len(chunks))
+    read.sort(key=lambda chunk: (chunk.region.start, chunk.region.end))
+    check_forms(read, output_type)
+    for chunk in read[1:]:
+        check_headers(read[0], chunk, summary.warnings)
+    check_regions(read)
+    summary.joins = [Join(left, right, shared_sites(left, right)) for left, right in pairwise(read)]
+    if panel is None:
+        check_gaps(read, allow_gaps)
+    else:
+        with open_panels(panel) as panels:
+            check_panel(read, panels, str(panel_path), allow_gaps, summary.warnings)
+    if "GT" not in read[0].formats and any(join.sites for join in summary.joins):
+        summary.warnings.append(
+            "the chunks have no GT: haplotypes are joined as they are, whatever the phase"
+        )
+    contigs = {
+        defined[1]: contig_length(line)
+        for line in read[0].lines
+        if (defined := definition(line)) and defined[0] == "contig"
+    }
+    done = None if progress is None else lambda fraction: progress((1 + fraction) / 2)
+    with IndexedFile(out, output_type, read[0].file_start(), contigs, threads) as writer:
+        _write(read, summary, writer, threads, done)
+    summary.span = str(Region(read[0].region.chrom, read[0].region.start, read[-1].region.end))
+    summary.chunks, summary.samples = len(read), len(read[0].samples)
+    return summary
+
+
+def _write(
+    chunks: Sequence[Chunk],
+    summary: LigationSummary,
+    writer: IndexedFile,
+    threads: int,
+    progress: Callable[[float], None] | None,
+) -> None:
+    exchanged_N = np.zeros(len(chunks[0].samples), bool)
+    first = 0  # record of the chunk that is written first
+    for number, chunk in enumerate(chunks):
+        join = summary.joins[number] if number < len(summary.joins) else None
+        overlap = len(chunk) - (join.sites if join else 0)
+        with chunk.opened(threads, first) as stream:
+            for begin, stop in chunk.pieces(first, overlap):
+                _append(writer, chunk, begin, stop, stream.take(stop), exchanged_N)
+                if progress is not None:
+                    progress((number + stop / len(chunk)) / len(chunks))
+            summary.sites += overlap - first
+            if join is not None:
+                exchanged_N = _cross(join, stream, writer, exchanged_N, threads)
+                first = join.from_left
+                summary.sites += first
+
+
+def _cross(
+    join: Join, left: ChunkStream, writer: IndexedFile, exchanged_N: np.ndarray, threads: int
+) -> np.ndarray:
+    """Write the left chunk's part of an overlap, and compare all of it.
+
+    exchanged_N: samples whose haplotypes are exchanged in what is written of the left chunk, bool (N,).
+    Returns the same of the right chunk.
+    """
+    chunk, other = join.left, join.right
+    overlap = len(chunk) - join.sites
+    middle = overlap + join.from_left
+    votes_N = np.zeros(len(exchanged_N), np.int64)
+    with other.opened(threads) as right:
+        pieces = [*chunk.pieces(overlap, middle), *chunk.pieces(middle, len(chunk))]
+        for begin, stop in pieces:
+            data, its = left.take(stop), right.take(stop - overlap)
+            if stop <= middle:
+                _append(writer, chunk, begin, stop, data, exchanged_N)
+            mine_RN2, dosage_RN = chunk.records.genotypes(data, chunk.length[begin:stop])
+            theirs_RN2, other_RN = other.records.genotypes(
+                its, other.length[begin - overlap : stop - overlap]
+            )
+            votes_N += _votes(mine_RN2, theirs_RN2)
+            if dosage_RN is not None and other_RN is not None:
+                difference = np.fmax.reduce(np.abs(dosage_RN - other_RN), axis=None, initial=0.0)
+                join.largest_difference = max(join.largest_difference or 0.0, float(difference))
+    # votes are about the chunks as they came, the left one of which may be exchanged itself
+    decided = np.where(exchanged_N, -votes_N, votes_N) < 0
+    join.exchanged = int(decided.sum())
+    return decided
+
+
+def _votes(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:
+    """Heterozygotes with the same phase less those with the other one: int64 (N,)."""
+    one, another = left_RN2[:, :, 0], left_RN2[:, :, 1]
+    het = (one >= 0) & (another >= 0) & (one != another)
+    same = het & (left_RN2 == right_RN2).all(axis=2)
+    other = het & (left_RN2 == right_RN2[:, :, ::-1]).all(axis=2)
+    return same.sum(axis=0, dtype=np.int64) - other.sum(axis=0, dtype=np.int64)
+
+
+def _append(
+    writer: IndexedFile, chunk: Chunk, begin: int, stop: int, data: bytes, exchanged_N: np.ndarray
+) -> None:
+    rows = slice(begin, stop)
+    if exchanged_N.any():
+        data = chunk.records.exchanged(data, chunk.length[rows], exchanged_N)
+    writer.append(chunk.region.chrom, chunk.position[rows], chunk.ref_length[rows], chunk.length[rows], data)

@@ -1,0 +1,37 @@
+"""Versions of everything that results depend on."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from spinimpute.predictors.engine import default_threads
+from spinimpute.predictors.loading import FORMAT, SORTS, shipped_model
+from spinimpute.tensor_files import fingerprint, load_tensors
+
+
+def environment() -> dict[str, str]:
+    """Name -> version, of spinimpute, its shipped models, Python, each library, the system and the GPU."""
+    import torch  # slow to load, and wanted here alone
+
+    found = {"spinimpute": version("spinimpute")}
+    for sort in sorted(set(SORTS.values())):
+        weights, _ = load_tensors(shipped_model(sort), FORMAT, "model")
+        found[f"model {sort}"] = fingerprint(weights)
+    found["python"] = platform.python_version()
+    for name in _libraries():
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    found["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    found["processors"] = str(default_threads())
+    found["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use"
+    return found
+
+
+def _libraries() -> list[str]:
+    """Names of what is always required; those of extras carry a marker."""
+    wanted = requires("spinimpute") or []
+    return sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if "extra ==" not in line)

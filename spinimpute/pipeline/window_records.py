@@ -1,0 +1,86 @@
+"""From the results of a window to the records of the output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.sites import SiteMatch, Sites
+from spinimpute.genotypes.windows import Window
+from spinimpute.pipeline.prepare import AnyPanel
+from spinimpute.quality.site_quality import site_quality
+from spinimpute.vcf.writer import GenotypeWriter
+
+if TYPE_CHECKING:
+    from spinimpute.quality.imputed_sites import ImputedSites
+
+
+class WindowRecords:
+    """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
+
+    typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
+    these sites, if it is to be written. collected: is told of every panel site.
+    """
+
+    def __init__(
+        self,
+        panel: AnyPanel,
+        target: Haplotypes,
+        match: SiteMatch,
+        unmatched: np.ndarray | None,
+        windows: list[Window],
+        er2_T: np.ndarray | None = None,
+        collected: ImputedSites | None = None,
+    ) -> None:
+        self.er2_T, self.collected = er2_T, collected
+        self.panel, self.target, self.match, self.windows = panel, target, match, windows
+        self.typed_TQ = target.alleles[match.target_index]
+        self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
+
+    def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
+        """Write the window's records; returns how many unmatched typed sites are among them."""
+        match, panel = self.match, self.panel
+        low, high = np.searchsorted(match.panel_index, [window.start, window.stop])
+        typed_rows = match.panel_index[low:high] - window.start
+        known = self.typed_TQ[low:high]
+        p_UQ[typed_rows] = np.where(known >= 0, known, p_UQ[typed_rows])
+        hard_UQ = (p_UQ >= 0.5).astype(np.int8)
+        typed = np.zeros(len(p_UQ), dtype=bool)
+        typed[typed_rows] = True
+        er2 = np.full(len(p_UQ), np.nan)
+        if self.er2_T is not None:
+            er2[typed_rows] = self.er2_T[low:high]
+        sites = panel.sites.take(slice(window.start, window.stop))
+        is_panel = np.ones(len(p_UQ), dtype=bool)
+        extra = self._unmatched_of(window)
+        if len(extra):
+            alleles = self.target.alleles[extra]
+            p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
+            hard_UQ = np.concatenate([hard_UQ, alleles])
+            typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
+            er2 = np.concatenate([er2, np.full(len(extra), np.nan)])
+            sites = Sites.concatenate([sites, self.target.sites.take(extra)])
+            order = np.argsort(sites.position, kind="stable")
+            p_UQ, hard_UQ, typed, er2 = p_UQ[order], hard_UQ[order], typed[order], er2[order]
+            sites, is_panel = sites.take(order), order < len(is_panel)
+        info = site_quality(p_UQ)
+        if self.collected is not None:
+            r2 = info["R2"]
+            assert r2 is not None
+            mine = slice(window.start, window.stop)
+            self.collected.add(panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel])
+        if self.er2_T is not None:
+            info["ER2"] = er2
+        writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
+        return len(extra)
+
+    def _unmatched_of(self, window: Window) -> np.ndarray:
+        """Unmatched typed sites written with a window: those up to its end, the rest with the last."""
+        position = self.target.sites.position[self._unmatched]
+        first = self.windows[0].index == window.index
+        last = self.windows[-1].index == window.index
+        after = -1 if first else self.panel.position[window.start - 1]
+        until = np.iinfo(np.int64).max if last else self.panel.position[window.stop - 1]
+        return self._unmatched[(position > after) & (position <= until)]

@@ -1,0 +1,1 @@
+"""Haplotype attention: candidates, IBS classes, the networks, their compiled form."""

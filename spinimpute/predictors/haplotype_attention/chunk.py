@@ -1,0 +1,203 @@
+"""A stretch of the panel as haplotype attention needs it: bits at typed sites, patterns between them.
+
+A chunk is CHUNK gaps between typed sites, cut into blocks of CORE gaps, with FLANK further typed sites on
+each side, or more where they are dense. Chunks lie at fixed multiples, so no result depends on how a
+chromosome is cut into windows. The panel's haplotypes are put into an order that their content decides, so
+none depends on their order in the file.
+
+Axes: S typed places of a chunk, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.genotypes.windows import Window
+from spinimpute.hmm.li_stephens import MOST_STATES, SpanPatterns, span_patterns
+from spinimpute.panels.panel import Panel
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
+from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles
+from spinimpute.training.callset_errors import mates
+
+CHUNK = 256
+CORE = 16
+FLANK = 160
+REACH_CM = 0.3  # where typed sites are dense, flanks have more of them: they reach so far,
+MOST_FLANK = 1_024  # or have so many
+WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
+HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
+
+
+@dataclass(frozen=True)
+class PanelChunk:
+    """first_gap, n_gaps: of all gaps of the target's typed sites. first_typed: the typed site at place 0.
+
+    panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
+    their panel sites; frequency_S, cM_S: float64.
+    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to the blocks that a window touches;
+    patterns: of those sites; spans: patterns of the typed places, None of panels larger than MOST_STATES.
+    """
+
+    first_gap: int
+    n_gaps: int
+    first_typed: int
+    panel: TypedAlleles
+    panel_backwards: TypedAlleles
+    typed_index_S: np.ndarray
+    frequency_S: np.ndarray
+    cM_S: np.ndarray
+    mate_N: np.ndarray
+    site_start_G1: np.ndarray
+    patterns: GapPatterns
+    spans: SpanPatterns | None
+
+    def block_gaps(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first gap (within the chunk) and the number of gaps of every block, int64 (B,)."""
+        first_B = np.arange(0, self.n_gaps, CORE)
+        return first_B, np.minimum(CORE, self.n_gaps - first_B)
+
+    def right_place(self, gap_X: np.ndarray) -> np.ndarray:
+        """The places on the right of gaps of the chunk."""
+        return self.first_gap - self.first_typed + gap_X
+
+
+def chunks_between(start: int, stop: int, typed_index: np.ndarray) -> range:
+    """The chunks that hold the panel sites [start, stop)."""
+    first, last = np.searchsorted(typed_index, [start, stop - 1])
+    return range(int(first) // CHUNK, int(last) // CHUNK + 1)
+
+
+@dataclass(frozen=True)
+class ChunkSizes:
+    """How many chunks there are; of the largest: its typed places, its sites, and those of a block."""
+
+    n_chunks: int
+    places: int
+    sites: int
+    block_sites: int
+
+    @classmethod
+    def of(cls, cM: np.ndarray, typed_index: np.ndarray) -> ChunkSizes:
+        """cM: of all panel sites; typed_index: int64 (T,), those that are typed, T > 0."""
+        n_sites, typed_cM_T = len(cM), cM[typed_index]
+        n_chunks = len(typed_index) // CHUNK + 1
+        spans = (with_flanks(typed_cM_T, n * CHUNK - 1, (n + 1) * CHUNK) for n in range(n_chunks))
+        ends = np.append(typed_index + 1, n_sites)
+
+        def largest(gaps: int) -> int:
+            return int(np.diff(ends[gaps - 1 :: gaps], prepend=0, append=n_sites).max())
+
+        return cls(n_chunks, max(high - low for low, high in spans), largest(CHUNK), largest(CORE))
+
+
+def windows_of_chunks(
+    cM: np.ndarray,
+    typed_index: np.ndarray,
+    first: int,
+    last: int,
+    length_cM: float,
+    n_sites: int,
+) -> list[Window]:
+    """Windows over the panel sites [first, last) out of whole chunks, as a chunk that two windows share is
+    computed twice.
+
+    A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk of
+    more sites is cut, into equal parts; results do not depend on it.
+    """
+    ends = typed_index[CHUNK - 1 :: CHUNK] + 1
+    edges = [first, *ends[(ends > first) & (ends < last)].tolist(), last]
+    bounds = [first]
+    for start, stop in itertools.pairwise(edges):
+        begin = bounds[-1]
+        if begin < start and (stop - begin > n_sites or cM[stop - 1] - cM[begin] > length_cM):
+            bounds.append(start)
+        parts = -(-(stop - start) // max(n_sites, 1))
+        if parts > 1:
+            if bounds[-1] < start:
+                bounds.append(start)
+            bounds += [start + (stop - start) * i // parts for i in range(1, parts)] + [stop]
+    if bounds[-1] < last:
+        bounds.append(last)
+    return [Window(i, a, b, a, b) for i, (a, b) in enumerate(itertools.pairwise(bounds))]
+
+
+def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Window) -> PanelChunk:
+    """Read a chunk. typed_index: int64 (T,), typed panel sites, T > 0. Raises InputError as
+    `Panel.packed`."""
+    n_typed = len(typed_index)
+    first_gap = number * CHUNK
+    n_gaps = min(CHUNK, n_typed + 1 - first_gap)
+    low, high = with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
+    rows = typed_index[low:high]
+    packed_SB = panel.packed_rows(rows)
+    ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
+    edges_G1 = np.insert(ends[first_gap : first_gap + n_gaps], 0, ends[first_gap - 1] if first_gap else 0)
+    order_N = _order(panel, packed_SB, edges_G1)
+    typed = TypedAlleles.of(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes)[:, order_N])
+    site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
+    patterns = gap_patterns(panel.packed, panel.frequency, site_start_G1, order_N)
+    panel.release_memory()  # a large file would stay with the process to its end
+    place_of = np.empty_like(order_N)
+    place_of[order_N] = np.arange(len(order_N))
+    return PanelChunk(
+        first_gap,
+        n_gaps,
+        low,
+        typed,
+        typed.backwards(),
+        rows,
+        panel.frequency[rows],
+        panel.cM[rows],
+        place_of[mates(panel.haplotype_sample)[order_N]],
+        site_start_G1,
+        patterns,
+        span_patterns(typed.bits_XW, len(rows)) if panel.n_haplotypes <= MOST_STATES else None,
+    )
+
+
+def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
+    """A window's sites, and the rest of the blocks at its ends: what is computed for a part of a block may be
+    rounded otherwise. A block of very many sites is cut all the same."""
+    edges = np.append(edges_G1[:-1:CORE], edges_G1[-1])
+    start, stop = window.start, window.stop
+    first = int(np.searchsorted(edges, start, side="right")) - 1
+    last = int(np.searchsorted(edges, stop, side="left"))
+    if 0 <= first < len(edges) - 1 and edges[first + 1] - edges[first] <= WHOLE_BLOCK_SITES:
+        start = int(edges[first])
+    if 0 < last < len(edges) and edges[last] - edges[last - 1] <= WHOLE_BLOCK_SITES:
+        stop = int(edges[last])
+    return start, stop
+
+
+def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
+    """The typed sites [low, high) and the flanks on both sides."""
+    n_typed = len(typed_cM_T)
+    low, high = max(low, 0), min(high, n_typed)
+    reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - REACH_CM))
+    reach_high = int(np.searchsorted(typed_cM_T, typed_cM_T[high - 1] + REACH_CM, side="right"))
+    return (
+        max(0, min(low - FLANK, max(reach_low, low - MOST_FLANK))),
+        min(n_typed, max(high + FLANK, min(reach_high, high + MOST_FLANK))),
+    )
+
+
+def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
+    """int64 (N,): haplotypes by their content and their mates', as random as a hash."""
+    hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
+    hash_rows(packed_SB, np.zeros(len(packed_SB), np.uint8), panel.n_haplotypes, 1, hash_N)
+    salt = 1 << 40
+    for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
+        parts = (
+            [(start, stop)]
+            if stop - start <= 2 * HASHED_SITES
+            else [(start, start + HASHED_SITES), (stop - HASHED_SITES, stop)]
+        )
+        for low, high in parts:
+            hash_rows(
+                panel.packed(low, high), np.zeros(high - low, np.uint8), panel.n_haplotypes, salt, hash_N
+            )
+            salt += high - low
+    return np.lexsort((hash_N[mates(panel.haplotype_sample)], hash_N))

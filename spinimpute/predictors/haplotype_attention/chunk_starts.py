@@ -1,0 +1,108 @@
+"""What chunks of typed sites need, so that a region is imputed as in a run of the whole target.
+
+Chunks are counted from a target's first typed site. Who leaves sites out, has to leave out whole chunks on
+the left; who reads a part of a file has to know where chunks begin in all of it: the header of what `phase`
+and `convert` write tells where, and of how many sites, so that a file that has been changed since is noticed.
+
+Axes: T typed sites, C chunks that the header tells of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spinimpute.predictors.haplotype_attention.chunk import (
+    CHUNK,
+    FLANK,
+    MOST_FLANK,
+    REACH_CM,
+    chunks_between,
+    with_flanks,
+)
+
+if TYPE_CHECKING:
+    from spinimpute.pipeline.prepare import AnyPanel
+
+STARTS_LINE = "##spinimpute_chunk_starts="  # then gaps of a chunk, typed sites, and number:position of chunks
+MOST_STARTS = 1_000  # a line has about 12 characters for each
+
+
+def typed_of_chunks(cM: np.ndarray, typed_index: np.ndarray, first: int, last: int) -> tuple[int, int]:
+    """The typed sites [low, high) that the chunks of panel sites [first, last) see, from the start of a chunk
+    on. cM: float64, of all panel sites; typed_index: int64 (T,), T > 0."""
+    chunks = chunks_between(first, last, typed_index)
+    low, high = with_flanks(cM[typed_index], chunks[0] * CHUNK - 1, (chunks[-1] + 1) * CHUNK)
+    return low // CHUNK * CHUNK, high
+
+
+def starts_line(position_T: np.ndarray) -> str:
+    """A line of the header of a file with typed sites at these positions (int64, never decreasing)."""
+    first_C = np.arange(0, len(position_T), CHUNK)
+    # what is read from a position on holds all sites there, also those of the chunk before
+    alone_C = position_T[first_C] > np.where(first_C > 0, position_T[first_C - 1], -1)
+    first_C = first_C[alone_C]
+    first_C = first_C[:: -(-len(first_C) // MOST_STARTS) or 1]
+    starts = (f"{first // CHUNK}:{position_T[first]}" for first in first_C.tolist())
+    return f"{STARTS_LINE}{CHUNK} {len(position_T)} {','.join(starts)}"
+
+
+@dataclass(frozen=True)
+class ChunkStarts:
+    """Chunks, and the positions and genetic positions of their first typed sites: int64, int64, float64 (C,),
+    increasing; the first chunk is among them. n_typed: the typed sites of all chunks."""
+
+    n_typed: int
+    number_C: np.ndarray
+    position_C: np.ndarray
+    cM_C: np.ndarray
+
+    def start_before(self, position: int) -> int:
+        """The position of the last of the starts that is not behind this one, or of the first."""
+        return int(self.position_C[self._last_at(position)])
+
+    def around(self, start: int, end: int) -> tuple[int, int | None]:
+        """Positions from that of a chunk's first typed site to another (None: to the end), between which all
+        typed sites lie that the chunks of the sites at [start, end] see."""
+        # a site belongs to the last chunk that begins before it, or, right before a chunk, to that one
+        own = self._last_at(start)
+        before_C = (self.number_C[own] - self.number_C[: own + 1]) * CHUNK
+        reached_C = self.cM_C[: own + 1] < self.cM_C[max(own - 1, 0)] - REACH_CM
+        first = np.flatnonzero((before_C > MOST_FLANK) | ((before_C > FLANK) & reached_C)).max(initial=0)
+        # two starts on: the end's site may belong to the next chunk, and that one reaches to the start after
+        after = int(np.searchsorted(self.position_C, end, side="right")) + 1
+        if after >= len(self.position_C):
+            return int(self.position_C[first]), None
+        behind_C = (self.number_C[after:] - self.number_C[after]) * CHUNK
+        reached_C = self.cM_C[after:] > self.cM_C[after] + REACH_CM
+        enough = np.flatnonzero((behind_C >= MOST_FLANK) | ((behind_C >= FLANK) & reached_C))
+        last = int(self.position_C[after + enough[0]]) if len(enough) else None
+        return int(self.position_C[first]), last
+
+    def _last_at(self, position: int) -> int:
+        return max(int(np.searchsorted(self.position_C, position, side="right")) - 1, 0)
+
+
+def told_starts(header: str, panel: AnyPanel) -> ChunkStarts | None:
+    """What `starts_line` wrote; None if there is no such line, or none that is right for the panel."""
+    for line in header.splitlines():
+        if line.startswith(f"{STARTS_LINE}{CHUNK} "):
+            return _parse(line.removeprefix(f"{STARTS_LINE}{CHUNK} "), panel)
+    return None
+
+
+def _parse(text: str, panel: AnyPanel) -> ChunkStarts | None:
+    count, _, starts = text.partition(" ")
+    try:
+        n_typed = int(count)
+        pairs = [tuple(map(int, start.split(":"))) for start in starts.split(",")]
+        number_C, position_C = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    except (ValueError, OverflowError):
+        return None
+    index_C = np.searchsorted(panel.position, position_C).clip(max=panel.n_sites - 1)
+    increasing = (np.diff(number_C) > 0).all() and (np.diff(position_C) > 0).all()
+    if number_C[0] != 0 or not increasing or (panel.position[index_C] != position_C).any():
+        return None
+    return ChunkStarts(n_typed, number_C, position_C, panel.cM[index_C])

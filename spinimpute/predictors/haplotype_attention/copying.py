@@ -1,0 +1,346 @@
+"""Copying at work: what `haplotype_attention.copy_alleles` computes, without a tensor of classes times sites.
+
+Within one gap a panel has few different haplotypes, its *patterns*. The weights of all classes' members are
+summed by pattern, then only the minor alleles of the patterns that occur are visited.
+
+Axes: N panel haplotypes, Q queries, G gaps, K classes, U sites of a block, D patterns of a gap, M members,
+V value, W 64-bit words, X found entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.genotypes.bit_rows import trailing_zeros
+from spinimpute.kernels import kernel
+from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
+
+EXPANDED_BYTES = 2**24  # of packed bits that are held at once, if no gap needs more
+
+
+class GapPatterns(NamedTuple):
+    """Patterns of the minor alleles in every gap of a chunk.
+
+    pattern_GN: int32, the pattern of a haplotype; count_G: int32, how many a gap has. minor_W: uint64, the
+    patterns of all gaps one after the other, each in as many words as its gap's sites need: bit u is set
+    where it has the minor allele at the gap's site u; first_word_G: int64, where a gap's begin.
+    """
+
+    pattern_GN: np.ndarray
+    count_G: np.ndarray
+    first_word_G: np.ndarray
+    minor_W: np.ndarray
+
+
+class Found(NamedTuple):
+    """Entries where a class or a mate carries the minor allele. site_X, query_X: int32, of the block;
+    pooled_XF: float32, the fields of `haplotype_attention.Copied` side by side.
+    """
+
+    site_X: np.ndarray
+    query_X: np.ndarray
+    pooled_XF: np.ndarray
+
+
+@kernel()
+def scramble(x):  # type: ignore[no-untyped-def]
+    """A 64-bit number that looks random (splitmix64)."""
+    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel()
+def hash_rows(rows_XB, flip_X, n_haplotypes, salt, hash_N):  # type: ignore[no-untyped-def]
+    """Add to hash_N, uint64, a number for every row where a haplotype's bit differs from flip (bits:
+    `packbits`)."""
+    n_bytes = rows_XB.shape[1]
+    for x in range(rows_XB.shape[0]):
+        number = scramble(np.uint64(salt + x))
+        turn = 255 if flip_X[x] else 0
+        for byte in range(n_bytes):
+            bits = np.int64(rows_XB[x, byte]) ^ turn
+            at = byte * 8
+            while bits:
+                if bits & 128 and at < n_haplotypes:
+                    hash_N[at] += number
+                bits = (bits << 1) & 255
+                at += 1
+
+
+@kernel()
+def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # type: ignore[no-untyped-def]
+    """Number equal hashes in order of appearance; returns how many there are. The table has 2^n places."""
+    mask = np.uint64(len(table_T) - 1)
+    owner_T[:] = -1
+    n_patterns = 0
+    for n in range(len(hash_N)):
+        at = scramble(hash_N[n]) & mask
+        while owner_T[at] >= 0 and table_T[at] != hash_N[n]:
+            at = (at + np.uint64(1)) & mask
+        if owner_T[at] < 0:
+            table_T[at], owner_T[at] = hash_N[n], n_patterns
+            representative_N[n_patterns] = n
+            n_patterns += 1
+        pattern_N[n] = owner_T[at]
+    return n_patterns
+
+
+@kernel()
+def _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN):  # type: ignore[no-untyped-def]
+    n = len(order_N)
+    n_gaps = len(gap_start_G1) - 1
+    size = 1
+    while size < 2 * n:
+        size *= 2
+    table_T, owner_T = np.empty(size, np.uint64), np.empty(size, np.int32)
+    representative_N = np.empty(n, np.int32)
+    hash_N, ordered_N = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    count_G, first_word_G = np.zeros(n_gaps, np.int32), np.zeros(n_gaps, np.int64)
+    minor_W = np.zeros(1024, np.uint64)
+    n_words = 0
+    for g in range(n_gaps):
+        rows, flip = (
+            rows_XB[gap_start_G1[g] : gap_start_G1[g + 1]],
+            flip_X[gap_start_G1[g] : gap_start_G1[g + 1]],
+        )
+        hash_N[:] = 0
+        hash_rows(rows, flip, n, 0, hash_N)
+        for i in range(n):
+            ordered_N[i] = hash_N[order_N[i]]
+        n_patterns = _number_patterns(ordered_N, table_T, owner_T, pattern_GN[g], representative_N)
+        width = (len(rows) + 63) >> 6
+        count_G[g], first_word_G[g] = n_patterns, n_words
+        if n_words + n_patterns * width > len(minor_W):
+            longer = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
+            longer[:n_words] = minor_W[:n_words]
+            minor_W = longer
+        for d in range(n_patterns):
+            haplotype = order_N[representative_N[d]]
+            byte, shift = haplotype >> 3, np.uint8(7 - (haplotype & 7))
+            for u in range(len(rows)):
+                if ((rows[u, byte] >> shift) & 1) != flip[u]:
+                    minor_W[n_words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
+            n_words += width
+    return count_G, first_word_G, minor_W[:n_words].copy()
+
+
+def gap_patterns(
+    packed: Callable[[int, int], np.ndarray],
+    frequency_X: np.ndarray,
+    gap_start_G1: np.ndarray,
+    order_N: np.ndarray,
+) -> GapPatterns:
+    """Patterns of haplotypes, numbered in the given order.
+
+    packed: gives the packed bits of the sites [start, stop), see `Panel.packed`; it is asked for a few gaps
+    at a time. frequency_X: of ALT, of all sites; gap_start_G1: int64, gap g's sites are [start[g],
+    start[g + 1]); order_N: int64 haplotypes.
+    """
+    n_gaps = len(gap_start_G1) - 1
+    pattern_GN = np.empty((n_gaps, len(order_N)), dtype=np.int32)
+    first_word_G = np.empty(n_gaps, dtype=np.int64)
+    count_G = np.empty(n_gaps, dtype=np.int32)
+    words: list[np.ndarray] = []
+    n_words = first = 0
+    most_sites = EXPANDED_BYTES * 8 // len(order_N)
+    while first < n_gaps:
+        last = int(np.searchsorted(gap_start_G1, gap_start_G1[first] + most_sites, side="right")) - 1
+        last = min(max(last, first + 1), n_gaps)
+        start, stop = int(gap_start_G1[first]), int(gap_start_G1[last])
+        count_G[first:last], word_G, minor_W = _gap_patterns(
+            packed(start, stop),
+            (frequency_X[start:stop] > 0.5).astype(np.uint8),
+            gap_start_G1[first : last + 1] - start,
+            order_N,
+            pattern_GN[first:last],
+        )
+        first_word_G[first:last] = word_G + n_words
+        words.append(minor_W)
+        n_words += len(minor_W)
+        first = last
+    return GapPatterns(pattern_GN, count_G, first_word_G, np.concatenate(words))
+
+
+@kernel(fast=True)
+def _copy_block(  # type: ignore[no-untyped-def]
+    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, pattern_GN, count_G,
+    first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
+):  # fmt: skip
+    n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
+    width = 1 + n_value
+    most_patterns, most_sites = 1, 1
+    for g in range(n_gaps):
+        most_patterns = max(most_patterns, count_G[first_gap + g])
+        most_sites = max(most_sites, gap_start_G1[g + 1] - gap_start_G1[g])
+    slot_D, mate_slot_D = np.full(most_patterns, -1, np.int32), np.full(most_patterns, -1, np.int32)
+    pattern_I, mate_pattern_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
+    rank_I = np.empty(most_patterns, np.int32)
+    left_IV = np.empty((most_patterns, width), np.float32)
+    right_IV = np.empty((most_patterns, width), np.float32)
+    mate_IE = np.empty((most_patterns, 2), np.float32)
+    best_I, count_I = np.empty(most_patterns, np.float32), np.empty(most_patterns, np.float32)
+    left_UV, right_UV = np.empty((most_sites, width), np.float32), np.empty((most_sites, width), np.float32)
+    mate_UE = np.empty((most_sites, 2), np.float32)
+    carrier_U, other_U = np.empty(most_sites, np.float32), np.empty(most_sites, np.float32)
+    count_U = np.empty(most_sites, np.float32)
+    open_W = np.empty((most_sites + 63) >> 6, np.uint64)
+    left_V, right_V = np.empty(width, np.float32), np.empty(width, np.float32)
+    all_left_V, all_right_V = np.empty(width, np.float32), np.empty(width, np.float32)
+    n_found = 0
+    for q in range(n_queries):
+        for g in range(n_gaps):
+            n_sites = gap_start_G1[g + 1] - gap_start_G1[g]
+            if n_sites == 0:
+                continue
+            pattern_N, first_word = pattern_GN[first_gap + g], first_word_G[first_gap + g]
+            n_words = (n_sites + 63) >> 6
+            n_slots = n_mate_slots = 0
+            all_left_V[:] = 0
+            all_right_V[:] = 0
+            for k in range(n_classes):
+                count = int(count_QGK[q, g, k])
+                if count == 0:
+                    break
+                share = np.float32(1.0) / np.float32(count)
+                left, right = weight_QGEK[q, g, 0, k] * share, weight_QGEK[q, g, 1, k] * share
+                left_V[0], right_V[0] = left, right
+                for v in range(n_value):
+                    left_V[1 + v] = left * value_QGVK[q, g, v, k]
+                    right_V[1 + v] = right * value_QGVK[q, g, v, k]
+                for v in range(width):
+                    all_left_V[v] += left_V[v] * count
+                    all_right_V[v] += right_V[v] * count
+                logit = logit_QGK[q, g, k]
+                first = first_QGK[q, g, k]
+                for m in range(first, first + count):
+                    haplotype = member_M[m]
+                    pattern = pattern_N[haplotype]
+                    slot = slot_D[pattern]
+                    if slot < 0:
+                        slot = n_slots
+                        n_slots += 1
+                        slot_D[pattern] = slot
+                        pattern_I[slot] = pattern
+                        best_I[slot], count_I[slot] = logit, 1
+                        for v in range(width):
+                            left_IV[slot, v] = left_V[v]
+                            right_IV[slot, v] = right_V[v]
+                    else:
+                        best_I[slot] = max(best_I[slot], logit)
+                        count_I[slot] += 1
+                        for v in range(width):
+                            left_IV[slot, v] += left_V[v]
+                            right_IV[slot, v] += right_V[v]
+                    pattern = pattern_N[mate_N[haplotype]]
+                    slot = mate_slot_D[pattern]
+                    if slot < 0:
+                        slot = n_mate_slots
+                        n_mate_slots += 1
+                        mate_slot_D[pattern] = slot
+                        mate_pattern_I[slot] = pattern
+                        mate_IE[slot, 0] = left
+                        mate_IE[slot, 1] = right
+                    else:
+                        mate_IE[slot, 0] += left
+                        mate_IE[slot, 1] += right
+            left_UV[:n_sites] = 0
+            right_UV[:n_sites] = 0
+            mate_UE[:n_sites] = 0
+            count_U[:n_sites] = 0
+            carrier_U[:n_sites] = -np.inf
+            other_U[:n_sites] = -np.inf
+            for word in range(n_words):
+                open_W[word] = ~np.uint64(0)
+            for i in range(n_slots):  # patterns by their best logit, best first
+                j = i
+                while j > 0 and best_I[rank_I[j - 1]] < best_I[i]:
+                    rank_I[j] = rank_I[j - 1]
+                    j -= 1
+                rank_I[j] = i
+            for i in range(n_slots):
+                slot = rank_I[i]
+                slot_D[pattern_I[slot]] = -1
+                at = first_word + n_words * pattern_I[slot]
+                best = best_I[slot]
+                for word in range(n_words):
+                    minor = minor_W[at + word]
+                    others = open_W[word] & ~minor  # sites whose first non-carrier this is
+                    open_W[word] &= minor
+                    while others:
+                        u = (word << 6) + trailing_zeros(others)
+                        others &= others - np.uint64(1)
+                        if u < n_sites:
+                            other_U[u] = best
+                    while minor:
+                        u = (word << 6) + trailing_zeros(minor)
+                        minor &= minor - np.uint64(1)
+                        carrier_U[u] = max(carrier_U[u], best)
+                        count_U[u] += count_I[slot]
+                        for v in range(width):
+                            left_UV[u, v] += left_IV[slot, v]
+                            right_UV[u, v] += right_IV[slot, v]
+            for slot in range(n_mate_slots):
+                mate_slot_D[mate_pattern_I[slot]] = -1
+                at = first_word + n_words * mate_pattern_I[slot]
+                for word in range(n_words):
+                    minor = minor_W[at + word]
+                    while minor:
+                        u = (word << 6) + trailing_zeros(minor)
+                        minor &= minor - np.uint64(1)
+                        mate_UE[u, 0] += mate_IE[slot, 0]
+                        mate_UE[u, 1] += mate_IE[slot, 1]
+            for u in range(n_sites):
+                site = gap_start_G1[g] + u
+                t = fraction_U[site]
+                s = np.float32(1.0) - t
+                p = s * left_UV[u, 0] + t * right_UV[u, 0]
+                mate_p = s * mate_UE[u, 0] + t * mate_UE[u, 1]
+                if p <= 0 and mate_p <= 0:
+                    continue
+                site_X[n_found], query_X[n_found] = site, q
+                pooled = pooled_XF[n_found]
+                pooled[0], pooled[1], pooled[2], pooled[3] = p, left_UV[u, 0], right_UV[u, 0], mate_p
+                pooled[4] = min(max(carrier_U[u] - other_U[u], -np.float32(CONTRAST)), np.float32(CONTRAST))
+                pooled[5] = count_U[u]
+                carrier_scale = np.float32(1.0) / (p + np.float32(EPSILON))
+                other_scale = np.float32(1.0) / (np.float32(1.0) - p + np.float32(EPSILON))
+                for v in range(n_value):
+                    carried = s * left_UV[u, 1 + v] + t * right_UV[u, 1 + v]
+                    everything = s * all_left_V[1 + v] + t * all_right_V[1 + v]
+                    pooled[COPIED_FEATURES + v] = carried * carrier_scale
+                    pooled[COPIED_FEATURES + n_value + v] = (everything - carried) * other_scale
+                n_found += 1
+    return n_found
+
+
+def copy_block(
+    weight_QGEK: np.ndarray,
+    logit_QGK: np.ndarray,
+    value_QGVK: np.ndarray,
+    count_QGK: np.ndarray,
+    first_QGK: np.ndarray,
+    member_M: np.ndarray,
+    mate_N: np.ndarray,
+    patterns: GapPatterns,
+    first_gap: int,
+    gap_start_G1: np.ndarray,
+    fraction_U: np.ndarray,
+) -> Found:
+    """Pool what the classes of a block's gaps carry at its sites; all in the panel's order of `patterns`.
+
+    first_gap: the block's first gap in the chunk; gap_start_G1: int64, its gaps' sites, from 0; fraction_U:
+    float32, t; the rest as in `ClassWeights` and `BlockMatches`. mate_N: int64.
+    """
+    n_queries, _, n_value, _ = value_QGVK.shape
+    most = n_queries * len(fraction_U)
+    site_X, query_X = np.empty(most, np.int32), np.empty(most, np.int32)
+    pooled_XF = np.empty((most, COPIED_FEATURES + 2 * n_value), np.float32)
+    n = _copy_block(
+        weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, *patterns, first_gap,
+        gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
+    )  # fmt: skip
+    return Found(site_X[:n], query_X[:n], pooled_XF[:n])

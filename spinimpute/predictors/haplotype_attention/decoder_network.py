@@ -1,0 +1,161 @@
+"""`HaplotypeAttention.decode` and `decode_absent` for processors: the same numbers, written where they
+belong.
+
+Axes: Q queries, G gaps of a block, E ends of a gap, U sites of a block, X entries (of a query and a site)
+where an allele is found, F features, H hidden units, P entries that go through the network together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.fast_math import fast_log
+from spinimpute.kernels import kernel
+from spinimpute.predictors.haplotype_attention.copying import Found
+from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded
+from spinimpute.predictors.haplotype_attention.settings import (
+    ABSENT_LOGIT,
+    COPIED_FEATURES,
+    EPSILON,
+    SCALE,
+    SITE_FEATURES,
+    SPREAD_FEATURES,
+)
+
+ENTRIES_AT_ONCE = 128  # they fit the first cache
+PROBABILITIES = 4  # of the copied features, the first ones
+
+
+@dataclass(frozen=True)
+class DecoderWeights:
+    """A decoder's weights as float32 arrays, padded as `layers` wants them; absent_spread_E, absent_site_F,
+    absent_bias: of the line that decides where nothing is found."""
+
+    first_HF: np.ndarray
+    first_H: np.ndarray
+    second_HH: np.ndarray
+    second_H: np.ndarray
+    last_H: np.ndarray
+    last_bias: np.float32
+    absent_spread_E: np.ndarray
+    absent_site_F: np.ndarray
+    absent_bias: np.float32
+
+    @classmethod
+    def of(cls, weights: Mapping[str, np.ndarray]) -> DecoderWeights:
+        """weights: of `HaplotypeAttention`. Raises KeyError or ValueError if they are of another model."""
+        n_value = len(weights["pair.4.bias"]) - 2
+        first, absent = weights["decoder.0.weight"], weights["absent.weight"][0].astype(np.float32)
+        expected = COPIED_FEATURES + 2 * n_value + SPREAD_FEATURES + SITE_FEATURES
+        if first.shape[1] != expected or len(absent) != SPREAD_FEATURES + SITE_FEATURES:
+            raise ValueError(f"a decoder of {first.shape[1]} numbers, {expected} expected")
+        return cls(
+            padded(first, 4, 4),
+            padded(weights["decoder.0.bias"], 4),
+            padded(weights["decoder.2.weight"], 4, 4),
+            padded(weights["decoder.2.bias"], 4),
+            padded(weights["decoder.4.weight"][0], 4),
+            np.float32(weights["decoder.4.bias"][0]),
+            absent[:SPREAD_FEATURES].copy(),
+            absent[SPREAD_FEATURES:].copy(),
+            np.float32(weights["absent.bias"][0]),
+        )
+
+
+@kernel(fast=True)
+def _fill_absent(spread_QGE, gap_U, site_UF, spread_E, site_F, bias, flip_U, frequency_U, out_UQ):  # type: ignore[no-untyped-def]
+    """P(ALT) where no allele is found: 1 / (1 + a b), with a for every query and gap and b for every site."""
+    n_queries, n_gaps, _ = spread_QGE.shape
+    one = np.float32(1)
+    odds_GQ = np.empty((n_gaps, n_queries), np.float32)
+    for q in range(n_queries):
+        for g in range(n_gaps):
+            total = bias
+            for e in range(len(spread_E)):
+                total += spread_E[e] * spread_QGE[q, g, e]
+            odds_GQ[g, q] = np.exp(-total)
+    for u in range(len(gap_U)):
+        g = gap_U[u]
+        if frequency_U[u] == 0 or frequency_U[u] == 1:  # the panel has one allele only
+            out_UQ[u] = np.float32(frequency_U[u])
+            continue
+        total = np.float32(0)
+        for f in range(len(site_F)):
+            total += site_F[f] * site_UF[u, f]
+        odds = np.exp(-total)
+        if flip_U[u]:
+            for q in range(n_queries):
+                out_UQ[u, q] = one - one / (one + odds * odds_GQ[g, q])
+        else:
+            for q in range(n_queries):
+                out_UQ[u, q] = one / (one + odds * odds_GQ[g, q])
+
+
+@kernel(fast=True)
+def _decode_found(  # type: ignore[no-untyped-def]
+    site_X, query_X, pooled_XF, spread_QGE, gap_U, site_UF, first_HF, first_H, second_HH, second_H, last_H,
+    last_bias, flip_U, out_UQ,
+):  # fmt: skip
+    n_copied, n_site = pooled_XF.shape[1], site_UF.shape[1]
+    one, scale, least = np.float32(1), np.float32(SCALE), np.float32(EPSILON)
+    x_FP = np.zeros((first_HF.shape[1], ENTRIES_AT_ONCE), np.float32)
+    first_HP = np.empty((len(first_H), ENTRIES_AT_ONCE), np.float32)
+    second_HP = np.empty((len(second_H), ENTRIES_AT_ONCE), np.float32)
+    logit_P = np.empty(ENTRIES_AT_ONCE, np.float32)
+    for start in range(0, len(site_X), ENTRIES_AT_ONCE):
+        n = min(ENTRIES_AT_ONCE, len(site_X) - start)
+        for p in range(n):
+            u, q = site_X[start + p], query_X[start + p]
+            g = gap_U[u]
+            for f in range(n_copied):
+                x_FP[f, p] = pooled_XF[start + p, f]
+            for e in range(SPREAD_FEATURES):
+                x_FP[n_copied + e, p] = spread_QGE[q, g, e]
+            for f in range(n_site):
+                x_FP[n_copied + SPREAD_FEATURES + f, p] = site_UF[u, f]
+        for f in range(PROBABILITIES):
+            for p in range(n):
+                chance = min(max(x_FP[f, p], least), one - least)
+                x_FP[f, p] = (fast_log(chance) - fast_log(one - chance)) * scale
+        for p in range(n):
+            logit_P[p] = x_FP[0, p] / scale
+            x_FP[PROBABILITIES, p] *= scale
+            x_FP[PROBABILITIES + 1, p] = fast_log(one + x_FP[PROBABILITIES + 1, p]) * scale
+        dense_relu(first_HF, first_H, x_FP, n, first_HP)
+        dense_relu(second_HH, second_H, first_HP, n, second_HP)
+        logit_P[:n] += last_bias
+        for h in range(len(last_H)):
+            for p in range(n):
+                logit_P[p] += last_H[h] * second_HP[h, p]
+        for p in range(n):
+            chance = one / (one + np.exp(-logit_P[p]))
+            u = site_X[start + p]
+            out_UQ[u, query_X[start + p]] = one - chance if flip_U[u] else chance
+
+
+def decode(
+    weights: DecoderWeights,
+    found: Found,
+    spread_QGE: np.ndarray,
+    gap_U: np.ndarray,
+    site_UF: np.ndarray,
+    flip_U: np.ndarray,
+    frequency_U: np.ndarray,
+) -> np.ndarray:
+    """P(ALT), float32 (U, Q), at a block's sites.
+
+    gap_U: of the block; flip_U: bool, where ALT is the major allele; frequency_U: float64, of ALT.
+    """
+    out_UQ = np.empty((len(gap_U), len(spread_QGE)), np.float32)
+    _fill_absent(
+        spread_QGE, gap_U, site_UF, weights.absent_spread_E, weights.absent_site_F,
+        np.float32(ABSENT_LOGIT) + weights.absent_bias, flip_U, frequency_U, out_UQ,
+    )  # fmt: skip
+    _decode_found(
+        *found, spread_QGE, gap_U, site_UF, weights.first_HF, weights.first_H, weights.second_HH,
+        weights.second_H, weights.last_H, weights.last_bias, flip_U, out_UQ,
+    )  # fmt: skip
+    return out_UQ

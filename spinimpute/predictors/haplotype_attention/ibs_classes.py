@@ -1,0 +1,347 @@
+"""Match classes: candidates that match a query alike around a gap, and the numbers that describe each class.
+
+Candidates whose first two differences from the query going left from a gap, and going right, are at the same
+typed places form one class: they are told apart neither by what the query shares with them nearby nor by
+where that ends. Classes are ranked by the information in these two runs of each side; information of a typed
+site is -log of the panel frequency of the query's allele there.
+
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
+C candidates, M members of classes, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.fast_math import bits_of_float, fast_log
+from spinimpute.genotypes.bit_rows import (
+    count_mismatches,
+    mismatch_at_or_after,
+    mismatch_at_or_before,
+    trailing_zeros,
+)
+from spinimpute.kernels import kernel
+
+DEPTH = 2  # differences on each side
+LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
+FEATURES = 4 * DEPTH + 9
+WIDE = 128  # typed places on each side of a block in which all differences are counted
+MANY_CHANGED = 64  # from here on, sorting anew is faster than moving each
+SMALLEST_CM = 1e-4
+SMALLEST_INFORMATION = 0.1
+SMALLEST_CHANCE = 1e-6
+
+
+class BlockMatches(NamedTuple):
+    """Classes of some queries at the gaps of a block.
+
+    features_QGFK: float32. Logs of genetic length and information up to the 1st and 2nd difference on the
+    left, the same on the right; of the number of members; and, no logs, the information of the query's allele
+    and of the other one at the 1st difference on the left, and on the right (0 where there is none); logs of
+    the density of differences near the block on the left, and on the right; logs of the members' mean chance
+    to be copied from at the typed site on the left of the gap, and on its right (`li_stephens`).
+    count_QGK: float32, members; 0 where there is no such class, and in all later ones. first_QGK: int32,
+    where a class's members begin in member_M; member_M: int32 haplotypes.
+    """
+
+    features_QGFK: np.ndarray
+    count_QGK: np.ndarray
+    first_QGK: np.ndarray
+    member_M: np.ndarray
+
+
+@kernel()
+def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
+    """Places of differences in order: DEPTH before the block (-1 where there are none), those between its
+    gaps, DEPTH behind it (n_places where there are none). first_gap_place: the first place right of the
+    block's first gap. Returns how many there are between the gaps.
+    """
+    place = first_gap_place - 1
+    for j in range(DEPTH):
+        place = mismatch_at_or_before(panel_W, query_W, known_W, place)
+        out_P[DEPTH - 1 - j] = place
+        place -= 1
+    end = min(first_gap_place + n_gaps - 1, n_places)
+    between = 0
+    place = mismatch_at_or_after(panel_W, query_W, known_W, first_gap_place, n_places)
+    while place < end:
+        out_P[DEPTH + between] = place
+        between += 1
+        place = mismatch_at_or_after(panel_W, query_W, known_W, place + 1, n_places)
+    for j in range(DEPTH):
+        out_P[DEPTH + between + j] = place
+        place = mismatch_at_or_after(panel_W, query_W, known_W, place + 1, n_places)
+    return between
+
+
+@kernel()
+def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
+    """One number for four places below 2^15 - 1."""
+    base = np.int64(1) << np.int64(15)
+    return (((left_1 + 1) * base + left_2 + 1) * base + right_1) * base + right_2
+
+
+@kernel()
+def _information(before_S1, information_S, differences_P, at, n_places):  # type: ignore[no-untyped-def]
+    """Information in the two runs of both sides of a gap between differences at - 1 and at."""
+    total = before_S1[differences_P[at + 1]] - before_S1[differences_P[at - 2] + 1]
+    if differences_P[at - 1] >= 0:
+        total -= information_S[differences_P[at - 1]]
+    if differences_P[at] < n_places:
+        total -= information_S[differences_P[at]]
+    return total
+
+
+@kernel()
+def _rate(differences_P, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
+    """Key of a candidate's class, and a number that sorts classes: their information, then any order that
+    the key alone decides."""
+    key = _key(differences_P[at - 1], differences_P[at - 2], differences_P[at], differences_P[at + 1])
+    score = _information(before_S1, information_S, differences_P, at, n_places)
+    mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
+    # the bits of floats that are not negative sort as the floats do
+    return key, (np.int64(bits_of_float(max(score, np.float32(0)))) << np.int64(32)) | mixed
+
+
+@kernel()
+def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-def]
+    """The member with the fewest differences near the block; of equals the first candidate."""
+    best = member_C[first]
+    fewest = outside_C2[best, 0] + outside_C2[best, 1]
+    for i in range(first + 1, last):
+        c = member_C[i]
+        outside = outside_C2[c, 0] + outside_C2[c, 1]
+        if outside < fewest or (outside == fewest and c < best):
+            best, fewest = c, outside
+    return best
+
+
+@kernel()
+def _describe(  # type: ignore[no-untyped-def]
+    best_K, n_classes, count_K, chance_2K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1,
+    before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
+):  # fmt: skip
+    """Features of classes by their best members; the gap lies before gap_place. Class after class in the
+    inner loops, which processors do many at a time. passed_2K: room for the information of differences
+    passed; chance_2K: sums over the members."""
+    n_places = len(information_S)
+    here = before_S1[gap_place]
+    least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
+    passed_2K[:, :n_classes] = 0
+    features_FK[LOG_COUNT + 1 :, :n_classes] = 0
+    for j in range(DEPTH):
+        for k in range(n_classes):
+            c = best_K[k]
+            left, right = differences_CP[c, at_C[c] - 1 - j], differences_CP[c, at_C[c] + j]
+            features_FK[j, k] = log_left_S1[left + 1]
+            features_FK[2 * DEPTH + j, k] = log_right_S1[right]
+            features_FK[DEPTH + j, k] = here - before_S1[left + 1] - passed_2K[0, k]
+            features_FK[3 * DEPTH + j, k] = before_S1[right] - here - passed_2K[1, k]
+            if left >= 0:
+                passed_2K[0, k] += information_S[left]
+            if right < n_places:
+                passed_2K[1, k] += information_S[right]
+            if j == 0:
+                if left >= 0:
+                    features_FK[LOG_COUNT + 1, k], features_FK[LOG_COUNT + 2, k] = (
+                        information_S[left],
+                        other_S[left],
+                    )
+                if right < n_places:
+                    features_FK[LOG_COUNT + 3, k], features_FK[LOG_COUNT + 4, k] = (
+                        information_S[right],
+                        other_S[right],
+                    )
+        for k in range(n_classes):
+            features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + least)
+            features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
+    for k in range(n_classes):
+        c = best_K[k]
+        passed = at_C[c] - DEPTH
+        features_FK[LOG_COUNT, k] = fast_log(count_K[k])
+        left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + differs_between_C[c] - passed
+        features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / wide_2[0]
+        features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / wide_2[1]
+        for side in range(2):
+            features_FK[LOG_COUNT + 7 + side, k] = chance_2K[side, k] / count_K[k] + np.float32(
+                SMALLEST_CHANCE
+            )
+    for j in range(LOG_COUNT + 5, LOG_COUNT + 9):
+        for k in range(n_classes):
+            features_FK[j, k] = fast_log(features_FK[j, k])
+
+
+@kernel()
+def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
+    """Sort candidates again, greatest order first, when few have changed. sorted_C: room for their orders."""
+    for i in range(len(rank_C)):
+        c = rank_C[i]
+        order = order_C[c]
+        j = i
+        while j > 0 and order > sorted_C[j - 1]:
+            rank_C[j], sorted_C[j] = rank_C[j - 1], sorted_C[j - 1]
+            j -= 1
+        rank_C[j], sorted_C[j] = c, order
+
+
+@kernel()
+def _match_block(  # type: ignore[no-untyped-def]
+    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, chance_CP, chance_first_Q1,
+    first_gap_place, wanted_G,
+    log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+):  # fmt: skip
+    n_queries, n_places = information_QS.shape
+    n_gaps, n_classes = count_QGK.shape[1:]
+    member_M = np.empty(n_queries * n_gaps * n_classes, dtype=np.int32)
+    n_members = 0
+    before_S1 = np.zeros(n_places + 1, dtype=np.float32)
+    candidate_C = np.empty(len(panel_NW), dtype=np.int32)
+    sorted_C = np.empty(len(panel_NW), dtype=np.int64)
+    wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
+    wide_last = min(block_end + WIDE, n_places)
+    wide_2 = np.empty(2, np.float32)
+    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
+    best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
+    chance_2K = np.empty((2, n_classes), np.float32)
+    for q in range(n_queries):
+        information_S = information_QS[q]
+        for s in range(n_places):
+            before_S1[s + 1] = before_S1[s] + information_S[s]
+        n_candidates = 0
+        for word in range(candidate_QW.shape[1]):
+            bits = candidate_QW[q, word]
+            while bits != np.uint64(0):
+                candidate_C[n_candidates] = (word << 6) + trailing_zeros(bits)
+                bits &= bits - np.uint64(1)
+                n_candidates += 1
+        differences_CP = np.empty((n_candidates, 2 * DEPTH + n_gaps), dtype=np.int32)
+        at_C = np.full(n_candidates, DEPTH, dtype=np.int32)
+        differs_between_C, outside_C2 = (
+            np.empty(n_candidates, np.int32),
+            np.empty((n_candidates, 2), np.int32),
+        )
+        key_C, order_C = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
+        for c in range(n_candidates):
+            differs_between_C[c] = _differences(
+                panel_NW[candidate_C[c]], query_QW[q], known_QW[q], n_places, first_gap_place, n_gaps,
+                differences_CP[c],
+            )  # fmt: skip
+            haplotype_W = panel_NW[candidate_C[c]]
+            outside_C2[c, 0] = count_mismatches(
+                haplotype_W, query_QW[q], known_QW[q], wide_first, first_gap_place
+            )
+            outside_C2[c, 1] = count_mismatches(haplotype_W, query_QW[q], known_QW[q], block_end, wide_last)
+            key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
+        rank_C = np.argsort(-order_C)
+        n_changed = 0  # since they were sorted
+        for g in range(n_gaps):
+            gap_place = first_gap_place + g
+            if g > 0:
+                for c in range(n_candidates):
+                    if differences_CP[c, at_C[c]] == gap_place - 1:
+                        at_C[c] += 1
+                        key_C[c], order_C[c] = _rate(
+                            differences_CP[c], at_C[c], before_S1, information_S, n_places
+                        )
+                        n_changed += 1
+            if not wanted_G[g]:
+                continue
+            if n_changed > MANY_CHANGED:
+                rank_C = np.argsort(-order_C)
+            elif n_changed > 0:
+                _insert_changed(rank_C, order_C, sorted_C)
+            n_changed = 0
+            if n_members + n_candidates > len(member_M):
+                longer = np.empty(2 * len(member_M) + n_candidates, dtype=np.int32)
+                longer[:n_members] = member_M[:n_members]
+                member_M = longer
+            k, i = 0, 0
+            while i < n_candidates and k < n_classes:
+                first, key = i, key_C[rank_C[i]]
+                first_QGK[q, g, k] = n_members
+                chance_2K[:, k] = 0
+                while i < n_candidates and key_C[rank_C[i]] == key:
+                    member_M[n_members] = candidate_C[rank_C[i]]
+                    n_members += 1
+                    chance_P = chance_CP[chance_first_Q1[q] + rank_C[i]]
+                    chance_2K[0, k] += chance_P[g]
+                    chance_2K[1, k] += chance_P[g + 1]
+                    i += 1
+                count_QGK[q, g, k] = i - first
+                best_K[k] = _best_member(rank_C, first, i, outside_C2)
+                k += 1
+            _describe(
+                best_K, k, count_QGK[q, g], chance_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
+                log_right_GS1[g], before_S1, information_S, other_QS[q], outside_C2,
+                differs_between_C, wide_2, passed_2K, features_QGFK[q, g],
+            )  # fmt: skip
+            for rest in range(k, n_classes):
+                first_QGK[q, g, rest] = n_members
+    return member_M[:n_members].copy()
+
+
+def match_block(
+    panel_NW: np.ndarray,
+    query_QW: np.ndarray,
+    known_QW: np.ndarray,
+    information_QS: np.ndarray,
+    candidate_QW: np.ndarray,
+    chance_CP: np.ndarray,
+    chance_first_Q1: np.ndarray,
+    typed_cM_S: np.ndarray,
+    first_gap_place: int,
+    n_gaps: int,
+    n_classes: int,
+    wanted_G: np.ndarray | None = None,
+) -> BlockMatches:
+    """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
+
+    chance_CP, chance_first_Q1: of the candidates, as `copying_posteriors` gives them for one block.
+    panel_NW, query_QW, known_QW: bits at typed places (`pack_rows`). information_QS: float32, 0 where a call
+    is missing. candidate_QW: uint64, bit n is set for candidate n. typed_cM_S: float64, genetic positions.
+    wanted_G: bool; other gaps get no classes.
+    """
+    n_queries = len(information_QS)
+    log_left_GS1, log_right_GS1 = log_distances(typed_cM_S, first_gap_place, n_gaps)
+    features_QGFK = np.zeros((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
+    count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
+    first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
+    member_M = _match_block(
+        panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
+        chance_CP, chance_first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else wanted_G,
+        log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+    )  # fmt: skip
+    return BlockMatches(features_QGFK, count_QGK, first_QGK, member_M)
+
+
+def log_distances(typed_cM_S: np.ndarray, first_gap_place: int, n_gaps: int) -> tuple[np.ndarray, np.ndarray]:
+    """log of the genetic length from a gap to a difference, float32 (G, S + 1): leftwards for places -1..S-1,
+    rightwards for 0..S; -1 and S stand for the first and the last typed place."""
+    n_places = len(typed_cM_S)
+    edges = np.clip(first_gap_place + np.arange(n_gaps)[:, None], 0, n_places)
+    left_edge, right_edge = typed_cM_S[np.maximum(edges - 1, 0)], typed_cM_S[np.minimum(edges, n_places - 1)]
+    left = left_edge - np.concatenate([typed_cM_S[:1], typed_cM_S])
+    right = np.concatenate([typed_cM_S, typed_cM_S[-1:]]) - right_edge
+    return tuple(np.log(np.maximum(d, 0) + SMALLEST_CM).astype(np.float32) for d in (left, right))
+
+
+def information(query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> np.ndarray:
+    """float32 (Q, S): -log of the panel frequency of a query's allele at typed places; 0 where it is missing.
+
+    query_SQ: uint8 0, 1 or MISSING; frequency_S: of allele 1 in the panel. An allele that the panel lacks
+    counts like one carried by half a haplotype.
+    """
+    least = 0.5 / n_haplotypes
+    table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
+    return (
+        -np.log(np.take_along_axis(table_S3, query_SQ.astype(np.int64), axis=1)).astype(np.float32).T.copy()
+    )
+
+
+def other_information(information_QS: np.ndarray) -> np.ndarray:
+    """The same for the other allele of every site: -log(1 - exp(-information)); 0 where a call is missing."""
+    with np.errstate(divide="ignore"):
+        other = -np.log(-np.expm1(-information_QS))
+    return np.where(information_QS > 0, other, 0).astype(np.float32)

@@ -1,0 +1,212 @@
+"""Training of `HaplotypeAttention`: episodes of match classes, and the loss.
+
+Axes: Q query haplotypes, G gaps, K classes, U sites of a gap, N context haplotypes, T typed sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spinimpute.genotypes.blocks import HaplotypeSource, end_distances, gap_geometry
+from spinimpute.hmm.li_stephens import copying_posteriors, jump_chances, span_patterns
+from spinimpute.hmm.recombination_scale import most_likely_rate
+from spinimpute.kernels import kernel
+from spinimpute.predictors.haplotype_attention.chunk import CORE
+from spinimpute.predictors.haplotype_attention.ibs_classes import BlockMatches, information, match_block
+from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
+from spinimpute.predictors.haplotype_attention.pbwt import (
+    MISSING,
+    CandidateSettings,
+    TypedAlleles,
+    find_candidates,
+)
+from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
+from spinimpute.training.callset_errors import mates
+from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
+from spinimpute.training.learner import COPY_LOSS, Outcome
+
+CANDIDATES = CandidateSettings()  # more of them than at work
+LEAST_SHARE = 0.05  # see `copying_posteriors`
+
+
+@dataclass(frozen=True)
+class HaplotypeEpisode:
+    """Some gaps of one drawn split. Match classes as in `matches.BlockMatches`, all gaps of all blocks one
+    after the other; alleles_QGUK, mates_QGUK: how many of a class's members (of their mates) carry the minor
+    allele, as a share; truth_QGU, frequency_GU: of the minor allele; asked_GU: 1, or 0 for padding."""
+
+    features_QGFK: np.ndarray
+    count_QGK: np.ndarray
+    gap_GF: np.ndarray
+    alleles_QGUK: np.ndarray
+    mates_QGUK: np.ndarray
+    truth_QGU: np.ndarray
+    frequency_GU: np.ndarray
+    fraction_GU: np.ndarray
+    left_GU: np.ndarray
+    right_GU: np.ndarray
+    asked_GU: np.ndarray
+    n_haplotypes: int
+
+
+@kernel()
+def _class_alleles(first_QGK, count_QGK, member_M, mate_N, alleles_GUN, alleles_QGUK, mates_QGUK):  # type: ignore[no-untyped-def]
+    n_queries, n_gaps, n_classes = count_QGK.shape
+    n_sites = alleles_GUN.shape[1]
+    for q in range(n_queries):
+        for g in range(n_gaps):
+            for k in range(n_classes):
+                count = int(count_QGK[q, g, k])
+                first = first_QGK[q, g, k]
+                for u in range(n_sites):
+                    carriers = mates = 0
+                    for m in range(first, first + count):
+                        carriers += alleles_GUN[g, u, member_M[m]]
+                        mates += alleles_GUN[g, u, mate_N[member_M[m]]]
+                    if count:
+                        alleles_QGUK[q, g, u, k] = carriers / count
+                        mates_QGUK[q, g, u, k] = mates / count
+
+
+class HaplotypeLearner:
+    """Tasks and loss of `HaplotypeAttention`."""
+
+    def __init__(
+        self,
+        settings: HaplotypeSettings,
+        episodes: EpisodeSettings,
+        device: torch.device,
+    ) -> None:
+        self.settings, self.episodes, self.device = settings, episodes, device
+        self.model = HaplotypeAttention(settings).to(device)
+
+    def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
+        """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
+        source = draw_span(source, rng, self.episodes.most_entries)
+        split = draw_split(source, rng, self.episodes)
+        n_typed, n = len(split.typed_T), len(split.context_N)
+        n_blocks = n_typed // CORE + 1
+        chosen = np.sort(rng.choice(n_blocks, min(self.episodes.blocks, n_blocks), replace=False))
+        first_B = chosen * CORE
+        n_gaps_B = np.minimum(CORE, n_typed + 1 - first_B)
+        context_XN = split.alleles_XA[:, split.context_N]
+        frequency_X, typed_cM = context_XN.mean(1), source.cM[split.typed_T]
+        panel = TypedAlleles.of(context_XN[split.typed_T])
+        queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
+        candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
+        information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
+        rate = self.episodes.jumps_per_cM or most_likely_rate(context_XN[split.typed_T], typed_cM)
+        chance_CP, chance_first_BQ1 = copying_posteriors(
+            span_patterns(panel.bits_XW, n_typed), panel.bits_XW, queries.bits_XW, queries.known_XW,
+            jump_chances(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
+            mismatch=self.episodes.mismatch,
+        )  # fmt: skip
+        parts = []
+        for candidate_QW, chance_first_Q1, first, n_gaps in zip(
+            candidate_BQW, chance_first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
+        ):
+            matches = match_block(
+                panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidate_QW,
+                chance_CP, chance_first_Q1, typed_cM, first, n_gaps, self.settings.classes,
+            )  # fmt: skip
+            parts.append(
+                self._block(source, split, matches, np.arange(first, first + n_gaps), frequency_X, rng)
+            )
+        joined = {}
+        for name in parts[0]:
+            along = 1 if name.partition("_")[2].startswith("Q") else 0
+            joined[name] = np.concatenate([part[name] for part in parts], axis=along)
+        return HaplotypeEpisode(**joined, n_haplotypes=n)
+
+    def _block(
+        self,
+        source: HaplotypeSource,
+        split: Split,
+        matches: BlockMatches,
+        gaps: np.ndarray,
+        frequency_X: np.ndarray,
+        rng: np.random.Generator,
+    ) -> dict[str, np.ndarray]:
+        """The fields of an episode for one block of gaps, with randomly chosen sites."""
+        asked_GU, site_GU = self._choose_sites(gaps, split.typed_T, frequency_X, rng)
+        flip_GU = frequency_X[site_GU] > 0.5
+        alleles_GUA = split.alleles_XA[site_GU] ^ flip_GU[..., None]
+        shape = (*matches.count_QGK.shape[:2], site_GU.shape[1], matches.count_QGK.shape[2])
+        alleles_QGUK, mates_QGUK = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        _class_alleles(
+            matches.first_QGK, matches.count_QGK, matches.member_M,
+            mates(np.asarray(source.haplotype_sample)[split.context_N]),
+            np.ascontiguousarray(alleles_GUA[..., split.context_N]), alleles_QGUK, mates_QGUK,
+        )  # fmt: skip
+        typed_cM, gap_GU = source.cM[split.typed_T], np.broadcast_to(gaps[:, None], site_GU.shape)
+        fraction_GU, _ = gap_geometry(source.cM[site_GU], gap_GU, typed_cM)
+        left_GU, right_GU = end_distances(source.cM[site_GU], gap_GU, typed_cM)
+        return {
+            "features_QGFK": matches.features_QGFK,
+            "count_QGK": matches.count_QGK,
+            "gap_GF": gap_features(typed_cM, gaps, len(split.context_N)),
+            "alleles_QGUK": alleles_QGUK,
+            "mates_QGUK": mates_QGUK,
+            "truth_QGU": alleles_GUA[..., split.query_Q].transpose(2, 0, 1),
+            "frequency_GU": np.where(flip_GU, 1 - frequency_X[site_GU], frequency_X[site_GU]),
+            "fraction_GU": fraction_GU,
+            "left_GU": left_GU,
+            "right_GU": right_GU,
+            "asked_GU": asked_GU,
+        }
+
+    def _choose_sites(
+        self, gaps: np.ndarray, typed_T: np.ndarray, frequency_X: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """asked (1 or 0) and site index, (G, U)."""
+        u = self.episodes.sites_per_gap
+        asked, chosen = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
+        polymorphic = (frequency_X > 0) & (frequency_X < 1)
+        for i, gap in enumerate(gaps):
+            low = typed_T[gap - 1] + 1 if gap else max(typed_T[0] - FAR_SITES, 0)
+            high = typed_T[gap] if gap < len(typed_T) else min(low + FAR_SITES, len(frequency_X))
+            sites = np.flatnonzero(polymorphic[low:high]) + low
+            if len(sites):
+                picked = np.sort(rng.choice(sites, min(u, len(sites)), replace=False))
+                chosen[i, : len(picked)], asked[i, : len(picked)] = picked, 1
+        return asked, chosen
+
+    def logits(self, e: HaplotypeEpisode) -> tuple[Tensor, Tensor]:
+        """Copied and corrected logits of P(minor allele), (Q, G, U)."""
+        f = self._float
+        weights = self.model.weigh(f(e.features_QGFK), f(e.count_QGK), f(e.gap_GF))
+        copied = copy_alleles(weights, f(e.count_QGK), f(e.alleles_QGUK), f(e.mates_QGUK), f(e.fraction_GU))
+        site_GUF = f(site_features(e.frequency_GU, e.fraction_GU, e.left_GU, e.right_GU, e.n_haplotypes))
+        shape = copied.p.shape
+        spread_QGUE = spread(weights.weight_QGEK)[:, :, None].expand(*shape, -1)
+        site_QGUF = site_GUF.expand(*shape, -1)
+        logit, corrected = self.model.decode(copied, spread_QGUE, site_QGUF)
+        found = (copied.p > 0) | (copied.mate_p > 0)
+        return logit, torch.where(found, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
+
+    def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
+        assert isinstance(task, HaplotypeEpisode)
+        copied, corrected = self.logits(task)
+        truth = self._float(task.truth_QGU)
+        f = self._float(task.frequency_GU)
+        weight = (self._float(task.asked_GU) / (f * (1 - f) + 0.01) ** 0.3)[None].expand_as(truth)
+
+        def cross_entropy(logits: Tensor) -> Tensor:
+            each = F.binary_cross_entropy_with_logits(logits, truth, reduction="none")
+            return (each * weight).sum() / weight.sum().clamp(min=1e-6)
+
+        asked = np.broadcast_to(task.asked_GU > 0, truth.shape)
+        return Outcome(
+            cross_entropy(corrected) + COPY_LOSS * cross_entropy(copied),
+            torch.sigmoid(corrected.detach()).cpu().numpy()[asked],
+            task.truth_QGU[asked].astype(np.float32),
+            np.broadcast_to(task.frequency_GU, truth.shape)[asked].astype(np.float32),
+        )
+
+    def _float(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, torch.float32)

@@ -1,0 +1,157 @@
+"""Haplotype attention: copies alleles from classes of panel haplotypes, weighted by a learned similarity.
+
+A pair network turns what is known of a query's match with a class (`matches`) into two attention logits, one
+for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to the
+other; a decoder that sees who the carriers of an allele are corrects the copy. All alleles are turned so that
+1 is the panel's minor allele.
+
+Axes: Q queries, G gaps, K match classes, U sites of a gap, F features, V value.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT
+from spinimpute.predictors.haplotype_attention.settings import (
+    ABSENT_LOGIT,
+    CONTRAST,
+    COPIED_FEATURES,
+    EPSILON,
+    GAP_FEATURES,
+    KIND,
+    NOTHING,
+    SCALE,
+    SITE_FEATURES,
+    SPREAD_FEATURES,
+    HaplotypeSettings,
+)
+
+
+class ClassWeights(NamedTuple):
+    """weight_QGEK: softmax over classes at the left and right end (E = 2); logit_QGK: mean of the two logits;
+    value_QGVK."""
+
+    weight_QGEK: Tensor
+    logit_QGK: Tensor
+    value_QGVK: Tensor
+
+
+class Copied(NamedTuple):
+    """What a query copies at a site; each X, or X and V, for any shape X.
+
+    p: carriers' weight; left_p, right_p: by the weights at one end of the gap alone; mate_p: weight of
+    classes' haplotypes whose mates, the other haplotypes of the same people, are carriers; contrast: best
+    carrier's logit less best non-carrier's; carriers: how many members carry it; carrier_V, other_V: mean
+    values of carriers and of all others.
+    """
+
+    p: Tensor
+    left_p: Tensor
+    right_p: Tensor
+    mate_p: Tensor
+    contrast: Tensor
+    carriers: Tensor
+    carrier_V: Tensor
+    other_V: Tensor
+
+
+class HaplotypeAttention(nn.Module):
+    """Pair network and decoder; see the module's text."""
+
+    kind = KIND
+
+    def __init__(self, settings: HaplotypeSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        h, v, d = settings.hidden, settings.value, settings.decoder_hidden
+        self.pair = nn.Sequential(
+            nn.Linear(FEATURES + GAP_FEATURES, h), nn.ReLU(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, 2 + v)
+        )
+        self.decoder = nn.Sequential(
+            nn.Linear(COPIED_FEATURES + 2 * v + SPREAD_FEATURES + SITE_FEATURES, d),
+            nn.ReLU(),
+            nn.Linear(d, d),
+            nn.ReLU(),
+            nn.Linear(d, 1),
+        )
+        self.absent = nn.Linear(SPREAD_FEATURES + SITE_FEATURES, 1)
+        for last in (self.decoder[-1], self.absent):
+            for parameter in last.parameters():
+                nn.init.zeros_(parameter)
+
+    def first_layer(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The pair network's first weights for what is known of a class and of a gap, unscaled; its bias."""
+        first = self.pair[0]
+        assert isinstance(first, nn.Linear)
+        from_pair, from_gap = torch.split(first.weight * SCALE, [FEATURES, GAP_FEATURES], dim=1)
+        return from_pair, from_gap, first.bias
+
+    def weigh(self, features_QGFK: Tensor, count_QGK: Tensor, gap_GF: Tensor) -> ClassWeights:
+        """Attention over classes. gap_GF: log width of the gaps in cM, log panel size. Classes that are
+        absent get weight 0."""
+        from_pair, from_gap, bias = self.first_layer()
+        x = F.linear(features_QGFK.transpose(-1, -2), from_pair) + F.linear(gap_GF, from_gap, bias)[:, None]
+        x = self.pair[1:](x)
+        absent = (count_QGK <= 0)[..., None]
+        logit_QGKE = x[..., :2].float().masked_fill(absent, NOTHING)
+        weight_QGKE = torch.softmax(logit_QGKE + features_QGFK[..., LOG_COUNT, :, None], dim=2)
+        return ClassWeights(
+            weight_QGKE.transpose(-1, -2), logit_QGKE.mean(-1), x[..., 2:].float().transpose(-1, -2)
+        )
+
+    def decode(self, copied: Copied, spread_XE: Tensor, site_XF: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of P(minor allele): copied, and corrected by the decoder. X: any shape.
+
+        spread_XE: entropy of the weights at both ends; site_XF: see `site_features`.
+        """
+        logit, left, right, mate = (
+            torch.logit(p.float().clamp(EPSILON, 1 - EPSILON))
+            for p in (copied.p, copied.left_p, copied.right_p, copied.mate_p)
+        )
+        carriers = torch.log1p(copied.carriers)
+        about = torch.stack([logit, left, right, mate, copied.contrast, carriers], dim=-1) * SCALE
+        x = torch.cat([about, copied.carrier_V, copied.other_V, spread_XE, site_XF], dim=-1)
+        return logit, logit + self.decoder(x)[..., 0].float()
+
+    def decode_absent(self, spread_XE: Tensor, site_XF: Tensor) -> Tensor:
+        """Logit of P(minor allele) where neither a class nor a mate carries it."""
+        of_spread, of_site = self.absent.weight[0].split([SPREAD_FEATURES, SITE_FEATURES])
+        return ABSENT_LOGIT + self.absent.bias + spread_XE @ of_spread + site_XF @ of_site
+
+
+def copy_alleles(
+    weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, mates_QGUK: Tensor, fraction_GU: Tensor
+) -> Copied:
+    """Pool classes whose members (whose mates) carry the minor allele with these mean frequencies.
+
+    fraction_GU: t, 0 at the left typed site, 1 at the right one.
+    """
+    t = fraction_GU[None, :, :, None]
+    left, right = weights.weight_QGEK[:, :, None].unbind(3)
+    weight_QGUK = (1 - t) * left + t * right
+    left_p, right_p = (left * alleles_QGUK).sum(-1), (right * alleles_QGUK).sum(-1)
+    carried = weight_QGUK * alleles_QGUK
+    p = carried.sum(-1)
+    logit, value_QGKV = weights.logit_QGK[:, :, None], weights.value_QGVK.transpose(-1, -2)
+    best_carrier = logit.masked_fill(alleles_QGUK <= 0, NOTHING).amax(-1)
+    best_other = logit.masked_fill(alleles_QGUK >= 1, NOTHING).amax(-1)
+    return Copied(
+        p,
+        left_p,
+        right_p,
+        (weight_QGUK * mates_QGUK).sum(-1),
+        (best_carrier - best_other).clamp(-CONTRAST, CONTRAST),
+        (count_QGK[:, :, None] * alleles_QGUK).sum(-1),
+        (carried @ value_QGKV) / (p[..., None] + EPSILON),
+        ((weight_QGUK - carried) @ value_QGKV) / (1 - p[..., None] + EPSILON),
+    )
+
+
+def spread(weight_QGEK: Tensor) -> Tensor:
+    """Entropy of the weights, (Q, G, E), scaled."""
+    return -(weight_QGEK * torch.log(weight_QGEK.clamp(min=1e-9))).sum(-1) * SCALE

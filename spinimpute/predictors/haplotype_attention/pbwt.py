@@ -1,0 +1,233 @@
+"""Candidates: the panel haplotypes that match a query longest around a gap, by the positional BWT.
+
+The PBWT (Durbin 2014, Bioinformatics 30:1266) keeps haplotypes sorted by their reversed prefixes while it
+walks along the sites, so that those with the longest matches ending here are neighbours. A query is never
+inserted: it is only known between which two haplotypes it would lie. A second walk from the other end finds
+the longest matches that begin here.
+
+A block of gaps takes the neighbours at every typed site in and around it. So a haplotype whose match is
+interrupted by an error at one typed site is found at the sites behind it: mismatches do not cost a candidate.
+
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spinimpute.genotypes.bit_rows import mismatch_at_or_before, n_words, pack_rows
+from spinimpute.kernels import kernel
+
+MISSING = 2
+ENOUGH = 40_000  # haplotypes
+
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """nearest: so many haplotypes, and all that match as long as the last of them, are taken at each typed
+    site and side, but never more than `most` (of equal matches those next in the order).
+    margin: typed sites beyond a block's ends whose neighbours count too.
+    """
+
+    nearest: int = 8
+    most: int = 256
+    margin: int = 8
+
+    def for_panel(self, n_haplotypes: int) -> CandidateSettings:
+        """More of a panel of more than ENOUGH haplotypes, in proportion: more of them match as well."""
+        factor = max(1.0, n_haplotypes / ENOUGH)
+        return replace(self, nearest=round(factor * self.nearest), most=round(factor * self.most))
+
+
+@kernel()
+def _advance(alleles_N, order_N, start_N, place, zeros_N1, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
+    """One step of the PBWT: order and match starts after `place`, from those before it.
+
+    order_N: haplotypes sorted by the reversed prefix; start_N[i]: where the match of order[i - 1] and
+    order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0.
+    """
+    n = len(order_N)
+    zeros = 0
+    for i in range(n):
+        zeros_N1[i] = zeros
+        zeros += 1 - alleles_N[order_N[i]]
+    zeros_N1[n] = zeros
+    at_0, at_1 = 0, zeros
+    start_0 = start_1 = place + 1
+    for i in range(n):
+        haplotype = order_N[i]
+        start_0 = max(start_0, start_N[i])
+        start_1 = max(start_1, start_N[i])
+        if alleles_N[haplotype] == 0:
+            next_order_N[at_0], next_start_N[at_0] = haplotype, start_0
+            at_0 += 1
+            start_0 = 0
+        else:
+            next_order_N[at_1], next_start_N[at_1] = haplotype, start_1
+            at_1 += 1
+            start_1 = 0
+
+
+@kernel()
+def _mark_neighbours(  # type: ignore[no-untyped-def]
+    order_N,
+    start_N,
+    panel_NW,
+    query_W,
+    known_W,
+    position,
+    place,
+    nearest,
+    most,
+    first_block,
+    last_block,
+    marked_BW,
+):
+    """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks."""
+    n = len(order_N)
+    above, below = position - 1, position
+    none = place + 1
+    start_above = start_below = none
+    if above >= 0:
+        start_above = mismatch_at_or_before(panel_NW[order_N[above]], query_W, known_W, place) + 1
+    if below < n:
+        start_below = mismatch_at_or_before(panel_NW[order_N[below]], query_W, known_W, place) + 1
+    taken, last = 0, -1
+    while taken < most:
+        start = min(start_above, start_below)
+        if start == none or (taken >= nearest and start != last):
+            break
+        if start_above <= start_below:
+            haplotype = order_N[above]
+            start_above = max(start_above, start_N[above]) if above > 0 else none
+            above -= 1
+        else:
+            haplotype = order_N[below]
+            below += 1
+            start_below = max(start_below, start_N[below]) if below < n else none
+        for block in range(first_block, last_block):
+            marked_BW[block, haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
+        taken += 1
+        last = start
+
+
+@kernel()
+def _walk(  # type: ignore[no-untyped-def]
+    panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, marked_BQW
+):
+    """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S)."""
+    n_places, n = panel_SN.shape
+    n_queries = query_SQ.shape[1]
+    order_N, start_N = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+    next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
+    zeros_N1 = np.zeros(n + 1, dtype=np.int32)
+    position_Q = np.zeros(n_queries, dtype=np.int32)
+    for place in range(n_places):
+        _advance(panel_SN[place], order_N, start_N, place, zeros_N1, next_order_N, next_start_N)
+        zeros = zeros_N1[n]
+        for q in range(n_queries):
+            position, allele = position_Q[q], query_SQ[place, q]
+            if allele == MISSING:  # as the haplotype that it follows or comes before
+                allele = panel_SN[place, order_N[position if position < n else position - 1]]
+            before = zeros_N1[position]
+            position_Q[q] = before if allele == 0 else zeros + position - before
+        order_N, next_order_N = next_order_N, order_N
+        start_N, next_start_N = next_start_N, start_N
+        if first_S[place] < last_S[place]:
+            for q in range(n_queries):
+                _mark_neighbours(
+                    order_N, start_N, panel_NW, query_QW[q], known_QW[q], position_Q[q], place,
+                    nearest, most, first_S[place], last_S[place], marked_BQW[:, q],
+                )  # fmt: skip
+
+
+def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each place the blocks [first, last) that it counts for, int32 (S,), given each block's first and
+    last place; both increase with the block, or both decrease."""
+    if first_P[0] > first_P[-1]:
+        first_S, last_S = anchors(n_places, first_P[::-1], last_P[::-1])
+        return len(first_P) - last_S, len(first_P) - first_S
+    places = np.arange(n_places)
+    first_S = np.searchsorted(last_P, places, side="left")
+    last_S = np.searchsorted(first_P, places, side="right")
+    return first_S.astype(np.int32), last_S.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class TypedAlleles:
+    """Alleles at typed places, of a panel's haplotypes or of queries (X).
+
+    alleles_SX: uint8 0, 1 or MISSING; bits_XW: uint64, bit s is set where allele 1 is (`pack_rows`);
+    known_XW: likewise, where there is a call.
+    """
+
+    alleles_SX: np.ndarray
+    bits_XW: np.ndarray
+    known_XW: np.ndarray
+
+    @classmethod
+    def of(cls, alleles_SX: np.ndarray) -> TypedAlleles:
+        """alleles_SX: any integers; what is neither 0 nor 1 is missing."""
+        known_SX = (alleles_SX == 0) | (alleles_SX == 1)
+        return cls(
+            np.ascontiguousarray(np.where(known_SX, alleles_SX, MISSING).astype(np.uint8)),
+            pack_rows((alleles_SX == 1).astype(np.uint8)),
+            pack_rows(known_SX.astype(np.uint8)),
+        )
+
+    def backwards(self) -> TypedAlleles:
+        """The same in reverse order of places."""
+        return TypedAlleles.of(self.alleles_SX[::-1])
+
+    def take(self, haplotypes: slice) -> TypedAlleles:
+        """Some of the haplotypes."""
+        return TypedAlleles(
+            self.alleles_SX[:, haplotypes], self.bits_XW[haplotypes], self.known_XW[haplotypes]
+        )
+
+
+def mark_longest_matches(
+    panel: TypedAlleles,
+    queries: TypedAlleles,
+    left_B: np.ndarray,
+    right_B: np.ndarray,
+    settings: CandidateSettings,
+    marked_BQW: np.ndarray,
+) -> None:
+    """Mark the haplotypes with the longest matches that end at the places [left, right] of each block,
+    widened by the margin: uint64 (B, Q, W), bit n is set for haplotype n; other bits stay.
+
+    left_B, right_B: int64, both increasing or both decreasing. Of equally long matches those count that are
+    next to the query in the order of reversed prefixes, in which equal haplotypes keep the panel's order and
+    the query comes first.
+    """
+    first_S, last_S = anchors(len(panel.alleles_SX), left_B - settings.margin, right_B + settings.margin)
+    _walk(
+        panel.alleles_SX, panel.bits_XW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
+        last_S, settings.nearest, settings.most, marked_BQW,
+    )  # fmt: skip
+
+
+def find_candidates(
+    panel: TypedAlleles,
+    panel_backwards: TypedAlleles,
+    queries: TypedAlleles,
+    first_B: np.ndarray,
+    n_gaps_B: np.ndarray,
+    settings: CandidateSettings,
+) -> np.ndarray:
+    """Candidates of blocks of gaps: uint64 (B, Q, W), bit n is set for haplotype n.
+
+    first_B: int64, the place on the right of a block's first gap; n_gaps_B: int64, its number of gaps.
+    """
+    n_queries, n = queries.alleles_SX.shape[1], panel.alleles_SX.shape[1]
+    marked_BQW = np.zeros((len(first_B), n_queries, n_words(n)), np.uint64)  # of large panels a lot of memory
+    # matches that end on the left of a gap, and those that begin on its right
+    mark_longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings, marked_BQW)
+    last_B = len(panel.alleles_SX) - 1 - first_B  # counted from the other end
+    mark_longest_matches(
+        panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings, marked_BQW
+    )
+    return marked_BQW

@@ -1,0 +1,186 @@
+"""`HaplotypeAttention` at work: candidates, classes, weights, copies and the decoder for blocks of gaps.
+
+Axes: S typed places of a chunk, Q queries, G gaps of a block, B blocks, K classes, U sites of a block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from spinimpute.genotypes.blocks import end_distances, gap_geometry
+from spinimpute.hmm.li_stephens import copying_posteriors, jump_chances
+from spinimpute.panels.panel import Panel
+from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
+from spinimpute.predictors.haplotype_attention.copying import copy_block
+from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
+from spinimpute.predictors.haplotype_attention.ibs_classes import information, match_block
+from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
+from spinimpute.predictors.haplotype_attention.pbwt import (
+    MISSING,
+    CandidateSettings,
+    TypedAlleles,
+    find_candidates,
+)
+from spinimpute.predictors.haplotype_attention.settings import (
+    KIND,
+    HaplotypeSettings,
+    gap_features,
+    site_features,
+)
+
+# At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
+# candidates in the largest panels (`CandidateSettings.for_panel`).
+CLASSES = 22
+DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
+MOST_CLASSES = 2  # at most so many times as many: where typed sites are sparse, more haplotypes fit
+CANDIDATES = CandidateSettings(nearest=6, most=160, margin=4)
+LEAST_SHARE = 0.5  # see `copying_posteriors`
+
+
+class _Block:
+    """The sites of a block of gaps and what the model is told of them. U: its sites; gap_U: of the block."""
+
+    def __init__(self, panel: Panel, chunk: PanelChunk, first: int, n_gaps: int) -> None:
+        self.first, self.n_gaps = first, n_gaps
+        place_G = chunk.right_place(first + np.arange(n_gaps))
+        self.place = int(place_G[0])
+        starts_G1 = chunk.site_start_G1[first : first + n_gaps + 1]
+        start, stop = int(starts_G1[0]), int(starts_G1[-1])
+        self.sites = slice(start, stop)
+        self.starts_G1 = starts_G1 - start
+        self.gap_U = np.repeat(np.arange(n_gaps), np.diff(starts_G1))
+        n = panel.n_haplotypes
+        width_cM = float(np.ptp(chunk.cM_S[place_G.clip(max=len(chunk.cM_S) - 1)])) / n_gaps
+        self.more_classes = min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES)
+        self.gap_GF = gap_features(chunk.cM_S, place_G, n)
+        cM_U, place_U = panel.cM[start:stop], place_G[self.gap_U]
+        self.fraction_U, _ = gap_geometry(cM_U, place_U, chunk.cM_S)
+        self.frequency_U = panel.frequency[start:stop]
+        self.flip_U = self.frequency_U > 0.5
+        minor_U = np.where(self.flip_U, 1 - self.frequency_U, self.frequency_U)
+        left_U, right_U = end_distances(cM_U, place_U, chunk.cM_S)
+        untyped_U = np.isin(np.arange(start, stop), chunk.typed_index_S, assume_unique=True, invert=True)
+        self.has_untyped_G = np.zeros(n_gaps, bool)
+        self.has_untyped_G[self.gap_U[untyped_U & (minor_U > 0)]] = True
+        self._typed_place_G = place_G.clip(max=len(chunk.cM_S) - 1)
+        self.site_UF = site_features(minor_U, self.fraction_U, left_U, right_U, n)
+
+    def wanted(self, queries: TypedAlleles) -> np.ndarray:
+        """bool (G,): gaps in which there is something to impute, at their untyped sites or typed ones."""
+        missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
+        return self.has_untyped_G | missing_G
+
+
+class HaplotypePredictor:
+    """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
+    "cuda" for the pair network. Raises KeyError or ValueError for weights of another model."""
+
+    kind = KIND
+
+    def __init__(
+        self,
+        weights: Mapping[str, np.ndarray],
+        settings: HaplotypeSettings,
+        fingerprint: str,
+        device: str = "cpu",
+        candidates: CandidateSettings = CANDIDATES,
+        classes: int = CLASSES,
+    ) -> None:
+        self.weights, self.settings = weights, settings
+        self.device_name, self.candidates, self.classes = device, candidates, classes
+        self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
+        self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
+        self.fingerprint = (
+            f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
+            f"margin={candidates.margin} least={LEAST_SHARE}"
+        )
+
+    def impute_chunk(
+        self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
+    ) -> np.ndarray:
+        """P(ALT), float32 (U, Q), at the chunk's sites. typed_TQ: int8, all typed sites, -1 where missing;
+        jumps_per_cM: `rate_of_panel`."""
+        start, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
+        out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
+        blocks = [
+            _Block(panel, chunk, first, n_gaps)
+            for first, n_gaps in zip(*(x.tolist() for x in chunk.block_gaps()), strict=True)
+        ]
+        queries = TypedAlleles.of(typed_TQ[chunk.first_typed : chunk.first_typed + len(chunk.cM_S)])
+        n_haplotypes = panel.n_haplotypes
+        first_B, n_gaps_B = chunk.block_gaps()
+        place_B = chunk.right_place(first_B)
+        candidate_BQW = find_candidates(
+            chunk.panel,
+            chunk.panel_backwards,
+            queries,
+            place_B,
+            n_gaps_B,
+            self.candidates.for_panel(n_haplotypes),
+        )
+        jump_S = jump_chances(chunk.cM_S, n_haplotypes, jumps_per_cM)
+        chance_CP, first_BQ1 = copying_posteriors(
+            chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
+            candidate_BQW, place_B, n_gaps_B, LEAST_SHARE,
+        )  # fmt: skip
+        information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
+        for b, block in enumerate(blocks):
+            if block.sites.start == block.sites.stop:
+                continue
+            matches = match_block(
+                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
+                chance_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
+                round(self.classes * block.more_classes),
+                block.wanted(queries),
+            )  # fmt: skip
+            weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
+                matches.features_QGFK, matches.count_QGK, block.gap_GF
+            )
+            found = copy_block(
+                weight_QGEK, logit_QGK, value_QGVK, matches.count_QGK, matches.first_QGK, matches.member_M,
+                chunk.mate_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
+            )  # fmt: skip
+            out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
+                self._decoder, found, spread_QGE, block.gap_U, block.site_UF, block.flip_U, block.frequency_U
+            )
+        # the longest of matches with nothing is no match
+        nothing_known_Q = ~queries.known_XW.any(axis=1)
+        out_UQ[:, nothing_known_Q] = panel.frequency[start:stop, None]
+        return out_UQ
+
+    def _weigh_here(
+        self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
+
+
+class DevicePairNetwork:
+    """`pair_network.weigh` on a device of torch, in bfloat16."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
+        from spinimpute.nn.model_weights import load_weights
+        from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
+
+        self.model = HaplotypeAttention(settings)
+        load_weights(self.model, weights)
+        self.model.to(device).eval()
+        self.device = device
+
+    def __call__(
+        self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        import torch
+
+        from spinimpute.predictors.haplotype_attention.network import spread
+
+        with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16):
+            arrays = (torch.from_numpy(x).to(self.device) for x in (features_QGFK, count_QGK, gap_GF))
+            weights = self.model.weigh(*arrays)
+            tensors = (*weights, spread(weights.weight_QGEK))
+            weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (
+                x.float().contiguous().cpu().numpy() for x in tensors
+            )
+        return weight_QGEK, logit_QGK, value_QGVK, spread_QGE

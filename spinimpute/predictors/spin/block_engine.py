@@ -1,0 +1,84 @@
+"""The engines of predictors that read a panel's blocks; a part is a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from spinimpute.genotypes.windows import Window
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
+from spinimpute.predictors.engine import Engine, panel_frequencies
+
+Result = TypeVar("Result")
+
+
+class TorchEngine(Engine):
+    """An engine whose threads compute with torch: it gets one thread in each of them."""
+
+    def __init__(self, typed_index: np.ndarray, threads: int) -> None:
+        super().__init__(typed_index, threads)
+        self._torch_threads = torch.get_num_threads()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        torch.set_num_threads(self._torch_threads)  # what a thread sets, later threads inherit
+
+    def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
+        """work(number) for every number, in order."""
+
+        def alone(number: int) -> Result:
+            torch.set_num_threads(1)
+            return work(number)
+
+        return list(self.pool.map(alone, numbers))
+
+
+class BlockEngine(TorchEngine):
+    """Blocks of a panel's haplotypes."""
+
+    def __init__(
+        self, panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, threads: int
+    ) -> None:
+        super().__init__(typed_index, threads)
+        self.panel, self.predictor = panel, predictor
+
+    def visible(self, window: Window) -> tuple[int, int]:
+        """The typed sites [low, high) of a window with its overlaps."""
+        low, high = np.searchsorted(self.typed_index, [window.left, window.right])
+        return int(low), int(high)
+
+    def encode_window(self, window: Window) -> list[EncodedBlock]:
+        """Inducing points of every block of a window; none where no typed site is visible."""
+        return self._map_blocks(window, self.predictor.encode)
+
+    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """As `Engine.impute_window`."""
+        p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
+
+        def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
+            encoded = self.predictor.encode(block)
+            return encoded.sites.panel_index_U, predict_block(self.predictor, encoded, typed_TQ)
+
+        for index_U, p in self._map_blocks(window, impute):
+            p_UQ[index_U - window.start] = p
+        return p_UQ
+
+    def _map_blocks(self, window: Window, work: Callable[[PanelBlock], Result]) -> list[Result]:
+        low, high = self.visible(window)
+        if low == high:
+            return []
+        reader = BlockReader(
+            self.panel, self.typed_index, self.predictor.shape, low, high, window.start, window.stop
+        )
+        return self.map(lambda number: work(reader.read(number)), reader.blocks)
+
+
+def predict_block(predictor: BlockPredictor, encoded: EncodedBlock, typed_TQ: np.ndarray) -> np.ndarray:
+    """P(ALT), float32 (U, Q), of queries given at all typed sites: int8 (T, Q), -1 where missing."""
+    query_QS = encoded.places.fill(typed_TQ)
+    known_QS = (query_QS >= 0).astype(np.uint8)
+    return predictor.predict(encoded, np.maximum(query_QS, 0).astype(np.uint8), known_QS)

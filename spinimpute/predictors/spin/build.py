@@ -1,0 +1,163 @@
+"""Makes the inducing-panel file of a panel and an array, block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.windows import Window
+from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.inducing_panel import KIND, InducingPanel
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
+from spinimpute.panels.section_file import SectionWriter, compress
+from spinimpute.panels.site_table import SiteTable, write_increasing, write_site_table
+from spinimpute.panels.soft_alleles import pack_points
+from spinimpute.predictors.engine import default_threads
+from spinimpute.predictors.loading import load_block_predictor
+from spinimpute.predictors.spin.block_engine import BlockEngine
+from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.targets.array_sites import read_array
+
+if TYPE_CHECKING:
+    from spinimpute.predictors.loading import Predictor
+
+MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
+BLOCKS_AT_ONCE = 4  # for each thread: bounds the memory
+
+
+def build_inducing_panel(
+    panel: Panel,
+    out: str | Path,
+    array: str | Path | np.ndarray,
+    inducing_points: int | None = None,
+    *,
+    model: str | Path | Predictor | None = None,
+    threads: int | None = None,
+    device: str = "auto",
+    force: bool = False,
+    command: str = "",
+    progress: Callable[[float], None] | None = None,
+) -> InducingPanel:
+    """Compress a panel into inducing points for one array, write them to `out` and open it.
+
+    Parameters:
+        panel: an open panel.
+        out: by convention `.spip`; appears only when it is complete.
+        array: a VCF, VCF.gz or BCF whose sites are the array's, or a list of positions (see `read_array`),
+            or increasing panel site indices, int64 (T,).
+        inducing_points: h of every block, at most; by default 1,024. Not with a loaded predictor.
+        model: a checkpoint or a loaded predictor; by default the shipped one.
+        threads: by default all processors; on the CPU the bytes do not depend on it.
+        command: kept in the provenance.
+    Raises:
+        InputError: the array cannot be read or has no site of the panel, the model makes no soft
+            haplotypes, or `out` cannot be written or exists and `force` is not set.
+        ValueError: unusable indices.
+    """
+    out = check_output(out, force, [panel.path, model, array])
+    predictor = load_block_predictor(model, device, inducing_points)
+    if not isinstance(predictor, AllelePredictor):
+        raise InputError(f"a model of the kind {predictor.kind!r} makes no soft haplotypes: give another one")
+    skipped: dict[str, int] = {}
+    described: dict[str, str | int]
+    if isinstance(array, np.ndarray):
+        typed_index, described = _checked(array, panel.n_sites), {"sites": len(array)}
+    else:
+        matched = read_array(array, panel.sites, panel.frequency)
+        typed_index, skipped = matched.panel_index, matched.skipped
+        described = {"file": Path(array).name, "sites": matched.n_sites}
+    threads = default_threads() if threads is None else threads
+    with (
+        written_whole(out) as partial,
+        partial.open("wb") as file,
+        BlockEngine(panel, predictor, typed_index, threads) as engine,
+    ):
+        writer = SectionWriter(file, KIND)
+        masses = _write_blocks(writer, engine, predictor, threads, progress)
+        write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
+        writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
+        writer.add_section("array", write_increasing(typed_index))
+        writer.finish(
+            {
+                "chrom": panel.chrom,
+                "contig_line": panel.contig_line,
+                "n_sites": panel.n_sites,
+                "n_samples": panel.n_samples,
+                "n_haplotypes": panel.n_haplotypes,
+                "kind": predictor.kind,
+                "fingerprint": predictor.fingerprint,
+                "shape": {"core": predictor.shape.core, "flank": predictor.shape.flank},
+                "inducing_points": predictor.inducing_points,
+                "n_points": len(masses),
+                "mass_below": {str(k): round(float((masses < k).mean()), 4) for k in MASS_LIMITS},
+                "panel_checksum": panel.checksum,
+            },
+            {
+                "provenance": {
+                    "spinimpute": version("spinimpute"),
+                    "panel": panel.provenance.get("source", panel.path.name),
+                    "map": panel.provenance.get("map", "unknown"),
+                    "array": described,
+                    "array sites not used": skipped,
+                    "command": command,
+                }
+            },
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    return InducingPanel.open(out)
+
+
+def _write_blocks(
+    writer: SectionWriter,
+    engine: BlockEngine,
+    predictor: BlockPredictor,
+    threads: int,
+    progress: Callable[[float], None] | None,
+) -> np.ndarray:
+    """Write all blocks in order; returns the mass of every inducing point."""
+    masses = []
+
+    def pack(block: EncodedBlock) -> bytes:
+        return compress(pack_points(block, engine.typed_index))
+
+    with ThreadPoolExecutor(threads, "pack") as pool:
+        for window in _stretches(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
+            blocks = engine.encode_window(window)
+            for part in pool.map(pack, blocks):
+                writer.add_part(part)
+            masses += [block.points["mass_BH"].numpy() for block in blocks]
+            if progress is not None:
+                progress(window.stop / engine.panel.n_sites)
+    return np.concatenate(masses)
+
+
+def _stretches(
+    panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, n_blocks: int
+) -> Iterator[Window]:
+    """Stretches of so many whole blocks, from which all typed sites are visible."""
+    plan = BlockPlan(predictor.shape, typed_index, panel.cM, panel.frequency)
+    blocks = plan.blocks(0, panel.n_sites)
+    for index, first in enumerate(blocks[::n_blocks]):
+        end = min(first + n_blocks, blocks.stop) - 1
+        low, _ = plan.span(first, 0, panel.n_sites)
+        _, high = plan.span(end, 0, panel.n_sites)
+        yield Window(index, low, high, 0, panel.n_sites)
+
+
+def _checked(index: np.ndarray, n_sites: int) -> np.ndarray:
+    if index.ndim != 1 or index.dtype.kind not in "iu" or (np.diff(index) <= 0).any():
+        raise ValueError("array must be increasing panel site indices (1-dimensional integers)")
+    if len(index) == 0:
+        raise InputError("the array has no site")
+    if index[0] < 0 or index[-1] >= n_sites:
+        raise ValueError(f"array must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
+    return index.astype(np.int64)

@@ -1,0 +1,77 @@
+"""What a report says of imputed sites, collected window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from spinimpute.quality.metrics import DEFAULT_BINS, EDGE_TOLERANCE
+
+GOOD_R2 = 0.8
+
+
+@dataclass
+class ImputedSites:
+    """Position, the panel's minor allele frequency, estimated R2 and whether typed, of every panel site."""
+
+    positions: list[np.ndarray] = field(default_factory=list)
+    minor: list[np.ndarray] = field(default_factory=list)
+    r2: list[np.ndarray] = field(default_factory=list)
+    typed: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, position: np.ndarray, frequency: np.ndarray, r2: np.ndarray, typed: np.ndarray) -> None:
+        """Take the sites of a window; frequency: of ALT in the panel."""
+        self.positions.append(position)
+        self.minor.append(np.minimum(frequency, 1 - frequency).astype(np.float32))
+        self.r2.append(r2.astype(np.float32))
+        self.typed.append(typed)
+
+    def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """position, minor, r2, typed of all sites."""
+        position, minor, r2, typed = map(np.concatenate, (self.positions, self.minor, self.r2, self.typed))
+        return position, minor, r2, typed
+
+    def by_frequency(self, bins: Sequence[float] = DEFAULT_BINS) -> list[dict[str, Any]]:
+        """A row for each bin (low, high] that holds imputed sites: number, mean R2, share of good ones."""
+        _, minor, r2, typed = self.all()
+        rows = []
+        for low, high in pairwise(bins):
+            chosen = ~typed & (minor > low + EDGE_TOLERANCE) & (minor <= high + EDGE_TOLERANCE)
+            if not chosen.any():
+                continue
+            known = r2[chosen][np.isfinite(r2[chosen])]
+            rows.append(
+                {
+                    "bin": f"({low:g},{high:g}]",
+                    "sites": int(chosen.sum()),
+                    "r2": float(known.mean()) if len(known) else float("nan"),
+                    "good": float((known >= GOOD_R2).sum() / chosen.sum()),
+                }
+            )
+        return rows
+
+    def along(self, n_places: int = 60) -> list[dict[str, Any]]:
+        """A row for each of equally long stretches: middle in Mb, panel sites, typed sites, and mean R2 of
+        the imputed sites with a minor allele frequency of 5 % and more."""
+        position, minor, r2, typed = self.all()
+        edge = np.linspace(position[0], position[-1] + 1, n_places + 1)
+        place = np.clip(np.searchsorted(edge, position, side="right") - 1, 0, n_places - 1)
+        common = ~typed & (minor >= 0.05) & np.isfinite(r2)
+        rows = []
+        for i in range(n_places):
+            here = place == i
+            chosen = here & common
+            rows.append(
+                {
+                    "Mb": float(edge[i] + edge[i + 1]) / 2e6,
+                    "length_Mb": float(edge[i + 1] - edge[i]) / 1e6,
+                    "sites": int(here.sum()),
+                    "typed": int((here & typed).sum()),
+                    "r2": float(r2[chosen].mean()) if chosen.any() else float("nan"),
+                }
+            )
+        return rows

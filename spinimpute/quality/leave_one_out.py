@@ -1,0 +1,166 @@
+"""How well typed calls are predicted without themselves: by site (ER2), by sample, by window, by frequency.
+
+Calls are counted in copies of the panel's minor allele; of a diploid sample both haplotypes are added, so
+that nothing depends on its phase.
+
+Axes: T typed sites, X samples, Q haplotypes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spinimpute.genotypes.sites import Sites
+from spinimpute.quality.metrics import (
+    frequency_rows,
+    minor_concordance,
+    pooled_r2,
+    site_statistics,
+    turn_to_minor,
+)
+
+WINDOW_TYPED = 50  # typed sites of a window
+LOW_DEVIATIONS = 6.0  # a sample is low so many (robust) standard deviations below the median, and
+LOW_DIFFERENCE = 0.05  # at least so much
+TABLES = ("sites", "samples", "windows")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Of one panel. sites: typed; of_site, of_sample: statistics of `metrics`; minor_T: panel frequency."""
+
+    sites: Sites
+    minor_T: np.ndarray
+    of_site: np.ndarray
+    of_sample: np.ndarray
+
+
+@dataclass
+class LeftOutQuality:
+    """Collects one part of the chromosome after the other."""
+
+    samples: list[str]
+    parts: list[_Part] = field(default_factory=list)
+
+    def add(
+        self,
+        sites: Sites,
+        frequency_T: np.ndarray,
+        alleles_TQ: np.ndarray,
+        chance_TQ: np.ndarray,
+        ploidy: np.ndarray,
+    ) -> np.ndarray:
+        """Take the calls of a part. Returns ER2, float64 (T,): the squared correlation of calls and
+        predictions over samples, NaN where all calls are the same."""
+        first = np.cumsum(ploidy.astype(np.int64)) - ploidy
+        missing_TX = np.logical_or.reduceat(alleles_TQ < 0, first, axis=1)
+        true_TX = np.where(missing_TX, np.nan, np.add.reduceat(alleles_TQ, first, axis=1, dtype=np.float32))
+        dosage_TX = np.add.reduceat(chance_TQ, first, axis=1)
+        copies = ploidy.astype(np.float32)
+        true_TX, minor_T = turn_to_minor(true_TX, frequency_T, copies)
+        dosage_TX, _ = turn_to_minor(dosage_TX, frequency_T, copies)
+        of_site = site_statistics(true_TX, dosage_TX)
+        self.parts.append(_Part(sites, minor_T, of_site, site_statistics(true_TX.T, dosage_TX.T)))
+        return _each_r2(of_site)
+
+    def all(self) -> float:
+        """Pooled r2 of all calls."""
+        return pooled_r2(np.concatenate([part.of_site for part in self.parts]))
+
+    def by_frequency(self) -> list[dict[str, Any]]:
+        """As `frequency_rows`."""
+        statistics = np.concatenate([part.of_site for part in self.parts])
+        minor = np.concatenate([part.minor_T for part in self.parts])
+        return frequency_rows("left out", statistics, minor, np.zeros(len(minor), bool))
+
+    def by_sample(self) -> list[dict[str, Any]]:
+        """A row for each sample; note is "low" for those far below the others."""
+        rows: list[dict[str, Any]] = []
+        for x, name in enumerate(self.samples):
+            statistics = np.stack([part.of_sample[x] for part in self.parts])
+            rows.append(
+                {
+                    "sample": name,
+                    "calls": int(statistics["genotypes"].sum()),
+                    "r2": pooled_r2(statistics),
+                    "minor_concordance": minor_concordance(statistics),
+                    "note": "",
+                }
+            )
+        r2 = np.array([row["r2"] for row in rows])
+        if np.isfinite(r2).any():
+            middle = float(np.nanmedian(r2))
+            deviation = 1.4826 * float(np.nanmedian(np.abs(r2 - middle)))
+            for row in rows:
+                if row["r2"] < middle - max(LOW_DEVIATIONS * deviation, LOW_DIFFERENCE):
+                    row["note"] = "low"
+        return rows
+
+    def by_window(self) -> list[dict[str, Any]]:
+        """A row for each run of WINDOW_TYPED typed sites; the last of a part may have up to twice as many."""
+        rows = []
+        for part in self.parts:
+            n_windows = max(1, len(part.sites) // WINDOW_TYPED)
+            for i in range(n_windows):
+                stop = len(part.sites) if i == n_windows - 1 else (i + 1) * WINDOW_TYPED
+                here = slice(i * WINDOW_TYPED, stop)
+                position = part.sites.position[here]
+                rows.append(
+                    {
+                        "chrom": part.sites.chrom,
+                        "start": int(position[0]),
+                        "end": int(position[-1]),
+                        "typed": len(position),
+                        "calls": int(part.of_site[here]["genotypes"].sum()),
+                        "r2": pooled_r2(part.of_site[here]),
+                        "minor_concordance": minor_concordance(part.of_site[here]),
+                    }
+                )
+        return rows
+
+    def by_site(self) -> Iterable[dict[str, Any]]:
+        """A row for each typed site."""
+        for part in self.parts:
+            sites = part.sites
+            for i, er2 in enumerate(_each_r2(part.of_site)):
+                yield {
+                    "chrom": sites.chrom,
+                    "position": int(sites.position[i]),
+                    "id": sites.id[i],
+                    "ref": sites.ref[i],
+                    "alt": sites.alt[i],
+                    "panel_maf": float(part.minor_T[i]),
+                    "calls": int(part.of_site["genotypes"][i]),
+                    "er2": float(er2),
+                    "minor_concordance": minor_concordance(part.of_site[i : i + 1]),
+                }
+
+    def write(self, table: str, path: Path) -> None:
+        """One of TABLES, with tabs; what cannot be told is NA."""
+        rows = {"sites": self.by_site, "samples": self.by_sample, "windows": self.by_window}[table]()
+        with path.open("w", newline="") as file:
+            writer = None
+            for row in rows:
+                if writer is None:
+                    writer = csv.DictWriter(file, list(row), delimiter="\t", lineterminator="\n")
+                    writer.writeheader()
+                writer.writerow({name: _shown(value) for name, value in row.items()})
+
+
+def _each_r2(statistics: np.ndarray) -> np.ndarray:
+    """Squared correlation within each row; NaN where the truth does not vary, 0 where the dosage does not."""
+    squares = statistics["square_true"] * statistics["square_dosage"]
+    r2 = statistics["product"] ** 2 / np.maximum(squares, 1e-12)
+    return np.where(statistics["square_true"] > 1e-9, r2, np.nan)
+
+
+def _shown(value: object) -> object:
+    if not isinstance(value, float):
+        return value
+    return "NA" if np.isnan(value) else f"{value:.6g}"

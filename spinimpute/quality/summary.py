@@ -1,0 +1,139 @@
+"""What an imputation run has to say for itself."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from spinimpute.quality.imputed_sites import ImputedSites
+    from spinimpute.quality.leave_one_out import LeftOutQuality
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident memory so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+@dataclass(frozen=True)
+class WindowSummary:
+    """One window: positions of its first and last site, panel sites in it, and how many of them are typed."""
+
+    start: int
+    end: int
+    sites: int
+    typed: int
+
+
+@dataclass
+class ImputationSummary:
+    """Counts, and seconds by stage. `repaired`: target sites by what was done to them; `unmatched` and
+    `skipped`: target sites and records by reason; `mended_calls`: calls set missing, by reason; `haploid`:
+    how many samples have one copy, a line for each part of the chromosome in which some have.
+
+    used_sites: with a buffer, the matched sites that are used for the region. array_sites, outside_array:
+    with an inducing panel, the sites of its array, and the matched sites that are not among them and so told
+    the model nothing.
+    """
+
+    panel_sites: int = 0
+    panel_haplotypes: int = 0
+    samples: int = 0
+    haplotypes: int = 0
+    typed_sites: int = 0
+    matched_sites: int = 0
+    array_sites: int | None = None
+    outside_array: int = 0
+    used_sites: int | None = None
+    missing_calls: int = 0
+    phased_calls: int = 0
+    phased_samples: int = 0
+    kept_unmatched: int = 0
+    written_sites: int = 0
+    repaired: dict[str, int] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)
+    mended_calls: dict[str, int] = field(default_factory=dict)
+    haploid: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    windows: list[WindowSummary] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory_mb: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # for the output's header too
+    left_out: LeftOutQuality | None = None
+    imputed: ImputedSites | None = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def count_phased(self, unphased_TX: np.ndarray) -> None:
+        """Add heterozygotes that are phased: bool (T, n_samples)."""
+        self.phased_calls += int(unphased_TX.sum())
+        self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
+
+    def count_kept(self, n_sites: int) -> None:
+        """Add unmatched typed sites that were written."""
+        self.kept_unmatched += n_sites
+        self.written_sites += n_sites
+
+    def lines(self) -> list[str]:
+        """The summary as text."""
+        out = [
+            f"target:   {self.samples} samples, {self.haplotypes} haplotypes, {self.typed_sites} typed sites",
+            f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
+            f"matched:  {self.matched_sites} of {self.typed_sites} typed sites are panel sites",
+        ]
+        out += [f"          {count} sites: {what}" for what, count in self.repaired.items()]
+        out += [f"          {count} not matched: {why}" for why, count in self.unmatched.items() if count]
+        out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
+        out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
+        if self.used_sites is not None:
+            out.append(f"          {self.used_sites} of them are used for the region")
+        out += [f"haploid:  {line}" for line in self.haploid]
+        if self.array_sites is not None:
+            used = self.matched_sites - self.outside_array
+            out.append(f"array:    {used} of the {self.array_sites} sites of the panel's array are typed")
+        if self.outside_array:
+            out.append(
+                f"          {self.outside_array} typed sites are not among them: written as they are, but of "
+                "no use to the model"
+            )
+        if self.kept_unmatched:
+            out.append(f"          {self.kept_unmatched} unmatched typed sites were kept")
+        if self.phased_calls:
+            out.append(
+                f"phased:   {self.phased_calls} unphased heterozygotes of {self.phased_samples} samples"
+            )
+        if self.missing_calls:
+            out.append(f"          {self.missing_calls} missing typed calls were imputed")
+        if self.left_out is not None:
+            n_low = sum(row["note"] == "low" for row in self.left_out.by_sample())
+            out.append(
+                f"left out: typed calls are predicted by the others with r2 = {self.left_out.all():.4f}; "
+                f"{n_low} samples are far below the rest"
+            )
+        out.append(f"written:  {self.written_sites} sites")
+        out += [f"note:     {note}" for note in self.notes]
+        for window in self.windows:
+            out.append(
+                f"window:   {window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
+                f"({window.typed / window.sites:.2%})"
+            )
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        out.append(f"time:     {times}")
+        out.append(f"memory:   {self.peak_memory_mb:.0f} MB at most")
+        return out

@@ -1,0 +1,192 @@
+"""The report of `impute`: what was matched and repaired, how good it is, where and for whom it is weak."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
+from spinimpute.quality.leave_one_out import LeftOutQuality
+from spinimpute.quality.summary import ImputationSummary
+from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
+from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
+
+MOST_SAMPLES = 1_000  # in the table; of more, the lowest
+WEAKEST = 10  # windows
+
+
+def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target: str, panel: str) -> str:
+    """The page as text. target, panel: names of the files."""
+    left_out = summary.left_out
+    frequency = imputed.by_frequency()
+    n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
+    shown = {
+        "samples": number(summary.samples),
+        "typed sites used": f"{number(summary.matched_sites)} of {number(summary.typed_sites)}",
+        "sites written": number(summary.written_sites),
+        f"imputed sites with R2 ≥ {GOOD_R2}": number(n_good),
+    }
+    if left_out is not None:
+        shown["r² of typed calls left out"] = number(left_out.all(), 3)
+    return page(
+        "Imputation report",
+        f"{target} imputed from {panel}",
+        cards(shown),
+        notes([*summary.warnings, *summary.notes]),
+        _quality(frequency, left_out),
+        _matching(summary),
+        _along(imputed, left_out),
+        _samples(left_out),
+        _course(summary),
+        footer=f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}",
+    )
+
+
+def _quality(frequency: Sequence[dict[str, Any]], left_out: LeftOutQuality | None) -> str:
+    names = [row["bin"] for row in frequency]
+    lines = [Series("imputed sites: mean estimated R2", [row["r2"] for row in frequency])]
+    head = ["frequency", "imputed sites", "mean R2", f"share with R2 ≥ {GOOD_R2}"]
+    rows: list[Row] = [[row["bin"], row["sites"], row["r2"], row["good"]] for row in frequency]
+    texts = [
+        paragraph(
+            "R2 is estimated from the imputed dosages themselves: their variance over what it would be "
+            "without any doubt. It knows nothing of the truth."
+        )
+    ]
+    if left_out is not None:
+        of_bin = {row["bin"]: row for row in left_out.by_frequency()}
+        pooled, each = (
+            [of_bin.get(name, {}).get(key, math.nan) for name in names] for key in ("pooled_r2", "mean_r2")
+        )
+        lines += [Series("typed sites left out: pooled r²", pooled), Series("the same: mean ER2", each)]
+        head += ["typed sites", "left out: pooled r²", "mean ER2"]
+        for row, name, r2, er2 in zip(rows, names, pooled, each, strict=True):
+            row += [of_bin.get(name, {}).get("sites"), r2, er2]
+        texts.append(
+            paragraph(
+                "The other numbers are measured: each typed call is predicted from the other typed calls of "
+                "its haplotype, then compared. Typed sites lie closer to other typed sites and are more "
+                "common than most imputed ones, so this is what good imputation looks like here, not a "
+                "promise for every site."
+            )
+        )
+    chart = lines_by_category(
+        names, lines, "minor allele frequency in the panel", "r²", "Quality by minor allele frequency."
+    )
+    return section("Quality by allele frequency", *texts, chart, table(head, rows, "Quality by frequency"))
+
+
+def _matching(summary: ImputationSummary) -> str:
+    counted: list[tuple[str, int]] = [
+        *((f"repaired: {what}", count) for what, count in summary.repaired.items()),
+        *((f"not used: {why}", count) for why, count in summary.unmatched.items()),
+        *((f"records skipped: {why}", count) for why, count in summary.skipped.items()),
+        *((f"calls set missing: {what}", count) for what, count in summary.mended_calls.items()),
+        ("missing typed calls, imputed", summary.missing_calls),
+        ("heterozygotes phased", summary.phased_calls),
+    ]
+    rows: list[Row] = [
+        ["typed sites in the target", summary.typed_sites],
+        ["of these, sites of the panel", summary.matched_sites],
+    ]
+    rows += [[what, count] for what, count in counted if count]
+    return section(
+        "What was matched and repaired",
+        table(["", "number"], rows, "Sites and calls of the target"),
+        *(paragraph(line) for line in summary.haploid),
+    )
+
+
+def _along(imputed: ImputedSites, left_out: LeftOutQuality | None) -> str:
+    along = imputed.along()
+    middle = [float(row["Mb"]) for row in along]
+    density = lines_by_position(
+        middle,
+        [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in along])],
+        "position, Mb",
+        "typed sites per Mb",
+        "Coverage: how many typed sites there are along the chromosome.",
+        unit_interval=False,
+    )
+    quality = lines_by_position(
+        middle,
+        [Series("mean R2 of common imputed sites (frequency of 5 % and more)", [row["r2"] for row in along])],
+        "position, Mb",
+        "R2",
+        "Estimated quality along the chromosome.",
+        unit_interval=True,
+    )
+    parts = [density, quality]
+    if left_out is not None:
+        windows = [row for row in left_out.by_window() if row["r2"] == row["r2"]]
+        weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
+        parts.append(
+            table(
+                ["window", "typed sites", "left out: r²", "minor-allele concordance"],
+                [
+                    [f"{w['chrom']}:{w['start']}-{w['end']}", w["typed"], w["r2"], w["minor_concordance"]]
+                    for w in weakest
+                ],
+                f"The {len(weakest)} weakest of {len(windows)} windows",
+            )
+        )
+    return section("Along the chromosome", *parts)
+
+
+def _samples(left_out: LeftOutQuality | None) -> str:
+    if left_out is None:
+        return section(
+            "Quality by sample",
+            paragraph("Told by leaving typed calls out, which needs a panel of haplotypes."),
+        )
+    rows = sorted(left_out.by_sample(), key=lambda row: (row["r2"] == row["r2"], row["r2"]))
+    n_low = sum(row["note"] == "low" for row in rows)
+    said = f"{n_low} of {len(rows)} samples are far below the others" + (": look at them." if n_low else ".")
+    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
+    return section(
+        "Quality by sample",
+        paragraph(
+            f"Typed calls of each sample, predicted by its others. {said} Low values come from poor arrays, "
+            "contamination, or ancestors whom the panel lacks."
+        ),
+        histogram(
+            [row["r2"] for row in rows], "left out: r²", "samples", "How many samples have which quality."
+        )
+        if len(rows) > 1
+        else "",
+        table(
+            ["sample", "calls", "left out: r²", "minor-allele concordance", "note"],
+            [
+                [row["sample"], row["calls"], row["r2"], row["minor_concordance"], row["note"]]
+                for row in rows[:MOST_SAMPLES]
+            ],
+            f"Samples, the lowest first{more}",
+            sortable=True,
+        ),
+    )
+
+
+def _course(summary: ImputationSummary) -> str:
+    seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]
+    return section(
+        "Course of the run",
+        table(["stage", "seconds"], seconds, "Time"),
+        table(
+            ["window", "sites", "typed sites"],
+            [[f"{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
+            "Windows that were computed and written one after the other",
+        ),
+        paragraph(f"Peak memory: {summary.peak_memory_mb:,.0f} MB.", soft=True),
+    )
+
+
+def write_imputation_report(
+    summary: ImputationSummary, imputed: ImputedSites, target: str | Path, panel: str | Path, out: Path
+) -> None:
+    """Write the page. Raises OSError if it cannot be written."""
+    text = imputation_report(summary, imputed, Path(target).name, Path(panel).name)
+    out.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")

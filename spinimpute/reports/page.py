@@ -1,0 +1,87 @@
+"""A page without anything from elsewhere: text, tables that sort, charts; whatever is put in is escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+
+Cell = str | int | float | None
+Row = list[Cell]
+
+
+def number(value: Cell, decimals: int = 4) -> str:
+    """As shown to people: thousands apart, what cannot be told as a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.{decimals}f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def paragraph(text: str, soft: bool = False) -> str:
+    return f"<p{' class=soft' if soft else ''}>{escape(text)}</p>"
+
+
+def cards(values: Mapping[str, str]) -> str:
+    """The few numbers that everybody looks for first."""
+    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in values.items())
+    return f'<dl class="cards">{items}</dl>'
+
+
+def notes(texts: Sequence[str]) -> str:
+    """Warnings."""
+    return (
+        f'<ul class="notes" role="list">{"".join(f"<li>{escape(t)}</li>" for t in texts)}</ul>'
+        if texts
+        else ""
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False) -> str:
+    """A table; columns that hold a number anywhere are set to the right. sortable: its heads are buttons. A
+    cell "low" is marked."""
+    numeric = [
+        any(isinstance(row[i], int | float) for row in rows)
+        and not any(isinstance(row[i], str) for row in rows)
+        for i in range(len(head))
+    ]
+    out = [f"<table{' class=sortable' if sortable else ''}><caption>{escape(caption)}</caption><thead><tr>"]
+    for name, right in zip(head, numeric, strict=True):
+        text = f'<button type="button">{escape(name)}</button>' if sortable else escape(name)
+        out.append(f'<th scope="col"{" class=number" if right else ""}>{text}</th>')
+    out.append("</tr></thead><tbody>")
+    for row in rows:
+        out.append("<tr>")
+        for cell, right in zip(row, numeric, strict=True):
+            kind = ' class="number"' if right else ' class="low"' if cell == "low" else ""
+            known = isinstance(cell, int | float) and not math.isnan(cell)
+            exact = f' data-value="{cell if known else ""}"' if right and sortable else ""
+            out.append(f"<td{kind}{exact}>{escape(number(cell))}</td>")
+        out.append("</tr>")
+    out.append("</tbody></table>")
+    tall = " tall" if sortable else ""
+    # whoever has no mouse can scroll what has the focus
+    label = f'tabindex="0" role="region" aria-label="{escape(caption)}"'
+    return f'<div class="scroll{tall}" {label}>{"".join(out)}</div>'
+
+
+def section(title: str, *parts: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def page(title: str, subtitle: str, *parts: str, footer: str) -> str:
+    """The whole document."""
+    folder = files("spinimpute.reports")
+    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>\n{style}</style></head>\n<body><header><h1>{escape(title)}</h1>"
+        f'<p class="soft wide">{escape(subtitle)}</p></header><main>\n'
+        + "\n".join(part for part in parts if part)
+        + f"\n</main><footer>{escape(footer)}</footer><script>\n{script}</script></body></html>\n"
+    )

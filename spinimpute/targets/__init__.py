@@ -1,0 +1,1 @@
+"""What users have, made into typed haplotypes: VCF, PLINK, array text, repair, liftover."""

@@ -1,0 +1,148 @@
+"""Which sites of a panel an array has: from a file of the array's targets, or from a list of positions."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+
+from spinimpute.errors import InputError, why_no_file
+from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.vcf.check import check_variant_file
+from spinimpute.vcf.reader import NO_ALT, ON_ANOTHER_CHROMOSOME
+
+NOT_IN_PANEL = "not in the panel"
+TWICE = "named before"
+
+_VARIANTS = (b"##fileformat=VCF", b"BCF\x02")
+
+
+class NoSiteOfPanel(InputError):
+    """An array has no site in common with a panel."""
+
+
+@dataclass
+class PanelArray:
+    """panel_index: int64 (T,), the panel's sites that the array has, increasing; n_sites: how many sites the
+    array's file has on any chromosome; skipped: how many of them were left out, by reason."""
+
+    panel_index: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    n_sites: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str) -> None:
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+
+
+@dataclass(frozen=True)
+class _Listed:
+    chrom: str
+    position: int
+    ref: str | None  # None: any
+    alt: str | None
+
+
+def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelArray:
+    """The panel's sites that an array has.
+
+    path: a VCF, VCF.gz or BCF, whose genotypes are not looked at; or lines of chromosome, position and, if
+    known, REF and ALT, separated by blanks (1-based; a first line that names the columns and lines that
+    start with # are passed over; may be gzipped). Where alleles are not given and the panel has several
+    sites at a position, the one whose two alleles are most even in frequency float64 (n_sites,) is meant.
+
+    Raises InputError if the file cannot be read, is neither, or has no site of the panel.
+    """
+    path = Path(path)
+    found = PanelArray()
+    site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
+    chosen: set[int] = set()
+    chrom = plain_chromosome(panel.chrom)
+    others: set[str] = set()
+    for listed in _listed(path, found):
+        found.n_sites += 1
+        if plain_chromosome(listed.chrom) != chrom:
+            others.add(listed.chrom)
+            found.skip(ON_ANOTHER_CHROMOSOME)
+            continue
+        site = _site(listed, panel, frequency, site_of)
+        if site is None:
+            found.skip(NOT_IN_PANEL)
+        elif site in chosen:
+            found.skip(TWICE)
+        else:
+            chosen.add(site)
+    if not chosen:
+        where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
+        counts = ", ".join(f"{reason}: {count}" for reason, count in found.skipped.items())
+        raise NoSiteOfPanel(
+            f"array {path}: none of its {found.n_sites} sites is in the panel, {where}"
+            + (f" ({counts})" if counts else "")
+            + (f"; it names chromosome {', '.join(sorted(others)[:5])}" if others else "")
+            + ". Give the array's sites on this chromosome, in the panel's genome build"
+        )
+    found.panel_index = np.array(sorted(chosen), dtype=np.int64)
+    return found
+
+
+def _site(
+    listed: _Listed, panel: Sites, frequency: np.ndarray, site_of: dict[tuple[int, str, str], int]
+) -> int | None:
+    if listed.ref is not None and listed.alt is not None:
+        return site_of.get((listed.position, listed.ref.upper(), listed.alt.upper()))
+    first = int(np.searchsorted(panel.position, listed.position, side="left"))
+    last = int(np.searchsorted(panel.position, listed.position, side="right"))
+    if first == last:
+        return None
+    return first + int(np.argmin(np.abs(frequency[first:last] - 0.5)))
+
+
+def _listed(path: Path, found: PanelArray) -> Iterator[_Listed]:
+    if not path.is_file():
+        raise InputError(f"array {path}: {why_no_file(path)}")
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if compressed else path.open("rb") as content:
+            start = content.read(16)
+    except (OSError, EOFError) as error:
+        raise InputError(f"array {path}: cannot be read ({error})") from error
+    return _records(path, found) if start.startswith(_VARIANTS) else _lines(path, compressed)
+
+
+def _records(path: Path, found: PanelArray) -> Iterator[_Listed]:
+    check_variant_file(path, "array")
+    n_read = 0
+    try:
+        for record in cyvcf2.VCF(str(path), lazy=True):
+            n_read += 1
+            alts = [alt for alt in record.ALT if alt.isalpha()]
+            for alt in alts:
+                yield _Listed(record.CHROM, record.POS, record.REF, alt)
+            if not alts:
+                found.n_sites += 1
+                found.skip(NO_ALT)
+    except Exception as error:  # whatever the library raises for malformed records
+        raise InputError(f"array {path}: truncated or malformed after record {n_read} ({error})") from error
+
+
+def _lines(path: Path, compressed: bool) -> Iterator[_Listed]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if compressed else path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                words = line.split()
+                names_columns = number == 1 and len(words) > 1 and not any(word.isdigit() for word in words)
+                if not words or line.startswith("#") or names_columns:
+                    continue
+                if len(words) not in (2, 4) or not words[1].isdigit():
+                    raise InputError(
+                        f"array {path}, line {number}: expected chromosome, position and perhaps REF and "
+                        f"ALT, or a VCF or BCF; found {line.strip()[:60]!r}"
+                    )
+                ref, alt = words[2:] or (None, None)
+                yield _Listed(words[0], int(words[1]), ref, alt)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"array {path}: cannot be read ({error})") from error

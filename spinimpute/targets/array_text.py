@@ -1,0 +1,255 @@
+"""Genotypes of one person as consumer arrays are delivered: a text file with a site in each line.
+
+23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and what looks like them: identifier, chromosome,
+position, and the two alleles as letters, together or apart; tabs or commas, with or without quotes and a
+head; plain, gzip or a zip archive with one file in it. Recognised by content, never by name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import warnings
+import zipfile
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
+from spinimpute.vcf.reader import ON_ANOTHER_CHROMOSOME
+
+NO_ALLELES = "insertion or deletion without its alleles"
+NO_PLACE = "without a place in the genome"
+
+# as PLINK and arrays name the human ones
+CHROMOSOME_NUMBERS = {
+    "23": "X", "24": "Y", "25": "X", "26": "MT", "XY": "X", "PAR": "X", "PAR1": "X", "PAR2": "X"
+}  # fmt: skip
+_LETTERS = frozenset("ACGT")
+_MISSING = frozenset("-0?.N")
+_INDEL = frozenset("DI")
+_NO_PLACE = frozenset({"", "-", "--"})
+_HEADS = frozenset({"rsid", "snpid", "name", "marker"})
+_COMMENTED_HEAD = re.compile(r"#\s*rsid\s", re.IGNORECASE)
+_BUILDS = (
+    ("GRCh36", re.compile(r"build\s*36|hg18|ncbi\s*36|grch36", re.IGNORECASE)),
+    (
+        "GRCh37",
+        re.compile(r"build\s*37|hg19|grch37|GCF_000001405\.1[3-9]|GCF_000001405\.2[0-5]", re.IGNORECASE),
+    ),
+    ("GRCh38", re.compile(r"build\s*38|hg38|grch38|GCF_000001405\.(2[6-9]|3\d)", re.IGNORECASE)),
+)
+_MOST_BYTES = 2**30  # unpacked: an archive that holds more is none of these
+
+
+@dataclass(frozen=True)
+class ArrayCall:
+    """A line: chromosome without "chr", letters of the alleles ("" if missing, one if haploid)."""
+
+    line: int
+    id: str
+    chrom: str
+    position: int
+    letters: str
+
+
+@dataclass(frozen=True)
+class ArrayText:
+    """A file. build: what its comments say, or ""; unplaced: lines without a place in the genome."""
+
+    name: str
+    build: str
+    calls: list[ArrayCall]
+    unplaced: int
+
+
+def is_array_text(path: Path) -> bool:
+    """Whether there is the head of such a file, or the first line that is no comment is a call. Raises
+    InputError for an archive of several files."""
+    try:
+        with _opened(path) as file:
+            for _ in range(2_000):
+                line = file.readline(4_096)
+                if not line:
+                    return False
+                if line.startswith("##fileformat=VCF"):
+                    return False
+                if _COMMENTED_HEAD.match(line):
+                    return True
+                fields = _fields(line)
+                if fields is None:
+                    continue
+                return _is_head(fields) or _looks_like_a_call(fields)
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError):
+        return False
+    return False
+
+
+def read_array_text(path: Path) -> ArrayText:
+    """Every call of a file.
+
+    Raises InputError for a file that cannot be read or is cut, and, with the line, for one that has another
+    form, a position that is no number, or alleles that are no letters of DNA.
+    """
+    calls = []
+    build = ""
+    unplaced = 0
+    try:
+        with _opened(path) as file:
+            for number, line in enumerate(file, start=1):
+                if line.startswith("#"):
+                    build = build or next((name for name, form in _BUILDS if form.search(line)), "")
+                fields = _fields(line)
+                if fields is None or _is_head(fields):
+                    continue
+                if len(fields) > 2 and (fields[1] in {*_NO_PLACE, "0"} or fields[2] in _NO_PLACE):
+                    unplaced += 1
+                    continue
+                calls.append(_call(path, number, fields))
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # e.g. a password
+        raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
+    if not calls:
+        raise InputError(f"target {path}: the file has no genotypes")
+    return ArrayText(re.sub(r"\s+", "_", path.name.split(".")[0]) or "sample", build, calls, unplaced)
+
+
+def array_calls(
+    text: ArrayText,
+    path: Path,
+    panel: Sites,
+    contig_line: str,
+    panel_build: str,
+    lift: Lift | None = None,
+) -> Calls:
+    """The calls on the panel's chromosome, with REF and ALT as the panel has them.
+
+    Where the letters are those of the other strand REF and ALT are, too: `repair_and_match` sees to that.
+    Letters that the panel lacks make a site that matches none. Raises InputError if no call is on the
+    chromosome; warns if the file states another build than the panel and there is no `lift` to the panel's.
+    """
+    chrom = plain_chromosome(panel.chrom)
+    here = [call for call in text.calls if call.chrom == chrom]
+    if not here:
+        found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
+        raise InputError(f"target {path}: no call on chromosome {chrom}; the file has {found}")
+    if lift is None and text.build and panel_build and text.build != panel_build:
+        warnings.warn(
+            f"{path} says that its positions are of {text.build}, the panel is of {panel_build}: lift it "
+            "over (--chain)",
+            stacklevel=2,
+        )
+    lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}
+    skipped = {reason: count for reason, count in lost.items() if count}
+    rows: list[tuple[int, str, str, str]] = []
+    calls: list[tuple[int, int]] = []
+    places = snp_places(panel)
+    if lift is not None:
+        here = _lifted(here, lift, skipped)
+    for call in sorted(here, key=lambda call: call.position):
+        if set(call.letters) & _INDEL:
+            skipped[NO_ALLELES] = skipped.get(NO_ALLELES, 0) + 1
+            continue
+        ref, alt = site_alleles(call.letters, places.get(call.position, []))
+        rows.append((call.position, ref, alt, call.id))
+        coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
+        calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
+    if not rows:
+        raise InputError(f"target {path}: no call on chromosome {chrom} states its alleles")
+    calls_SX2 = np.array(calls, np.int8)[:, None]
+    unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)
+    return Calls(
+        Sites(
+            panel.chrom,
+            np.array([row[0] for row in rows], np.int64),
+            [row[1] for row in rows],
+            [row[2] for row in rows],
+            [row[3] for row in rows],
+        ),
+        calls_SX2,
+        [text.name],
+        contig_line,
+        skipped,
+        unphased if unphased.any() else None,
+    )
+
+
+def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list[ArrayCall]:
+    """The calls in the panel's build; those that have no place in it are counted."""
+    out = []
+    for call in calls:
+        place = lift.place(call.position)
+        if place is None:
+            skipped[NOT_IN_CHAIN] = skipped.get(NOT_IN_CHAIN, 0) + 1
+            continue
+        position, other_strand = place
+        letters = turned(call.letters) if other_strand else call.letters
+        out.append(replace(call, position=position, letters=letters))
+    return out
+
+
+def _opened(path: Path) -> io.TextIOWrapper:
+    """The text, unpacked. Raises InputError for a zip archive of several files, or a huge one."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic.startswith(b"\x1f\x8b"):
+        return io.TextIOWrapper(gzip.open(path), "utf-8-sig", errors="replace")
+    if magic == b"PK\x03\x04":
+        archive = zipfile.ZipFile(path)  # closed with its only member
+        names = [info for info in archive.infolist() if not info.is_dir()]
+        if len(names) != 1 or names[0].file_size > _MOST_BYTES:
+            archive.close()
+            raise InputError(
+                f"target {path}: the archive holds {len(names)} files; unpack the one with genotypes"
+            )
+        return io.TextIOWrapper(archive.open(names[0]), "utf-8-sig", errors="replace")
+    return path.open(encoding="utf-8-sig", errors="replace")
+
+
+def _fields(line: str) -> list[str] | None:
+    """The columns of a line; None of a comment or an empty line."""
+    text = line.strip()
+    if not text or text.startswith("#"):
+        return None
+    separator = "\t" if "\t" in text else "," if "," in text else None
+    return [field.strip().strip('"').strip() for field in text.split(separator)]
+
+
+def _is_head(fields: list[str]) -> bool:
+    return fields[0].lower() in _HEADS
+
+
+def _looks_like_a_call(fields: list[str]) -> bool:
+    return len(fields) in (4, 5) and fields[2].isdigit() and _letters(fields) is not None
+
+
+def _letters(fields: list[str]) -> str | None:
+    """The alleles without missing ones: none, one or two letters; None if there is anything else."""
+    letters = "".join(fields[3:]).upper()
+    if len(letters) > 2 or set(letters) - _LETTERS - _MISSING - _INDEL:
+        return None
+    return "" if set(letters) & _MISSING else letters
+
+
+def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
+    if len(fields) not in (4, 5):
+        raise InputError(
+            f"target {path}, line {number}: {len(fields)} columns, expected identifier, chromosome, position "
+            "and genotype, or two alleles"
+        )
+    letters = _letters(fields)
+    if letters is None:
+        raise InputError(
+            f"target {path}, line {number}: {' '.join(fields[3:])!r} is no genotype; expected letters of "
+            "ACGT, D or I, or -- where there is no call"
+        )
+    if not (fields[2].isascii() and fields[2].isdigit()) or len(fields[2]) > 10:
+        raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
+    chrom = plain_chromosome(fields[1])
+    return ArrayCall(number, fields[0] or ".", CHROMOSOME_NUMBERS.get(chrom, chrom), int(fields[2]), letters)

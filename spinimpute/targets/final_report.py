@@ -1,0 +1,202 @@
+"""Illumina's FinalReport, as GenomeStudio writes it: a row for each call of each sample, with positions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_ALLELES, NO_PLACE
+from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
+from spinimpute.vcf.reader import ON_ANOTHER_CHROMOSOME
+
+_DATA = "[Data]"
+_HEAD_LINES = 100  # at most
+# in the order of preference: Plus is the reference genome's strand, the others are some strand
+_STRANDS = ("Plus", "Forward", "Top", "Design")
+_ROWS_AT_ONCE = 1_000_000
+_MISSING = frozenset({"-", "0", ""})
+
+
+def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
+    """The calls on the panel's chromosome, unphased, with REF and ALT as the panel has them.
+
+    lift: to the panel's build.
+
+    Raises InputError if the report has no table, lacks columns of names, positions or alleles, is cut, or has
+    no call on the chromosome.
+    """
+    first_row, columns, separator = _table(path)
+    strand = next((s for s in _STRANDS if {f"Allele1 - {s}", f"Allele2 - {s}"} <= set(columns)), None)
+    sample = next((name for name in ("Sample ID", "Sample Name") if name in columns), None)
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"target {path}, line {first_row}: two columns are named {twice}")
+    lacking = [name for name in ("SNP Name", "Chr", "Position") if name not in columns]
+    lacking += [] if sample else ["Sample ID"]
+    lacking += [] if strand else ["Allele1 - Plus", "Allele2 - Plus"]
+    if lacking:
+        raise InputError(
+            f"target {path}, line {first_row}: the report has no column {', '.join(lacking)}. Export it from "
+            "GenomeStudio in standard format with these columns"
+        )
+    used = {
+        "SNP Name": "name",
+        str(sample): "sample",
+        "Chr": "chrom",
+        "Position": "position",
+        f"Allele1 - {strand}": "first",
+        f"Allele2 - {strand}": "second",
+    }
+    rows, elsewhere = _rows(path, first_row, separator, used, plain_chromosome(panel.chrom))
+    if not len(rows):
+        raise InputError(f"target {path}: no call on chromosome {panel.chrom}")
+    position = pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64)
+    placed = (position >= 1) & (position <= LAST_POSITION) & (position % 1 == 0)
+    lost = np.zeros(len(rows), bool)
+    letters = rows[["first", "second"]].to_numpy(dtype=str)
+    if lift is not None:
+        position, other_strand, lost = _lifted(position, placed, lift)
+        letters[other_strand] = np.vectorize(turned, otypes=[letters.dtype])(letters[other_strand])
+    letters = np.where(np.isin(np.char.upper(letters), list(_MISSING)), "", np.char.upper(letters))
+    plain = np.isin(letters, ["", "A", "C", "G", "T"]).all(axis=1)
+    skipped = {
+        ON_ANOTHER_CHROMOSOME: elsewhere,
+        NO_PLACE: int(rows["name"][~placed].nunique()),
+        NO_ALLELES: int(rows["name"][placed & ~plain].nunique()),
+        NOT_IN_CHAIN: int(rows["name"][lost].nunique()),
+    }
+    usable = placed & plain & ~lost
+    if not usable.any():
+        raise InputError(f"target {path}: no call on chromosome {panel.chrom} has a position and bases")
+    rows, letters = rows[usable], letters[usable]
+    key = pd.MultiIndex.from_arrays([position[usable].astype(np.int64), rows["name"]])
+    site_of_row, sites = pd.factorize(key, sort=True)
+    sample_of_row, samples = pd.factorize(rows["sample"])
+    _refuse_repeats(path, site_of_row, sample_of_row, rows)
+    places = snp_places(panel)
+    calls = np.full((len(sites), len(samples), 2), -1, np.int8)
+    seen = _letters_of_sites(site_of_row, len(sites), letters)
+    named = [site_alleles(seen[i], places.get(int(place), [])) for i, (place, _) in enumerate(sites)]
+    ref, alt = (np.array([pair[i] for pair in named]) for i in (0, 1))
+    called = (letters != "").all(axis=1)
+    known = (letters == ref[site_of_row][:, None]) | (letters == alt[site_of_row][:, None])
+    called &= known.all(axis=1)
+    coded = np.sort((letters == alt[site_of_row][:, None]).astype(np.int8), axis=1)
+    calls[site_of_row[called], sample_of_row[called]] = coded[called]
+    return Calls(
+        Sites(
+            panel.chrom,
+            np.array([int(place) for place, _ in sites], np.int64),
+            [pair[0] for pair in named],
+            [pair[1] for pair in named],
+            [str(name) for _, name in sites],
+        ),
+        calls,
+        [str(name) for name in samples],
+        contig_line,
+        {reason: count for reason, count in skipped.items() if count},
+        _unphased(calls),
+    )
+
+
+def _letters_of_sites(site_of_row: np.ndarray, n_sites: int, letters: np.ndarray) -> list[set[str]]:
+    """The bases that are called at each site."""
+    seen: list[set[str]] = [set() for _ in range(n_sites)]
+    for base in "ACGT":
+        for site in np.unique(site_of_row[(letters == base).any(axis=1)]):
+            seen[site].add(base)
+    return seen
+
+
+def _lifted(
+    position: np.ndarray, placed: np.ndarray, lift: Lift
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions in the panel's build; which rows are on the other strand there; which have no place."""
+    different, row = np.unique(np.where(placed, position, 0), return_inverse=True)
+    places = [lift.place(int(p)) if p else None for p in different]
+    lifted = np.array([place[0] if place else 0 for place in places], np.float64)[row]
+    other_strand = np.array([place is not None and place[1] for place in places])[row]
+    lost = placed & np.array([place is None for place in places])[row]
+    return lifted, other_strand, lost
+
+
+def _unphased(calls: np.ndarray) -> np.ndarray | None:
+    unphased = calls[:, :, 0] != calls[:, :, 1]
+    return unphased if unphased.any() else None
+
+
+def _table(path: Path) -> tuple[int, list[str], str]:
+    """The number of the line with the names of the columns, these, and what is between them."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip().rstrip(",") == _DATA:
+                    head = file.readline().rstrip("\r\n")
+                    separator = "\t" if "\t" in head else ","
+                    return number + 1, [name.strip() for name in head.split(separator)], separator
+                if number == _HEAD_LINES:
+                    break
+    except OSError as error:
+        raise InputError(f"target {path}: cannot be read: {error.strerror}") from error
+    raise InputError(f"target {path}: it begins as a FinalReport, but has no line {_DATA}; export it again")
+
+
+def _rows(
+    path: Path, first_row: int, separator: str, used: dict[str, str], chrom: str
+) -> tuple[pd.DataFrame, int]:
+    """The rows of a chromosome, and how many SNPs of others there are."""
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        if file.read(1) != b"\n":
+            raise InputError(f"target {path}: the last line has no end; the file is cut, get it again")
+    kept: list[pd.DataFrame] = []
+    others: set[str] = set()
+    n_before = 0
+    try:
+        with pd.read_csv(
+            path,
+            sep=separator,
+            skiprows=first_row - 1,
+            usecols=lambda name: name.strip() in used,
+            dtype=str,
+            index_col=False,
+            keep_default_na=False,
+            chunksize=_ROWS_AT_ONCE,
+            encoding="utf-8",
+            encoding_errors="replace",
+        ) as reader:
+            for chunk in reader:
+                chunk = chunk.rename(columns=lambda name: used[name.strip()])
+                placed = chunk[["name", "sample", "chrom", "position"]]
+                short = np.flatnonzero((placed.isna() | (placed == "")).any(axis=1))
+                if len(short):
+                    line = first_row + 1 + n_before + int(short[0])
+                    raise InputError(
+                        f"target {path}, line {line}: no name, sample, chromosome or position; is the file "
+                        "cut?"
+                    )
+                plain = {name: plain_chromosome(name) for name in chunk["chrom"].unique()}
+                wanted = [n for n, p in plain.items() if chrom in (p, CHROMOSOME_NUMBERS.get(p))]
+                here = chunk["chrom"].isin(wanted)
+                kept.append(chunk[here])
+                others.update(chunk["name"][~here])
+                n_before += len(chunk)
+    except (ValueError, OSError) as error:  # the parser's errors are ValueErrors, and name the line
+        raise InputError(f"target {path}: the table cannot be read ({str(error).strip()})") from error
+    return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(), len(others)
+
+
+def _refuse_repeats(path: Path, site: np.ndarray, sample: np.ndarray, rows: pd.DataFrame) -> None:
+    repeated = pd.Series(site.astype(np.int64) << 32 | sample).duplicated().to_numpy()
+    if repeated.any():
+        row = rows.iloc[int(repeated.argmax())]
+        raise InputError(
+            f"target {path}: the call of {row['name']} in sample {row['sample']} is there twice; are two "
+            "samples named alike?"
+        )

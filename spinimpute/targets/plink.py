@@ -1,0 +1,261 @@
+"""Targets of PLINK: .bed with .bim and .fam, or .pgen with .pvar and .psam.
+
+pgenlib reads them; it is asked for the variants of one chromosome. Its wheels are no requirement of this
+package: `pip install 'spinimpute[plink]'`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_PLACE
+from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift, turned
+from spinimpute.vcf.reader import NO_ALT, ON_ANOTHER_CHROMOSOME, SYMBOLIC, NoRecord
+
+_BED_MAGIC = b"\x6c\x1b\x01"
+_PLINK_MAGIC = b"\x6c\x1b"
+_NO_ALLELE = frozenset({"0", ".", "", "-"})
+_BASES = re.compile(r"[ACGTNacgtn]+")
+_BLOCK_ALLELES = 16 * 2**20  # read at once
+
+
+@dataclass(frozen=True)
+class PlinkTarget:
+    """calls: of one chromosome; sexes: sample -> whether male, where the file says it."""
+
+    calls: Calls
+    sexes: dict[str, bool]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A biallelic site: variant of the file, number of its ALT, and whether REF and ALT were exchanged."""
+
+    position: int
+    variant: int
+    allele: int
+    ref: str
+    alt: str
+    id: str
+    exchanged: bool
+
+
+def is_plink(path: Path) -> bool:
+    """Whether a file starts as .bed and .pgen files do."""
+    return _starts_with(path, _PLINK_MAGIC)
+
+
+def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> PlinkTarget:
+    """The calls on the panel's chromosome.
+
+    path: of the .bed or .pgen; the files beside it have its name. Heterozygotes of a .bed have no phase,
+    those of a .pgen have what the file says. Where a .bim has one allele of a site only, the panel tells the
+    other. lift: to the panel's build.
+    Raises InputError if pgenlib is not installed, a file is missing or damaged, or the samples have no names.
+    """
+    pgenlib = _pgenlib()
+    bed = _starts_with(path, _BED_MAGIC)
+    variants, people = (_beside(path, bed, kind) for kind in ("variants", "samples"))
+    samples, sexes = _samples(people)
+    if variants.suffix == ".bim":
+        _check_bim(variants)
+    try:
+        table = pgenlib.PvarReader(str(variants).encode())
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(f"target {variants}: cannot be read ({_said(error)}); is it damaged?") from error
+    try:
+        reader = pgenlib.PgenReader(str(path).encode(), raw_sample_ct=len(samples), pvar=table)
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(
+            f"target {path}: cannot be read ({_said(error)}); is it whole, and do {variants.name} and "
+            f"{people.name} belong to it?"
+        ) from error
+    skipped: Counter[str] = Counter()
+    rows = sorted(_rows(table, panel, lift, skipped), key=lambda row: row.position)
+    if not rows:
+        found = list(dict.fromkeys(_text(table.get_variant_chrom(i)) for i in range(table.get_variant_ct())))
+        raise NoRecord(
+            f"target {variants}: no usable variant on chromosome {panel.chrom}; the file holds chromosome "
+            f"{', '.join(found[:10])}"
+        )
+    try:
+        calls, unphased = _read(reader, rows, len(samples))
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(f"target {path}: cannot be read ({_said(error)}); is it damaged?") from error
+    finally:
+        reader.close()
+        table.close()
+    sites = Sites(
+        panel.chrom,
+        np.array([row.position for row in rows], np.int64),
+        [row.ref for row in rows],
+        [row.alt for row in rows],
+        [row.id for row in rows],
+    )
+    none = unphased if unphased.any() else None
+    return PlinkTarget(Calls(sites, calls, samples, contig_line, dict(skipped), none), sexes)
+
+
+def _pgenlib() -> Any:
+    try:
+        import pgenlib
+    except ImportError as error:
+        raise InputError("PLINK files need pgenlib: pip install 'spinimpute[plink]'") from error
+    return pgenlib
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False
+
+
+def _beside(path: Path, bed: bool, kind: str) -> Path:
+    """The file of variants or samples that belongs to a .bed or .pgen."""
+    suffixes = {
+        "variants": [".bim"] if bed else [".pvar", ".pvar.zst", ".bim"],
+        "samples": [".fam"] if bed else [".psam", ".fam"],
+    }[kind]
+    for suffix in suffixes:
+        if path.with_suffix(suffix).is_file():
+            return path.with_suffix(suffix)
+    raise InputError(f"target {path}: there is no {path.with_suffix(suffixes[0])} with its {kind} beside it")
+
+
+def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
+    """Names, and who is known to be male or not. A name is the second column of a .fam, with the family
+    before it if two people share one."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"target {path}: cannot be read ({error})") from error
+    columns = {"FID": 0, "IID": 1, "SEX": 4}
+    people: list[tuple[str, str, str]] = []
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        if line.startswith("#"):
+            if fields[0] in ("#FID", "#IID"):
+                columns = {name.lstrip("#"): place for place, name in enumerate(fields)}
+                if "IID" not in columns:
+                    raise InputError(f"target {path}, line {number}: no column IID among {' '.join(fields)}")
+            continue
+        if not fields:
+            continue
+        if len(fields) <= columns["IID"]:
+            raise InputError(
+                f"target {path}, line {number}: {len(fields)} columns, and none with the sample's ID"
+            )
+        family, sex = (
+            fields[columns[name]] if name in columns and columns[name] < len(fields) else "0"
+            for name in ("FID", "SEX")
+        )
+        people.append((family, fields[columns["IID"]], sex))
+    if not people:
+        raise InputError(f"target {path}: there are no samples in it")
+    names = [iid for _, iid, _ in people]
+    if len(set(names)) < len(names):
+        names = [f"{family}_{iid}" for family, iid, _ in people]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"target {path}: two samples are named {twice}; rename one of them")
+    male = {"1": True, "M": True, "2": False, "F": False}
+    sexes = {
+        n: male[sex.upper()] for n, (_, _, sex) in zip(names, people, strict=True) if sex.upper() in male
+    }
+    return names, sexes
+
+
+def _check_bim(path: Path) -> None:
+    """Raise InputError with the line for what pgenlib would take for something else, or name wrongly."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            fields = line.split()
+            if len(fields) != 6:
+                raise InputError(f"target {path}, line {number}: {len(fields)} columns, a .bim has 6")
+            if not fields[3].lstrip("-").isdecimal():
+                raise InputError(f"target {path}, line {number}: the position {fields[3]!r} is no number")
+
+
+def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:
+    plain = plain_chromosome(panel.chrom)
+    places = snp_places(panel)
+    for variant in range(table.get_variant_ct()):
+        chrom = plain_chromosome(_text(table.get_variant_chrom(variant)))
+        if plain not in (chrom, CHROMOSOME_NUMBERS.get(chrom)):
+            skipped[ON_ANOTHER_CHROMOSOME] += 1
+            continue
+        position = int(table.get_variant_pos(variant))
+        if not 1 <= position <= LAST_POSITION:
+            skipped[NO_PLACE] += 1
+            continue
+        other_strand = False
+        if lift is not None:
+            place = lift.place(position)
+            if place is None:
+                skipped[NOT_IN_CHAIN] += 1
+                continue
+            position, other_strand = place
+        name = _text(table.get_variant_id(variant))
+        count = int(table.get_allele_ct(variant))
+        ref, *alts = (_text(table.get_allele_code(variant, i)) for i in range(count))
+        if other_strand:
+            if max(map(len, (ref, *alts))) > 1:
+                skipped[INDEL_TURNED] += 1
+                continue
+            ref, *alts = map(turned, (ref, *alts))
+        for allele, alt in enumerate(alts, start=1):
+            one = (ref in _NO_ALLELE) != (alt in _NO_ALLELE)
+            if one:
+                known = alt if ref in _NO_ALLELE else ref
+                if known.upper() not in {"A", "C", "G", "T"}:
+                    skipped[NO_ALT] += 1
+                    continue
+                first, second = site_alleles({known.upper()}, places.get(position, []))
+                # the calls are of `known`, coded as the file does: REF is 0
+                exchanged = (first == known.upper()) != (known == ref)
+                yield _Row(position, variant, allele, first, second, name, exchanged)
+            elif _BASES.fullmatch(ref) and _BASES.fullmatch(alt):
+                yield _Row(position, variant, allele, ref, alt, name, False)
+            else:
+                skipped[NO_ALT if alt in _NO_ALLELE else SYMBOLIC] += 1
+
+
+def _read(reader: Any, rows: list[_Row], n_samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """calls, int8 (S, X, 2), and unphased, bool (S, X)."""
+    calls = np.empty((len(rows), n_samples, 2), np.int8)
+    unphased = np.zeros((len(rows), n_samples), bool)
+    step = max(1, _BLOCK_ALLELES // (8 * n_samples))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        alleles = np.empty((len(block), 2 * n_samples), np.int32)
+        phased = np.empty((len(block), n_samples), np.uint8)
+        variants = np.array([row.variant for row in block], np.uint32)
+        reader.read_alleles_and_phasepresent_list(variants, alleles, phased)
+        of_alt = alleles == np.array([row.allele for row in block])[:, None]
+        exchanged = np.array([row.exchanged for row in block])[:, None]
+        coded = np.where(alleles < 0, -1, of_alt ^ exchanged).reshape(len(block), n_samples, 2)
+        calls[start : start + step] = coded
+        unphased[start : start + step] = (coded[:, :, 0] != coded[:, :, 1]) & (phased == 0)
+    return calls, unphased
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+
+
+def _said(error: BaseException) -> str:
+    words = error.args[0] if error.args else type(error).__name__
+    return _text(words).strip() if isinstance(words, bytes | str) else str(words)

@@ -1,0 +1,1 @@
+"""Meta-training: simulated segments, episodes, the loop."""

@@ -1,0 +1,291 @@
+"""Meta-learning episodes: a segment, an array, a disjoint split of people into context and query.
+
+Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A person's two
+haplotypes are always on the same side of the split.
+
+Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.blocks import (
+    BlockShape,
+    HaplotypeSource,
+    gap_geometry,
+    place_typed,
+    starting_points,
+)
+from spinimpute.training.callset_errors import mates, spoil_panel, switch_phases
+
+FEWEST_SITES = 20  # polymorphic ones, to draw an array from
+FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """Ranges from which an episode draws.
+
+    blocks: B; queries: people that are imputed; sites_per_gap: U; context_people: at least so many;
+    array_density: typed sites per Mb (log-uniform); array_minimum_frequency: one of these minor-allele
+    frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
+    typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
+    the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
+    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
+    jumps_per_cM: of the chances of copying (0: the context's own, `most_likely_rate`, as at work); mismatch:
+    theirs too. The rest is what the panel's call set gets wrong, one value of each (`callset_errors`).
+    """
+
+    blocks: int = 4
+    queries: int = 24
+    sites_per_gap: int = 6
+    context_people: int = 30
+    array_density: tuple[float, float] = (40.0, 1_000.0)
+    array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
+    genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
+    missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)
+    foreign_share: float = 0.0
+    whole_share: float = 0.3
+    most_entries: int = 0
+    jumps_per_cM: float = 400.0
+    mismatch: float = 1e-3
+    switch_rate: tuple[float, ...] = (0.0,)
+    rare_phase_error: tuple[float, ...] = (0.0,)
+    missed_allele: tuple[float, ...] = (0.0,)
+    wrong_call: tuple[float, ...] = (0.0,)
+    wrong_common_call: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        rates = (
+            "array_minimum_frequency",
+            "genotype_error",
+            "missing_rate",
+            "wrong_call",
+            "wrong_common_call",
+        )
+        for name in rates:
+            if not all(0 <= value < 0.5 for value in getattr(self, name)):
+                raise InputError(
+                    f"episodes.{name} must lie between 0 and 0.5, found {list(getattr(self, name))}"
+                )
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One batch of blocks that share a segment, an array and a split of people.
+
+    typed_BNS, query_BQS: uint8 alleles of context and queries at typed places; known_BQS: uint8, 0 where a
+    query's call is missing; cM_BS, valid_BS: the places; start_BHS, start_mass_BH: starting points;
+    context_BGUN, truth_BGUQ: uint8 alleles at the sites asked for; frequency_BGU (of the context),
+    fraction_BGU, distance_BGU, asked_BGU (1 or 0 for padding): float32.
+    """
+
+    typed_BNS: np.ndarray
+    query_BQS: np.ndarray
+    known_BQS: np.ndarray
+    cM_BS: np.ndarray
+    valid_BS: np.ndarray
+    start_BHS: np.ndarray
+    start_mass_BH: np.ndarray
+    context_BGUN: np.ndarray
+    truth_BGUQ: np.ndarray
+    frequency_BGU: np.ndarray
+    fraction_BGU: np.ndarray
+    distance_BGU: np.ndarray
+    asked_BGU: np.ndarray
+
+
+class Span:
+    """The sites [start, stop) of another source."""
+
+    def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
+        self._source, self._start = source, start
+        self.position, self.cM = source.position[start:stop], source.cM[start:stop]
+        self.n_sites, self.n_haplotypes = stop - start, source.n_haplotypes
+        self.haplotype_sample = source.haplotype_sample
+        self.query_people, self.person_deme = source.query_people, source.person_deme
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        """uint8 (stop - start, n_haplotypes)."""
+        return self._source.alleles(self._start + start, self._start + stop)
+
+
+def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
+    """A random span with so many sites times haplotypes at most; the source itself if it is small or the
+    limit is 0."""
+    most = most_entries // source.n_haplotypes
+    if most_entries == 0 or source.n_sites <= most:
+        return source
+    start = int(rng.integers(source.n_sites - most + 1))
+    return Span(source, start, start + most)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A drawn task before it is cut into blocks: columns of the segment's haplotypes and an array.
+
+    context_N, query_Q: int64 haplotype columns; typed_T: int64 typed sites; typed_query_TQ, known_TQ: uint8.
+    """
+
+    alleles_XA: np.ndarray
+    context_N: np.ndarray
+    query_Q: np.ndarray
+    typed_T: np.ndarray
+    typed_query_TQ: np.ndarray
+    known_TQ: np.ndarray
+
+
+def usable_sites(alleles_XN: np.ndarray) -> int:
+    """How many sites have two alleles, each carried by a tenth of the haplotypes or by 2 at least."""
+    carriers = alleles_XN.sum(1)
+    fewest = max(2, alleles_XN.shape[1] // 10)
+    return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
+
+
+def _foreign_queries(
+    people: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Queries of one random person's population, and the context: few of these or none, and the others."""
+    own = deme[people] == deme[people[0]]
+    natives, others = people[own], people[~own]
+    n_queries = min(settings.queries, len(natives), len(people) // 4)
+    if len(others) < settings.context_people:
+        return people[:n_queries], people[n_queries:]
+    kept = int(len(natives) * rng.uniform(0, 0.2)) if rng.random() < 0.7 else 0
+    return natives[:n_queries], rng.permutation(np.append(others, natives[n_queries : n_queries + kept]))
+
+
+def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
+    """Draw people for context and query, an array, and the errors and gaps in the queries' typed calls.
+
+    Raises ValueError if the source has fewer than 8 people or fewer than 20 sites of usable frequency.
+    """
+    sample_A = np.asarray(source.haplotype_sample)
+    people = np.unique(sample_A)
+    if len(people) < 8:
+        raise ValueError(f"an episode needs at least 8 people, the panel has {len(people)}")
+    if source.query_people is None:
+        people = rng.permutation(people)
+        n_queries = min(settings.queries, len(people) // 4)
+        queries, rest = people[:n_queries], people[n_queries:]
+        deme = source.person_deme if settings.foreign_share > 0 else None
+        if deme is not None and rng.random() < settings.foreign_share:
+            queries, rest = _foreign_queries(people, deme, rng, settings)
+    else:
+        queries = rng.permutation(source.query_people)[: settings.queries]
+        rest = rng.permutation(np.setdiff1d(people, source.query_people))
+    fewest = min(settings.context_people, len(rest))
+    size = (
+        len(rest)
+        if rng.random() < settings.whole_share
+        else int(np.exp(rng.uniform(np.log(fewest), np.log(len(rest) + 1))))
+    )
+    context_N = np.flatnonzero(np.isin(sample_A, rest[:size]))
+    query_Q = np.flatnonzero(np.isin(sample_A, queries))
+    alleles_XA = source.alleles(0, source.n_sites)
+    switch_phases(alleles_XA, source.position, mates(sample_A), rng, rng.choice(settings.switch_rate))
+    spoil_panel(
+        alleles_XA,
+        context_N,
+        mates(sample_A),
+        rng,
+        rng.choice(settings.rare_phase_error),
+        rng.choice(settings.missed_allele),
+        rng.choice(settings.wrong_call),
+        rng.choice(settings.wrong_common_call),
+    )
+    frequency = alleles_XA[:, context_N].mean(1)
+    minor = np.minimum(frequency, 1 - frequency)
+    usable = np.flatnonzero(minor > rng.choice(settings.array_minimum_frequency))
+    if len(usable) < FEWEST_SITES:
+        usable = np.flatnonzero(minor > 0)
+    if len(usable) < FEWEST_SITES:
+        raise ValueError(
+            f"an episode needs at least {FEWEST_SITES} polymorphic sites, the segment has {len(usable)}"
+        )
+    megabases = (source.position[-1] - source.position[0]) / 1e6
+    density = np.exp(rng.uniform(*np.log(settings.array_density)))
+    n_typed = int(np.clip(density * megabases, 10, len(usable) * 0.8))
+    # arrays prefer common sites, some more than others
+    preference = (minor[usable] + 0.02) ** rng.uniform(0, 1)
+    typed_T = np.sort(rng.choice(usable, n_typed, replace=False, p=preference / preference.sum()))
+    typed_query_TQ = alleles_XA[np.ix_(typed_T, query_Q)]
+    wrong = rng.random(typed_query_TQ.shape) < rng.choice(settings.genotype_error)
+    known = rng.random(typed_query_TQ.shape) >= rng.choice(settings.missing_rate)
+    return Split(alleles_XA, context_N, query_Q, typed_T, typed_query_TQ ^ wrong, known.astype(np.uint8))
+
+
+def draw_episode(
+    source: HaplotypeSource,
+    rng: np.random.Generator,
+    settings: EpisodeSettings,
+    shape: BlockShape,
+    inducing_points: int,
+) -> Episode:
+    """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
+    split = draw_split(source, rng, settings)
+    typed_cM = source.cM[split.typed_T]
+    n_typed = len(split.typed_T)
+    typed_context_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
+    frequency = split.alleles_XA[:, split.context_N].mean(1)
+    polymorphic = (frequency > 0) & (frequency < 1)
+    n_blocks = n_typed // shape.core + 1
+    blocks = rng.integers(0, n_blocks, size=settings.blocks)
+    b, g, u = settings.blocks, shape.core, settings.sites_per_gap
+    asked = np.zeros((b, g, u), dtype=np.int64)
+    asked_BGU = np.zeros((b, g, u), dtype=np.float32)
+    fraction_BGU, distance_BGU = np.zeros_like(asked_BGU), np.zeros_like(asked_BGU)
+    typed, query, known, places, starts = [], [], [], [], []
+    for i, block in enumerate(blocks):
+        place = place_typed(int(block), typed_cM, shape, 0, n_typed)
+        places.append(place)
+        typed.append(place.fill(typed_context_TN))
+        query.append(place.fill(split.typed_query_TQ))
+        known.append(place.fill(split.known_TQ))
+        starts.append(starting_points(typed[-1], inducing_points, shape))
+        for j in range(g):
+            gap = int(block) * g + j
+            if gap > n_typed:
+                break
+            low = split.typed_T[gap - 1] + 1 if gap else max(split.typed_T[0] - FAR_SITES, 0)
+            high = split.typed_T[gap] if gap < n_typed else min(low + FAR_SITES, source.n_sites)
+            candidates = np.flatnonzero(polymorphic[low:high]) + low
+            if len(candidates) == 0:
+                continue
+            chosen = np.sort(rng.choice(candidates, min(u, len(candidates)), replace=False))
+            n = len(chosen)
+            asked[i, j, :n], asked_BGU[i, j, :n] = chosen, 1
+            fraction_BGU[i, j, :n], distance_BGU[i, j, :n] = gap_geometry(
+                source.cM[chosen], np.full(n, gap), typed_cM
+            )
+    start_BHS, start_mass_BH = stack_starting_points(starts)
+    return Episode(
+        typed_BNS=np.stack(typed),
+        query_BQS=np.stack(query),
+        known_BQS=np.stack(known),
+        cM_BS=np.stack([p.cM_S for p in places]),
+        valid_BS=np.stack([p.valid_S for p in places]),
+        start_BHS=start_BHS,
+        start_mass_BH=start_mass_BH,
+        context_BGUN=split.alleles_XA[asked][..., split.context_N],
+        truth_BGUQ=split.alleles_XA[asked][..., split.query_Q],
+        frequency_BGU=frequency[asked].astype(np.float32),
+        fraction_BGU=fraction_BGU,
+        distance_BGU=distance_BGU,
+        asked_BGU=asked_BGU,
+    )
+
+
+def stack_starting_points(starts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Starting points (h_b, S) of several blocks, padded to (B, H, S) float32, and masses (B, H): 1 or 0."""
+    most = max(len(start) for start in starts)
+    start_BHS = np.zeros((len(starts), most, starts[0].shape[1]), dtype=np.float32)
+    mass_BH = np.zeros((len(starts), most), dtype=np.float32)
+    for i, start in enumerate(starts):
+        start_BHS[i, : len(start)] = start
+        mass_BH[i, : len(start)] = 1
+    return start_BHS, mass_BH

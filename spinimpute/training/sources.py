@@ -1,0 +1,107 @@
+"""Where training tasks come from: simulated segments, or stretches of a user's panel."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.blocks import HaplotypeSource
+from spinimpute.panels.panel import Panel
+from spinimpute.training.episodes import FEWEST_SITES, usable_sites
+from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
+
+FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
+SEEDS_APART = 100_000  # between the first segments of two training seeds
+CACHED_SEGMENTS = 600
+FEWEST_PEOPLE = 40
+TRIES = 100
+
+
+class SimulatedSource:
+    """Simulated segments by their number; each is made when it is first asked for.
+
+    segments: how many different ones training sees.
+    """
+
+    def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
+        if not 1 <= segments <= SEEDS_APART:
+            raise InputError(f"simulation.segments must lie in 1..{SEEDS_APART}, found {segments}")
+        self.first, self.segments, self.settings = seed * SEEDS_APART, segments, settings
+        self._cache: OrderedDict[int, Segment] = OrderedDict()
+
+    def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
+        number = int(rng.integers(self.segments))
+        if number not in self._cache:
+            self._cache[number] = simulate_segment(self.first + number, self.settings)
+            if len(self._cache) > CACHED_SEGMENTS:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(number)
+        return self._cache[number]
+
+    def validation(self, count: int) -> list[HaplotypeSource]:
+        """Segments that are the same for every training seed and that none of them trains on."""
+        return [simulate_segment(FIRST_VALIDATION_SEED + i, self.settings) for i in range(count)]
+
+
+class Stretch:
+    """Some sites and people of a panel, as a source of tasks. columns: int64, haplotypes."""
+
+    person_deme = None
+
+    def __init__(
+        self, panel: Panel, start: int, stop: int, columns: np.ndarray, query_people: np.ndarray | None
+    ) -> None:
+        self.query_people = query_people
+        self._panel, self._start, self._columns = panel, start, columns
+        self.position = panel.position[start:stop]
+        self.cM = panel.cM[start:stop]
+        self.haplotype_sample = panel.haplotype_sample[columns]
+        self.n_sites, self.n_haplotypes = stop - start, len(columns)
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        """uint8 (stop - start, n_haplotypes)."""
+        return self._panel.alleles(self._start + start, self._start + stop)[:, self._columns]
+
+
+class PanelSource:
+    """Random stretches of a panel. A tenth of the people are held out: they are the queries of validation and
+    never take part in training. length: bp of a stretch.
+    """
+
+    def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
+        if panel.n_samples < FEWEST_PEOPLE:
+            raise InputError(
+                f"{panel.path}: {panel.n_samples} people are too few to train on, at least "
+                f"{FEWEST_PEOPLE} are needed; use the shipped model as it is"
+            )
+        rng = np.random.default_rng([seed, 3])
+        people = rng.permutation(panel.n_samples)
+        n_held_out = max(8, panel.n_samples // 10)
+        self.panel, self.length = panel, length
+        self.held_out, self.people = np.sort(people[:n_held_out]), np.sort(people[n_held_out:])
+
+    def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
+        return self._stretch(rng, self.people, None)
+
+    def validation(self, count: int) -> list[HaplotypeSource]:
+        """Stretches with the held-out people as queries and all others as context."""
+        rng = np.random.default_rng(4)
+        everyone = np.arange(self.panel.n_samples)
+        return [self._stretch(rng, everyone, self.held_out) for _ in range(count)]
+
+    def _stretch(self, rng: np.random.Generator, people: np.ndarray, queries: np.ndarray | None) -> Stretch:
+        panel = self.panel
+        columns = np.flatnonzero(np.isin(panel.haplotype_sample, people))
+        for _ in range(TRIES):
+            # from a site on, not from a place: large parts of a chromosome have none
+            start = int(rng.integers(panel.n_sites))
+            stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
+            start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))
+            if usable_sites(panel.alleles(start, stop)[:, columns]) >= 2 * FEWEST_SITES:
+                return Stretch(panel, start, stop, columns, queries)
+        raise InputError(
+            f"{panel.path}: {TRIES} stretches of {self.length:,} bp had fewer than {2 * FEWEST_SITES} common "
+            "sites each; the panel is too sparse to train on"
+        )

@@ -1,0 +1,1 @@
+"""VCF and BCF: reading, writing, BGZF and indexes."""

@@ -1,0 +1,192 @@
+"""What the index of a compressed VCF or BCF says: where in the file the records of each chromosome lie."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from spinimpute.errors import InputError
+from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
+from spinimpute.vcf.check import fresh_index
+from spinimpute.vcf.header import definition
+
+_TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines to skip, bytes of the names
+_TBI_SHIFT, _TBI_DEPTH = 14, 5
+_MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
+_CHUNK_BYTES = 16
+_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
+
+
+class Run(NamedTuple):
+    """Records in a row. offset: virtual, of the first of them; last: 1-based, it begins there or before."""
+
+    offset: int
+    last: int
+
+
+class Contig(NamedTuple):
+    """A chromosome that has records.
+
+    number: by which a BCF's records name it; in the index of a VCF its place. end: virtual offset of the byte
+    after its records. places: 0-based positions, increasing, with the byte of the compressed file from which
+    on the records lie that reach beyond them.
+    """
+
+    name: str
+    number: int
+    runs: list[Run]
+    end: int
+    places: list[tuple[int, int]]
+
+
+def read_index(path: Path) -> list[Contig]:
+    """The chromosomes that have records. Empty if the index is missing, older than the file, or unreadable.
+
+    Raises DamagedFile if the records do not end where the index says: it is of another file.
+    """
+    if not fresh_index(path):
+        return []
+    index = path.with_name(path.name + ".csi")
+    if not index.is_file():  # htslib prefers it, too
+        index = path.with_name(path.name + ".tbi")
+    try:
+        names = _bcf_contigs(path)
+        if (names is not None) != path.name.endswith(".bcf"):
+            return []  # cyvcf2 goes by the name, and would read with the wrong kind of index
+        content = gzip.decompress(index.read_bytes())
+        if content.startswith(b"CSI\1"):
+            contigs = _read_csi(content, names)
+        else:
+            contigs = _read_tbi(content) if content.startswith(b"TBI\1") else []
+    except (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError):
+        return []
+    if contigs:
+        _check_end(path, max(contig.end for contig in contigs))
+    return contigs
+
+
+def index_error(role: str, path: Path, what: object) -> InputError:
+    """What to raise if file and index do not agree. role: what the file is."""
+    return InputError(
+        f"{role} {path}: the file is damaged, or its index is of another file ({what}). Get the file "
+        f"again, or write its index again: bcftools index -f {path}"
+    )
+
+
+def is_bcf(path: Path) -> bool:
+    """Of a file that is compressed. Raises OSError, EOFError or zlib.error if it cannot be read."""
+    with gzip.open(path) as file:
+        return file.read(5) == b"BCF\2\2"
+
+
+def _bcf_contigs(path: Path) -> dict[int, str] | None:
+    """The header's contigs by number; None of a VCF."""
+    if not is_bcf(path):
+        return None
+    with gzip.open(path) as file:
+        (length,) = struct.unpack("<I", file.read(9)[5:])
+        header = file.read(length).rstrip(b"\0").decode()
+    names: dict[int, str] = {}
+    for line in header.splitlines():
+        kind, name = definition(line) or ("", "")
+        if kind == "contig":
+            given = _EXPLICIT_NUMBER.search(line)
+            names[int(given[1]) if given else len(names)] = name
+    return names
+
+
+def _check_end(path: Path, end: int) -> None:
+    with path.open("rb") as file:
+        file.seek(end >> 16)
+        reader = BgzfReader(file)
+        before = end & 0xFFFF
+        if len(reader.read(before)) < before or reader.read(1):
+            raise DamagedFile("the records do not end where the index says")
+
+
+def _read_csi(content: bytes, bcf_names: dict[int, str] | None) -> list[Contig]:
+    shift, depth, n_auxiliary = struct.unpack_from("<3i", content, 4)
+    if not 0 <= shift <= _MOST_SHIFT or not 0 <= depth <= _MOST_DEPTH or n_auxiliary < 0:
+        raise ValueError("no such bins")
+    names = dict(enumerate(_names(content[16 : 16 + n_auxiliary]))) if bcf_names is None else bcf_names
+    at = 16 + n_auxiliary
+    n_contigs, at = _count(content, at)
+    found = []
+    for number in range(n_contigs):
+        n_bins, at = _count(content, at)
+        bins = _Bins(shift, depth)
+        places: dict[int, int] = {}
+        for _ in range(n_bins):
+            bin_number, offset = struct.unpack_from("<IQ", content, at)
+            at = bins.add(bin_number, content, at + 12)
+            if offset and bin_number < bins.n_bins:
+                places[bins.interval(bin_number)[0]] = offset >> 16
+        if bins.runs:
+            found.append(Contig(names[number], number, sorted(bins.runs), bins.end, sorted(places.items())))
+    return found
+
+
+def _read_tbi(content: bytes) -> list[Contig]:
+    n_contigs, _ = _count(content, 4)
+    n_names, at = _count(content, 4 + _TABIX_HEAD.size)
+    at += n_names
+    names = _names(content[8:at])
+    found = []
+    for number in range(n_contigs):
+        n_bins, at = _count(content, at)
+        bins = _Bins(_TBI_SHIFT, _TBI_DEPTH)
+        for _ in range(n_bins):
+            (bin_number,) = struct.unpack_from("<I", content, at)
+            at = bins.add(bin_number, content, at + 4)
+        n_windows, at = _count(content, at)
+        offsets = struct.unpack_from(f"<{n_windows}Q", content, at)
+        at += 8 * n_windows
+        places = [(window << _TBI_SHIFT, offset >> 16) for window, offset in enumerate(offsets) if offset]
+        if bins.runs:
+            found.append(Contig(names[number], number, sorted(bins.runs), bins.end, places))
+    return found
+
+
+class _Bins:
+    """Collects the runs of a contig's bins, which are a tree where each has eight children."""
+
+    def __init__(self, shift: int, depth: int) -> None:
+        self._shift, self._depth = shift, depth
+        self.n_bins = ((1 << 3 * (depth + 1)) - 1) // 7
+        self.runs: list[Run] = []
+        self.end = 0
+
+    def add(self, bin_number: int, content: bytes, at: int) -> int:
+        """Take the chunks that are listed at a place; the place behind them."""
+        n_chunks, at = _count(content, at)
+        if bin_number < self.n_bins:  # one more is no bin, but counts records
+            last = self.interval(bin_number)[1]
+            ends = struct.unpack_from(f"<{2 * n_chunks}Q", content, at)
+            self.runs += [Run(offset, last) for offset in ends[::2]]
+            self.end = max(self.end, *ends[1::2], 0)
+        return at + n_chunks * _CHUNK_BYTES
+
+    def interval(self, bin_number: int) -> tuple[int, int]:
+        """First position and the one behind, 0-based."""
+        level, first = 0, 0
+        while bin_number >= first + (1 << 3 * level):
+            first += 1 << 3 * level
+            level += 1
+        width = self._shift + 3 * (self._depth - level)
+        return (bin_number - first) << width, (bin_number - first + 1) << width
+
+
+def _count(content: bytes, at: int) -> tuple[int, int]:
+    (count,) = struct.unpack_from("<i", content, at)
+    if count < 0:
+        raise ValueError("a count below zero")
+    return count, at + 4
+
+
+def _names(head_and_names: bytes) -> list[str]:
+    """The contigs' names in a tabix head."""
+    return head_and_names[_TABIX_HEAD.size :].decode().split("\0")[:-1]

@@ -1,0 +1,196 @@
+"""A VCF, VCF.gz or BCF file that is written record by record, with the index beside it.
+
+A file appears at its path only when it is complete; until then it is a hidden file in the same folder.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.output_files import CannotWrite, check_writable
+from spinimpute.vcf.bgzf import BgzfWriter
+from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
+
+OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
+"""Output type by file suffix: compressed VCF, BCF, plain VCF (which has no index)."""
+
+_INDEX_SUFFIXES = (".tbi", ".csi")
+
+
+class IndexedFile:
+    """Writes encoded records; a context manager that leaves nothing at `path` after an exception.
+
+    The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        output_type: str,
+        file_start: bytes,
+        contigs: Mapping[str, int | None],
+        threads: int = 2,
+    ) -> None:
+        """Open the file and write its start.
+
+        Parameters:
+            path: of the output; an existing file is replaced when the writer is closed.
+            output_type: "z", "b" or "v", as `choose_output_type` gives it.
+            file_start: the header, as bytes of the output's form.
+            contigs: name -> length where the header states one, in the order of the header.
+            threads: threads that compress.
+        Raises:
+            InputError: the path cannot be written.
+        """
+        self.path = Path(path)
+        self._output_type = output_type
+        check_writable(self.path)
+        self._contigs = contigs
+        self._places = RecordPlaces()
+        self._position = 0  # bytes written, before compression
+        self._closed = False
+
+        self._files: list[tuple[Path, Path]] = []  # temporary and final path of each file
+        self._bgzf: BgzfWriter | None = None
+        try:
+            self._file = self._open_temporary(self.path)
+            self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
+            self._write(file_start)
+        except BaseException:  # an interrupt here would leave the temporary file: nobody has the writer yet
+            self.abandon()
+            raise
+
+    def append(
+        self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
+    ) -> None:
+        """Append r records, which follow those written before.
+
+        Parameters:
+            chrom: contig, one of the header.
+            position, ref_length, length: integers (r,): 1-based position, letters of REF, bytes of a record.
+            data: the records.
+        Raises:
+            InputError: the file cannot be written (any longer), such as on a full disk.
+        """
+        stop = self._position + np.cumsum(length)
+        self._places.add(chrom, position, ref_length, stop - length, stop)
+        self._write(data)
+
+    def close(self) -> None:
+        """Complete the file, write its index, and give both their names. Nothing happens the second time.
+
+        Raises InputError if the file cannot be completed, such as on a full disk; nothing is left then.
+        """
+        if self._closed:
+            return
+        try:
+            if self._bgzf is not None:
+                self._bgzf.finish()
+            self._file.close()
+            if self._bgzf is not None:
+                self._write_index(self._bgzf)
+            # An index of an earlier file, whatever its kind, must not be taken for one of this file.
+            for suffix in _INDEX_SUFFIXES:
+                _beside(self.path, suffix).unlink(missing_ok=True)
+            for temporary, final in self._files:
+                os.replace(temporary, final)
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, OSError):
+                raise CannotWrite(self.path, error) from error
+            raise
+        self._closed = True
+
+    def abandon(self) -> None:
+        """Stop and remove the temporary files; nothing happens after `close`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._bgzf is not None:
+            self._bgzf.abandon()
+        # without a file the constructor was interrupted; a full disk shows once more at the last flush
+        with contextlib.suppress(OSError, AttributeError):
+            self._file.close()
+        for temporary, _ in self._files:
+            temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _write(self, data: bytes) -> None:
+        self._position += len(data)
+        try:
+            if self._bgzf is not None:
+                self._bgzf.write(data)
+            else:
+                self._file.write(data)
+        except OSError as error:
+            self.abandon()
+            raise CannotWrite(self.path, error) from error
+
+    def _write_index(self, bgzf: BgzfWriter) -> None:
+        """Write the index of the finished stream to a temporary file."""
+        of_bcf = self._output_type == "b"
+        names = list(self._contigs) if of_bcf else self._places.names
+        contigs = self._places.contigs(names, bgzf.virtual_offsets)
+        ends = [int(contig.end.max()) for contig in contigs if len(contig.end)]
+        length = max([*ends, *(self._contigs[name] or 0 for name in names)], default=0)
+        if of_bcf or length > TBI_MAX_LENGTH:
+            suffix, content = ".csi", csi_index(contigs, length, of_bcf=of_bcf)
+        else:
+            suffix, content = ".tbi", tbi_index(contigs)
+        with self._open_temporary(_beside(self.path, suffix)) as file:
+            index = BgzfWriter(file)
+            index.write(content)
+            index.finish()
+
+    def _open_temporary(self, final: Path) -> BinaryIO:
+        temporary = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+        self._files.append((temporary, final))
+        try:
+            return temporary.open("xb")
+        except OSError as error:
+            self._files.pop()  # there is nothing to remove
+            raise CannotWrite(self.path, error) from error
+
+
+def choose_output_type(path: Path, output_type: str | None) -> str:
+    """ "z", "b" or "v", as asked for or else by the suffix of `path`.
+
+    Raises InputError if the type is unknown, contradicts the suffix, or is given by neither.
+    """
+    if output_type is not None and output_type not in OUTPUT_TYPES.values():
+        raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
+    for suffix, by_suffix in OUTPUT_TYPES.items():
+        if path.name.lower().endswith(suffix):
+            if output_type not in (None, by_suffix):
+                raise InputError(
+                    f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}: "
+                    "change one of the two"
+                )
+            return by_suffix
+    if output_type is not None:
+        return output_type
+    raise InputError(
+        f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
+        "or give the output type (z, b or v)"
+    )
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,334 @@
+"""Records of imputed files as bytes: where they are, and the few values that joining files asks for.
+
+Axes: R records, N samples.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from spinimpute.kernels import kernel
+from spinimpute.vcf.header import definition
+
+_INT8, _FLOAT, _CHAR = 1, 5, 7
+_INTEGERS = {1: "<b", 2: "<h", 3: "<i"}
+_SIZES = {1: 1, 2: 2, 3: 4, _FLOAT: 4, _CHAR: 1}
+_MOST_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
+_FLOAT_END = 0x7F800002
+_FIXED_COLUMNS = 9
+_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
+
+
+class BadRecord(Exception):
+    """A record cannot be read; the message says why."""
+
+
+@dataclass
+class Scanned:
+    """Records one after the other: 1-based position, letters of REF, bytes, and hash of position and alleles,
+    which is valid in this process only."""
+
+    position: list[int] = field(default_factory=list)
+    ref_length: list[int] = field(default_factory=list)
+    length: list[int] = field(default_factory=list)
+    key: list[int] = field(default_factory=list)
+
+    def add(self, position: int, ref: bytes, alt: bytes, length: int) -> None:
+        self.position.append(position)
+        self.ref_length.append(len(ref))
+        self.length.append(length)
+        self.key.append(site_key(position, ref, alt))
+
+
+def site_key(position: int, ref: bytes, alt: bytes) -> int:
+    return hash(b"%d\t%s\t%s" % (position, ref, alt))
+
+
+class RawRecords(Protocol):
+    """What can be done with records of a file as they are."""
+
+    def scan(self, data: bytes, into: Scanned) -> int:
+        """Find the whole records at the beginning of `data`; returns how many bytes they take.
+
+        Raises BadRecord.
+        """
+
+    def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """int8 (R, N, 2): phased diploid calls, negative for others; and float32 (R, N): DS, NaN where it is
+        missing, None if the file has none."""
+
+    def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        """The records with the haplotypes of some samples, bool (N,), exchanged: GT and HDS."""
+
+
+@kernel()
+def _scan_lines(data, tab_RC, tabs_R, colons_R, stop_R):  # type: ignore[no-untyped-def]
+    """Fill where the first tabs of each line are, how many it has, how many colons behind them, and where it
+    stops. Returns the lines."""
+    row = n_tabs = n_colons = 0
+    for at in range(len(data)):
+        byte = data[at]
+        if byte > 58:
+            continue
+        if byte == 58:
+            n_colons += n_tabs >= tab_RC.shape[1]
+        elif byte == 9:
+            if n_tabs < tab_RC.shape[1]:
+                tab_RC[row, n_tabs] = at
+            n_tabs += 1
+        elif byte == 10:
+            tabs_R[row], colons_R[row], stop_R[row] = n_tabs, n_colons, at + 1
+            row += 1
+            n_tabs = n_colons = 0
+            if row == len(stop_R):
+                break
+    return row
+
+
+@kernel()
+def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[no-untyped-def]
+    """Read the fields number gt and ds (-1: none) of each sample."""
+    at = 0
+    for r in range(len(stop_R)):
+        tabs = 0
+        while tabs < 9:
+            tabs += data[at] == 9
+            at += 1
+        n = number = 0
+        begin = at
+        while at < stop_R[r]:
+            byte = data[at]
+            if byte == 58 or byte == 9 or byte == 10:
+                if number == gt and at - begin == 3 and data[begin + 1] == 124:
+                    for i in range(2):
+                        letter = data[begin + 2 * i]
+                        allele_RN2[r, n, i] = letter - 48 if 48 <= letter <= 57 else -1
+                elif number == ds:
+                    value, scale, right = 0.0, 0.0, at > begin
+                    for place in range(begin, at):
+                        if 48 <= data[place] <= 57:
+                            value = 10 * value + (data[place] - 48)
+                            scale *= 10
+                        elif data[place] == 46 and scale == 0 and at - begin > 1:
+                            scale = 1.0
+                        else:
+                            right = False
+                    if right:
+                        dosage_RN[r, n] = value / scale if scale > 0 else value
+                number = number + 1 if byte == 58 else 0
+                n += byte != 58
+                begin = at + 1
+            at += 1
+
+
+@kernel()
+def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
+    """Exchange "a|b" in the field number gt and "x,y" in the field hds (-1: none) of the chosen samples."""
+    at = 0
+    for r in range(len(stop_R)):
+        tabs = 0
+        while tabs < 9:
+            tabs += data[at] == 9
+            at += 1
+        n = number = 0
+        begin = at
+        while at < stop_R[r]:
+            byte = data[at]
+            if byte == 58 or byte == 9 or byte == 10:
+                if chosen_N[n] and number in (gt, hds):
+                    between = np.uint8(124) if number == gt else np.uint8(44)
+                    middle = begin
+                    while middle < at and data[middle] != between:
+                        middle += 1
+                    if middle < at:
+                        first = data[begin:middle].copy()
+                        second = data[middle + 1 : at].copy()
+                        data[begin : begin + len(second)] = second
+                        data[begin + len(second)] = between
+                        data[at - len(first) : at] = first
+                number = number + 1 if byte == 58 else 0
+                n += byte != 58
+                begin = at + 1
+            at += 1
+
+
+class TextRecords:
+    """Lines of a VCF. chrom: the only one it may have; formats: of every record, in order."""
+
+    def __init__(self, chrom: str, formats: Sequence[str], n_samples: int) -> None:
+        self._chrom, self._formats, self._n_samples = chrom.encode(), list(formats), n_samples
+        self._format_column = ":".join(formats).encode()
+        self._shortest = 2 * (_FIXED_COLUMNS + n_samples)  # of a line
+
+    def _number(self, key: str) -> int:
+        return self._formats.index(key) if key in self._formats else -1
+
+    def scan(self, data: bytes, into: Scanned) -> int:
+        most = len(data) // self._shortest + 1
+        tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
+        tabs_R, colons_R, stop_R = np.zeros((3, most), np.int64)
+        n_lines = _scan_lines(np.frombuffer(data, np.uint8), tab_RC, tabs_R, colons_R, stop_R)
+        wanted = _FIXED_COLUMNS + self._n_samples - 1
+        n_fields = self._n_samples * len(self._formats)
+        begin = 0
+        for tabs, stop, n_tabs, n_colons in zip(
+            tab_RC[:n_lines].tolist(),
+            stop_R[:n_lines].tolist(),
+            tabs_R[:n_lines].tolist(),
+            colons_R[:n_lines].tolist(),
+            strict=True,
+        ):
+            if n_tabs != wanted:
+                raise BadRecord(f"it has {n_tabs + 1} columns in place of {wanted + 1}")
+            if data[begin : tabs[0]] != self._chrom:
+                raise BadRecord(f"it is on {data[begin : tabs[0]].decode(errors='replace')}")
+            if data[tabs[7] + 1 : tabs[8]] != self._format_column:
+                raise BadRecord(
+                    f"its FORMAT is {data[tabs[7] + 1 : tabs[8]].decode(errors='replace')} in place of "
+                    f"{self._format_column.decode()}"
+                )
+            if n_colons + self._n_samples != n_fields:
+                raise BadRecord(
+                    f"its samples have {n_colons + self._n_samples} values in place of {n_fields}"
+                )
+            position = data[tabs[0] + 1 : tabs[1]]
+            if not position.isdigit():
+                raise BadRecord(f"its position is {position!r}")
+            ref, alt = data[tabs[2] + 1 : tabs[3]], data[tabs[3] + 1 : tabs[4]]
+            into.add(int(position), ref, alt, stop - begin)
+            begin = stop
+        return begin
+
+    def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        shape = (len(length_R), self._n_samples)
+        allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
+        gt, ds = self._number("GT"), self._number("DS")
+        _read_samples(np.frombuffer(data, np.uint8), np.cumsum(length_R), gt, ds, allele_RN2, dosage_RN)
+        return allele_RN2, dosage_RN if ds >= 0 else None
+
+    def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        changed = np.frombuffer(bytearray(data), np.uint8)
+        _exchange(changed, np.cumsum(length_R), self._number("GT"), self._number("HDS"), chosen_N)
+        return changed.tobytes()
+
+
+class BcfRecords:
+    """Records of a BCF with this header; chrom, formats as in `TextRecords`."""
+
+    def __init__(
+        self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
+    ) -> None:
+        self._chrom, self._formats, self._n_samples = chrom, list(formats), n_samples
+        self._contigs: dict[int, str] = {}
+        numbers: dict[str, int] = {"PASS": 0}
+        for line in header_lines:
+            if (defined := definition(line)) is None:
+                continue
+            kind, name = defined
+            given = _EXPLICIT_NUMBER.search(line)
+            if kind == "contig":
+                self._contigs[int(given[1]) if given else len(self._contigs)] = name
+            else:
+                numbers.setdefault(name, int(given[1]) if given else len(numbers))
+        self._names = {number: name for name, number in numbers.items()}
+
+    def scan(self, data: bytes, into: Scanned) -> int:
+        begin = 0
+        while begin + 32 <= len(data):
+            shared, of_samples, contig, position, _, _, counts, samples = struct.unpack_from(
+                "<2I3i3I", data, begin
+            )
+            stop = begin + 8 + shared + of_samples
+            if shared < 24:
+                raise BadRecord("its length is impossible")
+            if stop > len(data):
+                break
+            if self._contigs.get(contig) != self._chrom:
+                raise BadRecord(f"it is on {self._contigs.get(contig, f'contig {contig}')}")
+            if counts >> 16 != 2 or samples != len(self._formats) << 24 | self._n_samples:
+                raise BadRecord(
+                    f"it has {counts >> 16} alleles, {samples & 0xFFFFFF} samples and {samples >> 24} FORMAT "
+                    f"fields in place of 2, {self._n_samples} and {len(self._formats)}"
+                )
+            at = begin + 32
+            texts = []
+            for _ in range(3):  # ID, REF, ALT
+                kind, count, at = _typed(data, at)
+                if kind != _CHAR and count:
+                    raise BadRecord("its alleles are no text")
+                texts.append(data[at : at + count])
+                at += count
+            if self._fields(data, begin)[1] != stop:
+                raise BadRecord("its fields do not fill it")
+            into.add(position + 1, texts[1], texts[2], stop - begin)
+            begin = stop
+        return begin
+
+    def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        n = self._n_samples
+        shape = (len(length_R), n)
+        allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
+        for r, begin in enumerate((np.cumsum(length_R) - length_R).tolist()):
+            fields, _ = self._fields(data, begin)
+            if "DS" in fields:
+                dosage_RN[r] = np.frombuffer(data, "<f4", n, fields["DS"][2])
+            _, count, at = fields.get("GT", (_INT8, 0, 0))
+            if count == 2:
+                codes = np.frombuffer(data, np.int8, 2 * n, at).reshape(n, 2)
+                phased = (codes[:, 1] & 1).astype(bool) & (codes[:, 1] > 0)
+                allele_RN2[r] = np.where(phased[:, None], (codes >> 1) - 1, -1)
+        return allele_RN2, dosage_RN if "DS" in self._formats else None
+
+    def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        n = self._n_samples
+        changed = bytearray(data)
+        for begin in (np.cumsum(length_R) - length_R).tolist():
+            fields, _ = self._fields(data, begin)
+            if "GT" in fields and fields["GT"][1] == 2:
+                codes = np.frombuffer(changed, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
+                mine = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
+                bit = codes[mine] & 1  # says "phased": belongs to the place
+                codes[mine] = (codes[mine][:, ::-1] & ~np.int8(1)) | bit
+            if "HDS" in fields and fields["HDS"][1] == 2:
+                values = np.frombuffer(changed, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
+                mine = chosen_N & (values[:, 1] != _FLOAT_END)
+                values[mine] = values[mine][:, ::-1]
+        return bytes(changed)
+
+    def _fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
+        """By FORMAT key: type, values of a sample, and where they begin; and where the last ones end."""
+        (shared,) = struct.unpack_from("<I", data, begin)
+        at = begin + 8 + shared
+        fields = {}
+        for expected in self._formats:
+            kind, _, at = _typed(data, at)
+            (number,) = struct.unpack_from(_INTEGERS[kind], data, at)
+            at += _SIZES[kind]
+            name = self._names.get(number, "of unknown name")
+            kind, count, at = _typed(data, at)
+            if name != expected:
+                raise BadRecord(f"a FORMAT field of it is {name} in place of {expected}")
+            if kind != (_INT8 if name == "GT" else _FLOAT) or not 1 <= count <= _MOST_VALUES[name]:
+                raise BadRecord(f"its {name} is not stored as impute writes it")
+            fields[name] = (kind, count, at)
+            at += count * _SIZES[kind] * self._n_samples
+        return fields, at
+
+
+def _typed(data: bytes, at: int) -> tuple[int, int, int]:
+    """Type and number of the values described at a place, and where they begin."""
+    kind, count = data[at] & 15, data[at] >> 4
+    at += 1
+    if count == 15:
+        size = data[at] & 15
+        if size not in _INTEGERS:
+            raise BadRecord("a length in it is no integer")
+        (count,) = struct.unpack_from(_INTEGERS[size], data, at + 1)
+        at += 1 + _SIZES[size]
+    return kind, count, at

@@ -1,0 +1,162 @@
+"""Records as the text of a VCF, all samples of a block at once: every value is a short text in a table."""
+
+import numpy as np
+
+from spinimpute.genotypes.sites import Sites
+from spinimpute.kernels import kernel
+from spinimpute.vcf.header import OutputHeader
+from spinimpute.vcf.record_info import InfoValues
+from spinimpute.vcf.sample_fields import (
+    ABSENT,
+    ALLELE_ABSENT,
+    ALLELE_MISSING,
+    MISSING,
+    N_CODES,
+    ONE,
+    SampleFields,
+    SampleLayout,
+    numbers_per_sample,
+)
+
+_LONGEST = 8  # bytes of a value with its separator: ":0.1234" has seven
+
+
+def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """The texts side by side, uint8 (n, _LONGEST), and their lengths, uint8 (n,)."""
+    table = np.frombuffer(b"".join(text.ljust(_LONGEST, b"\0") for text in texts), dtype=np.uint8)
+    return table.reshape(-1, _LONGEST), np.array([len(text) for text in texts], dtype=np.uint8)
+
+
+def _number_texts(separator: bytes) -> list[bytes]:
+    """The text of every number code, behind a separator; nothing for what a sample does not have."""
+    texts = [separator + f"{code / ONE:g}".encode() for code in range(2 * ONE + 1)]
+    texts += [b""] * (N_CODES - len(texts))
+    texts[MISSING] = separator + b"."
+    texts[ABSENT] = b""
+    return texts
+
+
+def _genotype_texts(max_ploidy: int) -> list[bytes]:
+    """The text of every genotype behind a tab; index: 4 (first + 1) + second + 2 if diploid, and 12 more if
+    the order of its alleles means nothing; first + 1 if haploid."""
+    text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
+    if max_ploidy == 1:
+        return [b"\t" + text[allele] for allele in (-1, 0, 1)]
+    return [
+        b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else between + text[second])
+        for between in (b"|", b"/")
+        for first in (-1, 0, 1)
+        for second in (-2, -1, 0, 1)
+    ]
+
+
+def _genotype_index(fields: SampleFields) -> np.ndarray:
+    """Index into the genotype texts; int8 (r, n)."""
+    alleles = fields.alleles
+    first = alleles[:, :, 0] + np.int8(1)
+    if alleles.shape[2] == 1:
+        return first
+    index = 4 * first + (alleles[:, :, 1] + np.int8(2))
+    return index if fields.unphased is None else index + np.int8(12) * fields.unphased
+
+
+@kernel()
+def _write_columns(  # type: ignore[no-untyped-def]
+    genotype_RN, genotype_CB, genotype_length_C, code_KRN, number_KCB, number_length_KC, out, stop_R
+):
+    """Write genotype and numbers of all samples, and a line feed behind each record.
+
+    genotype_RN: which text, of no samples if there are no genotypes; code_KRN: of each of K numbers of a
+    sample; out: _LONGEST bytes longer than what is written; stop_R: filled, where each record stops in `out`.
+    """
+    n_numbers, n_records, n_samples = code_KRN.shape
+    has_genotypes = genotype_RN.shape[1] > 0
+    n_samples = max(n_samples, genotype_RN.shape[1])
+    place = 0
+    for r in range(n_records):
+        for n in range(n_samples):
+            if has_genotypes:
+                index = genotype_RN[r, n]
+                for byte in range(_LONGEST):  # always all of them: one move of eight bytes
+                    out[place + byte] = genotype_CB[index, byte]
+                place += genotype_length_C[index]
+            for k in range(n_numbers):
+                code = code_KRN[k, r, n]
+                for byte in range(_LONGEST):
+                    out[place + byte] = number_KCB[k, code, byte]
+                place += number_length_KC[k, code]
+        out[place] = 10
+        place += 1
+        stop_R[r] = place
+
+
+class VcfTextEncoder:
+    """Encodes blocks of records as VCF lines."""
+
+    def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
+        self._layout = layout
+        self._format_column = ":".join(layout.formats)
+        has_genotypes = layout.formats[0] == "GT"
+        self._numbers = [  # FORMAT key, which value
+            (key, value)
+            for key in layout.formats
+            if key != "GT"
+            for value in range(numbers_per_sample(key, layout.max_ploidy))
+        ]
+        self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if has_genotypes else [b""])
+        tables = [
+            _text_table(_number_texts(b"," if value else b"\t" if i == 0 and not has_genotypes else b":"))
+            for i, (_, value) in enumerate(self._numbers)
+        ]
+        self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, N_CODES, _LONGEST)
+        self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, N_CODES)
+        self._width = int(self._genotype[1].max()) + int(self._number_length_KC.max(axis=1, initial=0).sum())
+        self.file_start = header.text.encode()
+
+    @property
+    def bytes_per_record(self) -> int:
+        """About how long a record is."""
+        return self._layout.n_samples * self._width + 100
+
+    def encode(
+        self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
+    ) -> tuple[list[bytes | memoryview], np.ndarray]:
+        """Lines of r records.
+
+        Returns:
+            the pieces of the text in order, and the length of each record, int64 (r,).
+        """
+        fixed = [
+            f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}".encode()
+            for position, name, ref, alt, record_info in zip(
+                sites.position.tolist(), sites.id, sites.ref, sites.alt, info.texts(), strict=True
+            )
+        ]
+        columns, stops = self._sample_columns(fields)
+        pieces: list[bytes | memoryview] = []
+        start = 0
+        for record, stop in zip(fixed, stops.tolist(), strict=True):
+            pieces.append(record)
+            pieces.append(columns[start:stop])
+            start = stop
+        lengths = np.array([len(record) for record in fixed], dtype=np.int64)
+        return pieces, lengths + np.diff(stops, prepend=0)
+
+    def _sample_columns(self, fields: SampleFields) -> tuple[memoryview, np.ndarray]:
+        """The text from the tab after FORMAT to the newline of all records, and where each record stops."""
+        n_records, n_samples = fields.alleles.shape[:2]
+        genotype_RN = (
+            _genotype_index(fields)
+            if self._layout.formats[0] == "GT"
+            else np.empty((n_records, 0), dtype=np.int8)
+        )
+        codes = [fields.numbers[key][value] for key, value in self._numbers]
+        code_KRN = codes[0][None] if len(codes) == 1 else np.array(codes, np.int32)
+        if not codes:
+            code_KRN = np.empty((0, n_records, n_samples), dtype=np.int32)
+        out = np.empty(n_records * (n_samples * self._width + 1) + _LONGEST, dtype=np.uint8)
+        stop_R = np.empty(n_records, dtype=np.int64)
+        _write_columns(
+            genotype_RN, *self._genotype, code_KRN, self._number_KCB, self._number_length_KC, out, stop_R
+        )
+        return out.data[: stop_R[-1]], stop_R

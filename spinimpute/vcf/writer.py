@@ -1,0 +1,164 @@
+"""Writes imputed genotypes to VCF, VCF.gz or BCF, with the index beside it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.bcf_encoder import BcfEncoder
+from spinimpute.vcf.header import FORMAT_LINES, make_header
+from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
+from spinimpute.vcf.record_info import InfoValues
+from spinimpute.vcf.sample_fields import SampleLayout
+from spinimpute.vcf.text import VcfTextEncoder
+
+_ENCODED_BYTES = 4 * 2**20  # how much of a block is encoded at once; bounds the memory
+
+
+class GenotypeWriter(IndexedFile):
+    """Writes blocks of records; a context manager that leaves nothing at `path` after an exception.
+
+    The bytes of the file depend neither on `threads` nor on how the records are cut into blocks.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        samples: Sequence[str],
+        ploidy: np.ndarray,
+        contig_lines: Sequence[str],
+        header_lines: Sequence[str] = (),
+        formats: Sequence[str] = ("GT", "DS"),
+        output_type: str | None = None,
+        threads: int = 2,
+        extra_info_lines: Sequence[str] = (),
+    ) -> None:
+        """Check everything that can be checked and write the header.
+
+        Parameters:
+            path: of the output; an existing file is replaced when the writer is closed.
+            samples: sample names (n_samples,).
+            ploidy: 1 or 2 for each sample (n_samples,).
+            contig_lines: "##contig=<ID=...>" lines, one for each contig of the output.
+            header_lines: further header lines, such as "##source=...".
+            formats: which of GT, DS, HDS and GP to write, in this order; GT, if any, comes first.
+            output_type: "z" (VCF.gz), "b" (BCF) or "v" (VCF); None goes by the suffix of the path.
+            threads: threads that compress.
+            extra_info_lines: "##INFO=<...>" lines of numeric fields beyond AF and R2.
+        Raises:
+            InputError: the suffix is unknown, the path cannot be written, or a sample name is unusable.
+            ValueError: the arguments contradict each other.
+        """
+        ploidy = np.asarray(ploidy)
+        if ploidy.shape != (len(samples),) or not np.isin(ploidy, (1, 2)).all():
+            raise ValueError(f"ploidy must be 1 or 2 for each of {len(samples)} samples, however: {ploidy!r}")
+        if not formats or len(set(formats)) < len(formats) or not FORMAT_LINES.keys() >= set(formats):
+            raise ValueError(
+                f"formats must be distinct names out of {', '.join(FORMAT_LINES)}, however: {formats!r}"
+            )
+        if "GT" in formats[1:]:
+            raise ValueError(f"GT must be the first of the formats, however: {formats!r}")
+        output_type = choose_output_type(Path(path), output_type)
+        self._encodes_bcf = output_type == "b"
+        self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines)
+        self._formats = tuple(formats)
+        self.set_ploidy(ploidy)
+        self._last_position = 0
+        super().__init__(path, output_type, self._encoder.file_start, self._header.contigs, threads)
+
+    def set_ploidy(self, ploidy: np.ndarray) -> None:
+        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        self._layout = SampleLayout(np.asarray(ploidy), self._formats)
+        encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
+        self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
+
+    def write_block(
+        self,
+        chrom: str,
+        sites: Sites,
+        hap_dosage: np.ndarray,
+        info: Mapping[str, np.ndarray | None],
+        haplotypes: np.ndarray | None,
+        typed: np.ndarray,
+        unphased: np.ndarray | None = None,
+    ) -> None:
+        """Append r records, which follow those written before.
+
+        Parameters:
+            chrom: contig, one of the header.
+            sites: r sites by position; their own `chrom` is not used.
+            hap_dosage: float32 (r, n_haplotypes), P(ALT) of each haplotype, clipped to 0..1; NaN is missing.
+            info: numbers (r,) per INFO key, of which those that are not finite are left out, or None.
+            haplotypes: int8 (r, n_haplotypes), hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
+            typed: bool (r,).
+            unphased: bool (r, n_samples), calls to be written with "/"; None if all have their phase.
+        Raises:
+            InputError: the file cannot be written (any longer), such as on a full disk.
+            ValueError: shapes disagree, the contig is unknown, or the records are not sorted.
+        """
+        hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
+        typed = np.asarray(typed, dtype=bool)
+        self._check_block(chrom, sites, hap_dosage, haplotypes, typed)
+        values = InfoValues.from_arrays(self._header, info, typed)
+        if not len(sites):
+            return
+        step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
+        for start in range(0, len(sites), step):
+            part = slice(start, start + step)
+            self._write_records(
+                chrom,
+                sites.take(part),
+                hap_dosage[part],
+                values.part(part),
+                None if haplotypes is None else haplotypes[part],
+                None if unphased is None else unphased[part],
+            )
+        self._last_position = int(sites.position[-1])
+
+    def _check_block(
+        self,
+        chrom: str,
+        sites: Sites,
+        hap_dosage: np.ndarray,
+        haplotypes: np.ndarray | None,
+        typed: np.ndarray,
+    ) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        if chrom not in self._header.contigs:
+            raise ValueError(
+                f"no contig line was given for {chrom}, only for {', '.join(self._header.contigs)}"
+            )
+        shape = (len(sites), self._layout.n_haplotypes)
+        if hap_dosage.shape != shape:
+            raise ValueError(f"hap_dosage must have shape {shape}, however: {hap_dosage.shape}")
+        if haplotypes is not None and haplotypes.shape != shape:
+            raise ValueError(f"haplotypes must have shape {shape}, however: {haplotypes.shape}")
+        if haplotypes is not None and haplotypes.size and (haplotypes.min() < -1 or haplotypes.max() > 1):
+            raise ValueError("haplotypes must be 0, 1 or -1")
+        if typed.shape != shape[:1]:
+            raise ValueError(f"typed must have shape {shape[:1]}, however: {typed.shape}")
+        previous = 0
+        if chrom in self._places.names:
+            if chrom != self._places.names[-1]:
+                raise ValueError(f"the records of {chrom} are not all together")
+            previous = self._last_position
+        if (np.diff(sites.position, prepend=previous) < 0).any():
+            raise ValueError(f"the positions on {chrom} go backwards")
+
+    def _write_records(
+        self,
+        chrom: str,
+        sites: Sites,
+        hap_dosage: np.ndarray,
+        info: InfoValues,
+        haplotypes: np.ndarray | None,
+        unphased: np.ndarray | None,
+    ) -> None:
+        pieces, lengths = self._encoder.encode(
+            sites, chrom, info, self._layout.fields(hap_dosage, haplotypes, unphased)
+        )
+        ref_length = np.array([len(ref) for ref in sites.ref])
+        self.append(chrom, sites.position, ref_length, lengths, b"".join(pieces))

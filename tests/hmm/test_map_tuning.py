@@ -1,0 +1,201 @@
+"""A panel's map tuned to its haplotypes: changes as by brute force, hot spots found, nothing else changed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.bit_rows import pack_rows, unpack_rows
+from spinimpute.hmm import map_tuning as panel_tuning
+from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_chances
+from spinimpute.hmm.map_tuning import tune_panel, tuned_map
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parts import join_panels, open_panels
+from spinimpute.panels.writer import write_with_map
+
+
+def brute_force(alleles_SN: np.ndarray, query: int, jump_S: np.ndarray) -> np.ndarray:
+    """Chances of a change before each place, by the matrices of all pairs of haplotypes."""
+    others = np.delete(np.arange(alleles_SN.shape[1]), query)
+    n, n_places = len(others), len(alleles_SN)
+    emitted_SN = np.where(alleles_SN[:, others] == alleles_SN[:, [query]], 1 - MISMATCH, MISMATCH)
+    stay_S = [np.eye(n) * (1 - jump) for jump in jump_S]
+    move_S = [np.full((n, n), jump / n) for jump in jump_S]
+    forward = [emitted_SN[0] / n]
+    for s in range(1, n_places):
+        forward.append(forward[-1] @ (stay_S[s] + move_S[s]) * emitted_SN[s])
+    backward = [np.ones(n)]
+    for s in range(n_places - 1, 0, -1):
+        backward.insert(0, (stay_S[s] + move_S[s]) @ (emitted_SN[s] * backward[0]))
+    changes = np.zeros(n_places)
+    for s in range(1, n_places):
+        moved = forward[s - 1] @ move_S[s] @ (emitted_SN[s] * backward[s])
+        changes[s] = moved / forward[-1].sum()
+    return changes
+
+
+@pytest.mark.parametrize(("n_places", "n"), [(12, 5), (30, 16), (25, 21)])
+def test_expected_changes_equal_brute_force(n_places: int, n: int) -> None:
+    rng = np.random.default_rng(n)
+    alleles_SN = rng.integers(0, 2, (n_places, n)).astype(np.uint8)
+    jump_S = jump_chances(np.cumsum(rng.exponential(0.02, n_places)), n, 100)
+    padded_SN = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
+    padded_SN[:, :n] = alleles_SN
+    for query in (0, n - 1):
+        share_N = np.zeros(padded_SN.shape[1], np.float32)
+        share_N[:n] = 1 / (n - 1)
+        share_N[query] = 0
+        found_S = panel_tuning._expected_changes(
+            padded_SN, alleles_SN[:, query].copy(), share_N, jump_S, np.float32(MISMATCH)
+        )
+        np.testing.assert_allclose(found_S, brute_force(alleles_SN, query, jump_S), rtol=2e-3, atol=1e-5)
+
+
+def test_rows_of_bits_there_and_back() -> None:
+    alleles_SX = np.random.default_rng(3).integers(0, 2, (131, 7)).astype(np.uint8)
+    np.testing.assert_array_equal(unpack_rows(pack_rows(alleles_SX), 131), alleles_SX.T)
+
+
+class MosaicPanel:
+    """What `tuned_map` asks of a panel: haplotypes that recombine in a few of the sites only."""
+
+    def __init__(
+        self, n_sites: int = 300, hot: tuple[int, int] = (140, 170), order: np.ndarray | None = None
+    ) -> None:
+        rng = np.random.default_rng(8)
+        n = 160
+        self.cM = np.arange(n_sites) * 0.01
+        self.position = np.arange(n_sites) * 10_000 + 1
+        self.hot = slice(*hot)
+        alleles = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
+        for h in range(30, n):
+            source = int(rng.integers(h))
+            for t in range(n_sites):
+                if hot[0] <= t < hot[1] and rng.random() < 0.1:
+                    source = int(rng.integers(h))
+                alleles[t, h] = alleles[t, source] ^ (rng.random() < 0.001)
+        self.alleles = alleles if order is None else alleles[:, order]
+        self.n_sites, self.n_haplotypes = n_sites, n
+
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles[index], axis=1)
+
+    def hot_share(self, cM: np.ndarray) -> float:
+        return float(np.ptp(cM[self.hot]) / np.ptp(cM))
+
+
+def test_a_hot_spot_is_found_and_nothing_depends_on_order_or_threads() -> None:
+    panel = MosaicPanel()
+    typed = np.arange(0, 300, 2)
+    tuned = tuned_map(panel, typed, 1)  # type: ignore[arg-type]
+    assert (np.diff(tuned) >= 0).all()
+    assert panel.hot_share(tuned) > 0.5  # by the map that came with it 0.1
+    shuffled = MosaicPanel(order=np.random.default_rng(1).permutation(160))
+    np.testing.assert_array_equal(tuned_map(shuffled, typed, 2), tuned)  # type: ignore[arg-type]
+
+
+def test_several_windows_and_few_of_the_haplotypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hot spot lies across the border of two windows; a sample of haplotypes shows it, too."""
+    panel = MosaicPanel(700, (240, 270))
+    monkeypatch.setattr(panel_tuning, "QUERIES", 60)
+    monkeypatch.setattr(panel_tuning, "MOST_HAPLOTYPES", 120)
+    tuned = tuned_map(panel, np.arange(700), 1)  # type: ignore[arg-type]
+    assert panel.hot_share(tuned) > 0.1  # by the map that came with it 0.04
+
+
+def test_a_hot_spot_without_length_on_the_map() -> None:
+    """Sites at one place of the map are where its own sites are far apart, not where nothing happens."""
+    panel = MosaicPanel()
+    panel.cM[panel.hot.start : panel.hot.stop] = panel.cM[panel.hot.start]
+    tuned = tuned_map(panel, np.arange(300), 1)  # type: ignore[arg-type]
+    assert (
+        panel.hot_share(tuned) > 0.01
+    )  # it begins with 0.02 of the mean rate, on a tenth of the sites: 0.002
+    between = tuned_map(panel, np.arange(0, 300, 3), 1)  # type: ignore[arg-type]
+    assert (np.diff(between[141:169]) > 0).all()  # both ends typed
+
+
+def test_gaps_that_everybody_changes_in_keep_their_length() -> None:
+    rng = np.random.default_rng(2)
+    panel = MosaicPanel(60)
+    panel.alleles = rng.integers(0, 2, (60, 12)).astype(np.uint8)
+    panel.n_haplotypes = 12
+    panel.cM = np.arange(60) * 5.0
+    tuned = tuned_map(panel, np.arange(60), 1)  # type: ignore[arg-type]
+    np.testing.assert_allclose(tuned, panel.cM)
+
+
+def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
+    """Of few different haplotypes each has its share, also of those without an ALT allele."""
+    rng = np.random.default_rng(5)
+    kinds_SK = rng.integers(0, 2, (20, 5)).astype(np.uint8)
+    kinds_SK[:, 0] = 0
+    kind_N = rng.choice(5, 2_000, p=[0.4, 0.3, 0.2, 0.06, 0.04])
+    first = kind_N[panel_tuning._fair_order(kinds_SK[:, kind_N])[:400]]
+    share_K = np.bincount(first, minlength=5) / 400
+    np.testing.assert_allclose(share_K, np.bincount(kind_N) / 2_000, atol=0.07)
+
+
+def test_sites_between_are_stretched_and_ends_shifted() -> None:
+    cM = np.array([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 5.0])
+    position = np.array([10, 20, 30, 40, 50, 60, 70])
+    found = panel_tuning._between(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
+    np.testing.assert_allclose(found, [0.0, 1.0, 1.5, 2.0, 2.25, 2.5, 4.5])
+
+
+def test_too_few_sites_keep_their_map(example_panel: Panel) -> None:
+    np.testing.assert_array_equal(tuned_map(example_panel, np.arange(5), 1), example_panel.cM)
+
+
+def test_only_the_map_changes(example_panel: Panel, tmp_path: Path) -> None:
+    cM = example_panel.cM * 2
+    write_with_map(example_panel, tmp_path / "o.spin", cM, {"map tuned": "so"})
+    with Panel.open(tmp_path / "o.spin") as made:
+        np.testing.assert_array_equal(made.cM, cM)
+        assert made.provenance == example_panel.provenance | {"map tuned": "so"}
+        assert made.checksum != example_panel.checksum
+        assert made.sites.keys() == example_panel.sites.keys()
+        assert made.sites.id == example_panel.sites.id
+        for name in ("samples", "contig_line", "n_haplotypes"):
+            assert getattr(made, name) == getattr(example_panel, name)
+        for name in ("allele_count", "multiallelic", "ploidy"):
+            np.testing.assert_array_equal(getattr(made, name), getattr(example_panel, name))
+        np.testing.assert_array_equal(
+            made.packed(0, made.n_sites), example_panel.packed(0, example_panel.n_sites)
+        )
+    write_with_map(example_panel, tmp_path / "same.spin", example_panel.cM, {})
+    assert (tmp_path / "same.spin").read_bytes() == Path(example_panel.path).read_bytes()
+
+
+def test_an_array_of_too_few_sites(example_panel: Panel, tmp_path: Path) -> None:
+    array = tmp_path / "array.txt"
+    sites = example_panel.sites
+    array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[:3]))
+    with pytest.raises(InputError, match="3 of its sites are in the panel"):
+        tune_panel(example_panel.path, array, tmp_path / "o.spin")
+    assert list(tmp_path.iterdir()) == [array]
+
+
+def test_parts_of_x(example_panel: Panel, tmp_path: Path) -> None:
+    """A part that the array does not reach stays as it is; an array that cannot be read is told so."""
+    copies = []
+    for name in ("one", "two"):
+        copies.append(tmp_path / name)
+        write_with_map(example_panel, copies[-1], example_panel.cM, {})
+    joined = tmp_path / "x.spin"
+    join_panels(copies, joined)
+    with pytest.raises(InputError, match="there is no such file"):
+        tune_panel(joined, tmp_path / "no", tmp_path / "o.spin")
+    array = tmp_path / "array.txt"
+    sites = example_panel.sites
+    array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[::20]))
+    tune_panel(joined, array, tmp_path / "o.spin", threads=1)
+    with open_panels(tmp_path / "o.spin") as parts:
+        assert len(parts) == 2
+        for part in parts:
+            assert part.provenance["map tuned"]["sites"] > 100
+            assert not np.array_equal(part.cM, example_panel.cM)
+    with pytest.raises(InputError, match="tuned already"):
+        tune_panel(tmp_path / "o.spin", array, tmp_path / "again.spin")
+    assert not (tmp_path / "again.spin").exists()

@@ -1,0 +1,252 @@
+"""The inducing-panel file: what it holds, complete or refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.blocks import BlockShape
+from spinimpute.panels.inducing_panel import is_inducing_panel
+from spinimpute.panels.panel_blocks import BlockReader
+from spinimpute.panels.soft_alleles import TYPED_STEPS, UNTYPED_STEPS
+from spinimpute.predictors.spin import predictor as allele_predictor
+from spinimpute.predictors.spin.kmer_spin import KmerPredictor
+from spinimpute.predictors.spin.predictor import AllelePredictor
+
+TYPED = np.arange(7, 4_400, 45)
+
+
+@pytest.fixture(scope="module")
+def made(
+    example_panel: spinimpute.Panel, example: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[spinimpute.InducingPanel]:
+    """Of the example, with the shipped model."""
+    path = tmp_path_factory.mktemp("inducing") / "p.spip"
+    with spinimpute.build_inducing_panel(example_panel, path, example / "array.txt", 32) as panel:
+        yield panel
+
+
+@pytest.fixture
+def small(
+    example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+) -> Iterator[spinimpute.InducingPanel]:
+    path = tmp_path / "small.spip"
+    with spinimpute.build_inducing_panel(example_panel, path, TYPED, model=random_predictor) as panel:
+        yield panel
+
+
+def read_all(path: Path) -> None:
+    with spinimpute.InducingPanel.open(path) as opened:
+        _ = opened.sites, opened.multiallelic
+        for block in range(opened.n_blocks):
+            opened.read(block)
+
+
+def test_what_it_says_of_the_panel(
+    made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, example: Path
+) -> None:
+    assert is_inducing_panel(made.path)
+    assert made.sites.keys() == example_panel.sites.keys()
+    assert made.sites.id == example_panel.sites.id
+    assert made.contig_line == example_panel.contig_line
+    assert (made.chrom, made.n_samples, made.n_haplotypes) == ("20", 150, 300)
+    np.testing.assert_allclose(made.cM, example_panel.cM, rtol=0, atol=1e-8)
+    np.testing.assert_array_equal(made.allele_count, example_panel.allele_count)
+    np.testing.assert_array_equal(made.multiallelic, example_panel.multiallelic)
+    array = [int(line.split()[1]) for line in (example / "array.txt").read_text().splitlines()]
+    np.testing.assert_array_equal(made.position[made.typed_index], array)
+    assert made.panel_checksum == example_panel.checksum != made.checksum
+    assert made.inducing_points == 32
+    assert made.provenance["array"] == {"file": "array.txt", "sites": 246}
+    assert 0 <= made.mass_below["2"] <= made.mass_below["5"] <= made.mass_below["10"] <= 1
+
+
+def test_it_is_smaller_than_the_panel(
+    made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, example: Path
+) -> None:
+    size = made.path.stat().st_size
+    assert size < example_panel.path.stat().st_size / 2
+    assert size < (example / "panel.vcf.gz").stat().st_size
+
+
+def test_it_has_no_name_of_the_panel(made: spinimpute.InducingPanel, example_panel: spinimpute.Panel) -> None:
+    content = made.path.read_bytes()
+    assert b"panel.vcf.gz" in content  # the header is not compressed
+    assert made.samples == ()
+    for name in example_panel.samples:
+        assert name.encode() not in content
+
+
+def test_blocks_are_those_of_the_panel_within_half_a_step(
+    small: spinimpute.InducingPanel, example_panel: spinimpute.Panel, random_predictor: AllelePredictor
+) -> None:
+    reader = BlockReader(
+        example_panel, TYPED, random_predictor.shape, 0, len(TYPED), 0, example_panel.n_sites
+    )
+    assert small.n_blocks == len(reader.blocks)
+    covered = []
+    for block in reader:
+        number = len(covered)
+        expected, found = random_predictor.encode(block), small.read(number)
+        covered.append(found.sites.panel_index_U)
+        assert found.places.first == expected.places.first
+        assert found.places.last == expected.places.last
+        assert found.n_haplotypes == expected.n_haplotypes
+        for part, names in (("places", ("cM_S", "valid_S")), ("sites", ("gap_U", "fraction_U", "cM_U"))):
+            for name in names:
+                np.testing.assert_allclose(
+                    getattr(getattr(found, part), name),
+                    getattr(getattr(expected, part), name),
+                    rtol=0,
+                    atol=2e-5,  # genetic positions keep 1e-8 cM, gaps may be 1e-3 cM
+                )
+        np.testing.assert_array_equal(found.frequency_S, expected.frequency_S)
+        np.testing.assert_array_equal(found.sites.frequency_U, expected.sites.frequency_U)
+        valid = torch.from_numpy(expected.places.valid_S > 0)
+        torch.testing.assert_close(
+            found.points["typed_BHS"][:, valid],
+            expected.points["typed_BHS"][:, valid],
+            rtol=0,
+            atol=0.501 / TYPED_STEPS,
+        )
+        assert (found.points["typed_BHS"][:, ~valid] == 0).all()
+        typed = np.isin(found.sites.panel_index_U, TYPED)
+        constant = (found.sites.frequency_U == 0) | (found.sites.frequency_U == 1)
+        kept = torch.from_numpy(~typed & ~constant)
+        angles = [
+            points["untyped_BHU"][:, kept].clamp(0, 1).sqrt().arcsin()
+            for points in (found.points, expected.points)
+        ]
+        torch.testing.assert_close(*angles, rtol=0, atol=0.501 * np.pi / 2 / UNTYPED_STEPS)
+        torch.testing.assert_close(
+            found.points["untyped_BHU"][:, torch.from_numpy(typed)],
+            expected.points["untyped_BHU"][:, torch.from_numpy(typed)],
+            rtol=0,
+            atol=0.501 / TYPED_STEPS,
+        )
+        torch.testing.assert_close(found.points["mass_BH"], expected.points["mass_BH"], rtol=2**-8, atol=0)
+    np.testing.assert_array_equal(np.concatenate(covered), np.arange(example_panel.n_sites))
+
+
+def test_part_of_a_block(small: spinimpute.InducingPanel) -> None:
+    whole = small.read(3)
+    sites = whole.sites.panel_index_U
+    start, stop = int(sites[5]), int(sites[-8])
+    part = small.read(3, start, stop)
+    np.testing.assert_array_equal(part.sites.panel_index_U, np.arange(start, stop))
+    np.testing.assert_array_equal(part.sites.fraction_U, whole.sites.fraction_U[5:-8])
+    assert torch.equal(part.points["untyped_BHU"], whole.points["untyped_BHU"][:, 5:-8])
+    assert torch.equal(part.points["typed_BHS"], whole.points["typed_BHS"])
+
+
+@pytest.mark.parametrize("typed", [[0], [4_452], [0, 4_452], list(range(30))], ids=str)
+def test_arrays_at_the_edges(
+    typed: list[int], example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+) -> None:
+    index = np.array(typed)
+    with spinimpute.build_inducing_panel(
+        example_panel, tmp_path / "e.spip", index, model=random_predictor
+    ) as made:
+        covered = np.concatenate([made.read(b).sites.panel_index_U for b in made.blocks(0, made.n_sites)])
+        np.testing.assert_array_equal(covered, np.arange(made.n_sites))
+        assert made.n_blocks == len(made.blocks(0, made.n_sites))
+
+
+def test_same_bytes_for_any_number_of_threads(
+    example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+) -> None:
+    contents = set()
+    for threads in (1, 2, 5):
+        path = tmp_path / f"{threads}.spip"
+        spinimpute.build_inducing_panel(
+            example_panel, path, TYPED, model=random_predictor, threads=threads
+        ).close()
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+
+
+def test_damage_anywhere_is_found(small: spinimpute.InducingPanel, tmp_path: Path) -> None:
+    content = small.path.read_bytes()
+    header = small._file.header
+    places = {"preamble": 20, "header": len(content) - 5, "first part": 60}
+    places |= {name: place["offset"] + place["nbytes"] // 2 for name, place in header["sections"].items()}
+    assert {"array", "position", "cM", "allele_count", "ref", "alt", "id", "multiallelic"} < places.keys()
+    for place in places.values():
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path = tmp_path / "damaged.spip"
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"damaged\.spip: damaged: .* Make or copy it again"):
+            read_all(path)
+    for length in (0, 3, 40, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError, match="damaged"):
+            spinimpute.InducingPanel.open(path)
+
+
+def test_other_files(small: spinimpute.InducingPanel, example_panel: spinimpute.Panel) -> None:
+    with pytest.raises(InputError, match=r"not a spinimpute inducing panel .* panel build --inducing"):
+        spinimpute.InducingPanel.open(example_panel.path)
+    with pytest.raises(InputError, match="not a spinimpute panel"):
+        spinimpute.Panel.open(small.path)
+
+
+def test_nothing_is_left_of_a_build_that_failed(
+    example_panel: spinimpute.Panel,
+    random_predictor: AllelePredictor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 0
+
+    def fail(*_: object) -> None:
+        nonlocal count
+        count += 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(random_predictor, "encode", fail)
+    with pytest.raises(KeyboardInterrupt):
+        spinimpute.build_inducing_panel(
+            example_panel, tmp_path / "p.spip", TYPED, model=random_predictor, threads=1
+        )
+    assert count
+    assert not list(tmp_path.iterdir())
+
+
+def test_unusable_choices(
+    small: spinimpute.InducingPanel,
+    example_panel: spinimpute.Panel,
+    random_predictor: AllelePredictor,
+    random_kmer_predictor: KmerPredictor,
+    tmp_path: Path,
+) -> None:
+    build = spinimpute.build_inducing_panel
+    out = tmp_path / "o.spip"
+    with pytest.raises(InputError, match="no soft haplotypes"):
+        build(example_panel, out, TYPED, model=random_kmer_predictor)
+    with pytest.raises(InputError, match="already exists; use --force"):
+        build(example_panel, small.path, TYPED, model=random_predictor)
+    with pytest.raises(InputError, match="threads must be at least 1"):
+        build(example_panel, out, TYPED, model=random_predictor, threads=0)
+    with pytest.raises(InputError, match="no site"):
+        build(example_panel, out, TYPED[:0], model=random_predictor)
+    for array, said in ((TYPED[::-1], "increasing"), (TYPED * 1000, "must lie in"), (TYPED / 2, "integers")):
+        with pytest.raises(ValueError, match=said):
+            build(example_panel, out, array, model=random_predictor)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("size", [("CORE", 8), ("FLANK", 64)], ids=str)
+def test_points_of_a_version_with_other_sizes_are_refused(
+    size: tuple[str, int], made: spinimpute.InducingPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same weights cut blocks differently in another version."""
+    monkeypatch.setattr(allele_predictor, *size)
+    alleles = np.zeros((len(TYPED), 1), dtype=np.int8)
+    with pytest.raises(InputError, match="give that model with --model, or make the file again"):
+        spinimpute.impute_haplotypes(made, alleles, TYPED)
+    assert made.shape == BlockShape(16, 128)

@@ -1,0 +1,280 @@
+"""Panel files give back the VCF they were built from, and nothing but it."""
+
+import json
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.sites import Region
+from spinimpute.panels.build import build_panel
+from spinimpute.panels.panel import Panel
+from spinimpute.vcf.reader import read_haplotypes
+
+WriteVcf = Callable[..., Path]
+MAP = GeneticMap.constant(1.3)
+
+RECORDS = [
+    (100, "A", "C", ["0|1", "1"]),
+    (200, "G", "GA,GT", ["1|2", "2"]),
+    (300, "C", "T", ["0|0", "0"]),
+]
+
+
+def random_records(n_sites: int, n_samples: int, seed: int = 0) -> list:
+    rng = np.random.default_rng(seed)
+    alleles = rng.random((n_sites, n_samples, 2)) < rng.random((n_sites, 1, 1))
+    return [(1000 + 3 * i, "A", "C", [f"{a:d}|{b:d}" for a, b in calls]) for i, calls in enumerate(alleles)]
+
+
+def read_everything(panel: Panel) -> list:
+    sites = panel.sites
+    return [
+        panel.chrom,
+        panel.samples,
+        panel.ploidy.tolist(),
+        sites.keys(),
+        sites.id,
+        panel.cM.tolist(),
+        panel.allele_count.tolist(),
+        panel.multiallelic.tolist(),
+        panel.alleles(0, panel.n_sites).tolist(),
+    ]
+
+
+def test_small_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    with build_panel(write_vcf(RECORDS), tmp_path / "p.panel", MAP, command="spinimpute panel") as panel:
+        assert (panel.n_sites, panel.n_samples, panel.n_haplotypes) == (4, 2, 3)
+        assert panel.path == tmp_path / "p.panel"
+        assert panel.chrom == "20"
+        assert panel.contig_line == "##contig=<ID=20,length=63025520>"
+        assert panel.samples == ["a", "b"]
+        assert panel.ploidy.tolist() == [2, 1]
+        assert panel.ploidy.dtype == np.uint8
+        assert panel.haplotype_sample.tolist() == [0, 0, 1]
+        assert panel.sites.keys() == [(100, "A", "C"), (200, "G", "GA"), (200, "G", "GT"), (300, "C", "T")]
+        assert panel.sites.id == ["rs100", "rs200", "rs200", "rs300"]
+        assert panel.position.tolist() == [100, 200, 200, 300]
+        np.testing.assert_allclose(panel.cM, np.array([100, 200, 200, 300]) * 1.3e-6)
+        assert panel.alleles(0, 4).tolist() == [[0, 1, 1], [1, 0, 0], [0, 1, 1], [0, 0, 0]]
+        assert panel.alleles(0, 4).dtype == np.uint8
+        assert panel.alleles(2, 2).shape == (0, 3)
+        assert panel.allele_count.tolist() == [2, 1, 2, 0]
+        np.testing.assert_allclose(panel.frequency, [2 / 3, 1 / 3, 2 / 3, 0])
+        assert panel.multiallelic.tolist() == [False, True, True, False]
+        assert panel.provenance["source"] == "t.vcf"
+        assert panel.provenance["command"] == "spinimpute panel"
+        assert panel.provenance["map"] == "constant 1.3 cM/Mb"
+        with pytest.raises(ValueError, match="must lie in"):
+            panel.alleles(0, 5)
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 700), st.integers(1, 9), st.integers(0, 99), st.data())
+def test_panel_equals_its_vcf(
+    write_vcf: WriteVcf, tmp_path: Path, n_sites: int, n_samples: int, seed: int, data: st.DataObject
+) -> None:
+    path = write_vcf(random_records(n_sites, n_samples, seed), name="t.bcf")
+    haplotypes = read_haplotypes(path)
+    start, stop = sorted(data.draw(st.tuples(st.integers(0, n_sites), st.integers(0, n_sites))))
+    with build_panel(path, tmp_path / "p.panel", MAP, force=True) as panel:
+        np.testing.assert_array_equal(panel.alleles(start, stop), haplotypes.alleles[start:stop])
+        np.testing.assert_array_equal(
+            panel.packed(start, stop), np.packbits(haplotypes.alleles[start:stop].view(np.uint8), axis=1)
+        )
+        np.testing.assert_array_equal(panel.allele_count, haplotypes.alleles.sum(axis=1, dtype=np.int64))
+        assert panel.sites.keys() == haplotypes.sites.keys()
+
+
+def test_same_input_same_bytes_other_input_other_checksum(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    records = random_records(300, 5)
+    vcf = write_vcf(records, name="t.bcf")
+    first = build_panel(vcf, tmp_path / "1.panel", MAP)
+    again = build_panel(vcf, tmp_path / "2.panel", MAP)
+    assert first.path.read_bytes() == again.path.read_bytes()
+    assert re.fullmatch("[0-9a-f]{64}", first.checksum)
+    # where it comes from is not what it is
+    renamed = build_panel(vcf.rename(tmp_path / "renamed.bcf"), tmp_path / "3.panel", MAP, command="other")
+    assert renamed.checksum == first.checksum
+    other_map = build_panel(tmp_path / "renamed.bcf", tmp_path / "4.panel", GeneticMap.constant())
+    other_samples = build_panel(tmp_path / "renamed.bcf", tmp_path / "5.panel", MAP, samples=["a", "b"])
+    records[7][3][2] = {"0|0": "1|1"}.get(records[7][3][2], "0|0")
+    other_call = build_panel(write_vcf(records, name="t.bcf"), tmp_path / "6.panel", MAP)
+    checksums = {panel.checksum for panel in (first, other_map, other_samples, other_call)}
+    assert len(checksums) == 4
+
+
+def test_region_and_samples(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    vcf = write_vcf(random_records(100, 4))
+    whole = read_haplotypes(vcf)
+    panel = build_panel(
+        vcf, tmp_path / "p.panel", MAP, region=Region.parse("chr20:1030-1060"), samples=["d", "b"]
+    )
+    assert panel.position.tolist() == list(range(1030, 1061, 3))
+    assert panel.samples == ["d", "b"]
+    np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), whole.alleles[10:21][:, [6, 7, 2, 3]])
+
+
+def test_first_of_duplicate_records_is_kept(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    records = [
+        (100, "A", "C", ["0|1"]),
+        (100, "A", "G", ["1|1"]),
+        (100, "A", "c", ["1|0"]),
+        (101, "A", "C,C", ["1|0"]),
+        (102, "A", "<DEL>", ["1|0"]),
+    ]
+    panel = build_panel(write_vcf(records), tmp_path / "p.panel", MAP)
+    assert panel.sites.keys() == [(100, "A", "C"), (100, "A", "G"), (101, "A", "C")]
+    assert panel.alleles(0, 3).tolist() == [[0, 1], [1, 1], [1, 0]]
+    assert panel.provenance["skipped"] == {"duplicate of an earlier record": 2, "symbolic ALT": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (".|1", "sample b has, at 20:200, a missing genotype"),
+        (".", "sample b has, at 20:200, a missing genotype"),
+        ("0/1", "sample b has, at 20:200, an unphased heterozygote"),
+    ],
+)
+def test_missing_and_unphased_calls_are_refused_and_nothing_is_left(
+    write_vcf: WriteVcf, tmp_path: Path, call: str, message: str
+) -> None:
+    vcf = write_vcf([(100, "A", "C", ["0|1", "0|1"]), (200, "A", "C", ["0|1", call])])
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=message):
+        build_panel(vcf, tmp_path / "p.panel", MAP)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_existing_file_is_kept_unless_forced(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    vcf, out = write_vcf(RECORDS), tmp_path / "p.panel"
+    out.write_text("precious")
+    with pytest.raises(InputError, match="already exists; use --force to overwrite"):
+        build_panel(vcf, out, MAP)
+    with pytest.raises(InputError, match="no such file"):
+        build_panel(tmp_path / "absent.vcf", out, MAP, force=True)
+    assert out.read_text() == "precious"
+    assert build_panel(vcf, out, MAP, force=True).n_sites == 4
+
+
+def test_output_that_cannot_be_written(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    vcf = write_vcf(RECORDS)
+    with pytest.raises(InputError, match="is a folder"):
+        build_panel(vcf, tmp_path, MAP)
+    with pytest.raises(InputError, match="there is no folder"):
+        build_panel(vcf, tmp_path / "absent" / "p.panel", MAP)
+
+
+def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    vcf, map_file = write_vcf(RECORDS), tmp_path / "m.map"
+    map_file.write_text("20 . 1 100\n20 . 3 300\n")
+    panel = build_panel(vcf, tmp_path / "1.panel", map_file)
+    np.testing.assert_allclose(panel.cM, [1, 2, 2, 3])
+    assert panel.provenance["map"].startswith("m.map")
+    with pytest.warns(UserWarning, match="no genetic map: constant 1 cM/Mb"):
+        build_panel(vcf, tmp_path / "2.panel")
+    map_file.write_text("20 . 1 1000\n20 . 3 3000\n")
+    with pytest.warns(UserWarning, match=r"map covers 20:1000-3000 but the panel lies at 100-300"):
+        build_panel(vcf, tmp_path / "3.panel", map_file)
+    map_file.write_text("21 . 1 100\n21 . 3 300\n")
+    with pytest.raises(InputError, match="no row of chromosome 20"):
+        build_panel(vcf, tmp_path / "4.panel", map_file)
+    with pytest.raises(InputError, match="genetic map is of chromosome 21, the panel of 20"):
+        build_panel(vcf, tmp_path / "4.panel", GeneticMap.read(map_file, "21"))
+
+
+def test_any_changed_byte_is_noticed_or_harmless(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    path = tmp_path / "p.panel"
+    with build_panel(write_vcf(random_records(30, 3)), path, MAP) as panel:
+        whole = read_everything(panel)
+    content = path.read_bytes()
+    n_noticed = 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        try:
+            with Panel.open(path) as panel:
+                found = read_everything(panel)
+        except InputError as error:
+            assert re.search("damaged|not a spinimpute panel|newer version|truncated", str(error))  # noqa: PT017
+            n_noticed += 1
+        else:
+            assert found == whole  # the space between sections
+    assert n_noticed > len(content) * 0.7
+
+
+def test_damaged_haplotypes_are_noticed_where_they_are_read(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    path = tmp_path / "p.panel"
+    with build_panel(write_vcf(random_records(600, 8)), path, MAP) as panel:
+        # with 16 haplotypes bits are 2 bytes, and only rows without the minor allele are shorter
+        before = int(np.isin(panel.allele_count[:300], (0, 16), invert=True).sum())
+    content = bytearray(path.read_bytes())
+    header, length = struct.unpack_from("<QQ", content, 22)
+    haplotypes = json.loads(content[header : header + length])["sections"]["haplotypes"]
+    content[haplotypes["offset"] + 2 * before] ^= 1  # of site 301, or of the next that varies
+    path.write_bytes(content)
+    panel = Panel.open(path)
+    assert panel.alleles(0, 256).shape == (256, 16)
+    assert panel.alleles(512, 600).shape == (88, 16)
+    for start, stop in ((255, 257), (511, 512), (0, 600)):
+        with pytest.raises(InputError, match=r"damaged: the haplotypes of the sites 257 to 512"):
+            panel.alleles(start, stop)
+
+
+def test_a_panel_cut_anywhere_is_refused(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    path = tmp_path / "p.panel"
+    build_panel(write_vcf(random_records(30, 3)), path, MAP).close()
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError, match=rf"truncated: {length} bytes|not a spinimpute panel"):
+            Panel.open(path)
+    path.write_bytes(content + b"more")
+    with pytest.raises(InputError, match="damaged"):
+        Panel.open(path)
+
+
+def test_other_files_are_no_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"not a spinimpute panel .*spinimpute panel"):
+        Panel.open(write_vcf(RECORDS))
+    for path in (tmp_path, tmp_path / "absent.panel"):
+        with pytest.raises(InputError, match="cannot be opened"):
+            Panel.open(path)
+
+
+def test_closed_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    panel = build_panel(write_vcf(RECORDS), tmp_path / "p.panel", MAP)
+    view = panel.packed(0, 4)
+    panel.close()
+    panel.close()
+    assert np.unpackbits(view, axis=1, count=3).tolist() == [[0, 1, 1], [1, 0, 0], [0, 1, 1], [0, 0, 0]]
+    with pytest.raises(ValueError, match="is closed"):
+        panel.alleles(0, 1)
+
+
+def test_real_panel(shared_genotypes: Path, tmp_path: Path) -> None:
+    vcf = shared_genotypes / "chr20_eur" / "panel.bcf"
+    build_panel(vcf, tmp_path / "p.panel", shared_genotypes / "maps" / "chr20.b37.gmap.gz").close()
+    haplotypes = read_haplotypes(vcf)
+    with Panel.open(tmp_path / "p.panel") as panel:
+        assert (panel.n_sites, panel.n_haplotypes) == (24_990, 600)
+        np.testing.assert_array_equal(panel.alleles(0, 24_990), haplotypes.alleles)
+        assert panel.sites.keys() == haplotypes.sites.keys()
+        assert (np.diff(panel.cM) >= 0).all()
+
+
+def test_reading_genotypes_does_not_need_torch() -> None:
+
+    modules = "sys, spinimpute.panels.panel, spinimpute.genotypes.windows"
+    code = f"import {modules}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,289 @@
+"""A panel that several processes read is the same, to the last byte, as one that is read in one go."""
+
+import gzip
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import cyvcf2
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.sites import LAST_POSITION, Region
+from spinimpute.panels import parallel_reading as panel_stretches
+from spinimpute.panels.build import build_panel
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parallel_reading import StretchReader
+from spinimpute.panels.pieces import PieceReader
+from spinimpute.vcf import index_intervals as index_stretches
+from spinimpute.vcf.index_intervals import stretches_of
+
+WriteVcf = Callable[..., Path]
+MAP = GeneticMap.constant(1.3)
+NAMES = [f"s{i}" for i in range(20)]
+
+
+def records(n_sites: int = 2_400) -> list:
+    """Sites over 15 leaves of an index, with long REF alleles: indices do not tell small leaves apart. Some
+    have several ALT or come twice."""
+    rng = np.random.default_rng(1)
+    found = []
+    for i in range(n_sites):
+        calls = [f"{a:d}|{b:d}" for a, b in rng.random((len(NAMES), 2)) < rng.beta(0.2, 1)]
+        calls[7] = calls[7][0]
+        ref = "A" + "".join(rng.choice(list("ACGT"), 3_000))
+        alt = "C,G" if i % 31 == 0 else "<DEL>" if i % 71 == 0 else "C"
+        found.append((1_000 + 100 * i, ref, alt, calls))
+        if i % 43 == 0:
+            found.append(found[-1])
+    return found
+
+
+def contigs(path: Path) -> list[str]:
+    return list(cyvcf2.VCF(str(path)).seqnames)
+
+
+@pytest.fixture
+def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_stretches, "STRETCH_BYTES", 1_000)
+
+
+@pytest.fixture(params=["bcf csi", "vcf.gz csi", "vcf.gz tbi"])
+def indexed(request: pytest.FixtureRequest, write_vcf: WriteVcf, index: Callable) -> Path:
+    form, kind = request.param.split()
+    vcf = write_vcf(records(), NAMES, name=f"t.{form}")
+    if kind == "csi":
+        index(vcf)
+    else:
+        subprocess.run(["bcftools", "index", "-t", str(vcf)], check=True)
+    return vcf
+
+
+@pytest.mark.parametrize("region", [None, Region("chr20", 40_001, 160_002)])
+def test_stretches_follow_one_another(indexed: Path, small_stretches: None, region: Region | None) -> None:
+    vcf = indexed
+    found = stretches_of(vcf, contigs(vcf), region)
+    assert len(found) >= 4
+    assert {stretch.chrom for stretch in found} == {"20"}
+    assert all(one.start <= one.end == other.start - 1 for one, other in pairwise(found))
+    assert (found[0].start, found[-1].end) == (
+        (1, LAST_POSITION) if region is None else (region.start, region.end)
+    )
+    assert stretches_of(vcf, contigs(vcf), Region("21")) == []
+    assert stretches_of(vcf, contigs(vcf), Region("20", 1, 900)) == []
+    assert stretches_of(vcf, [*contigs(vcf), "chr20"], region) == []
+    for kind in (".csi", ".tbi"):
+        vcf.with_name(vcf.name + kind).unlink(missing_ok=True)
+    assert stretches_of(vcf, contigs(vcf), region) == []
+
+
+@pytest.mark.parametrize("damage", ["old", "cut", "garbage", "other"])
+def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_stretches: None, damage: str) -> None:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    csi = vcf.with_name("t.bcf.csi")
+    assert stretches_of(vcf, contigs(vcf), None)
+    names = contigs(vcf)
+    if damage == "old":
+        os.utime(csi, (0, 0))
+    else:
+        contents = {"cut": csi.read_bytes()[:60], "garbage": b"garbage", "other": gzip.compress(b"other")}
+        csi.write_bytes(contents[damage])
+    assert stretches_of(vcf, names, None) == []
+
+
+@pytest.mark.parametrize("part", [{}, {"region": Region("chr20", 40_002, 160_003), "samples": ["s9", "s7"]}])
+def test_same_bytes(indexed: Path, small_stretches: None, tmp_path: Path, part: dict) -> None:
+    vcf = indexed
+    assert len(stretches_of(vcf, contigs(vcf), part.get("region"))) >= 4
+    one = build_panel(vcf, tmp_path / "1.spin", MAP, **part)
+    assert set(one.provenance["skipped"]) == {"duplicate of an earlier record", "symbolic ALT"}
+    build_panel(vcf, tmp_path / "2.spin", MAP, threads=2, **part).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+    assert one.n_haplotypes == (39 if not part else 3)
+
+
+def test_stretches_without_records(
+    write_vcf: WriteVcf, index: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    vcf = write_vcf(records(300), NAMES, name="t.bcf")
+    index(vcf)
+    ends = [500, 1_000, 9_999, 10_000, 20_000, 2_000_000, LAST_POSITION]
+    cut = [Region("20", start + 1, end) for start, end in pairwise([0, *ends])]
+    monkeypatch.setattr("spinimpute.panels.build.stretches_of", lambda *_: cut)
+    for threads in (1, 2):
+        build_panel(vcf, tmp_path / f"{threads}.spin", MAP, threads=threads).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sample", "call", "message"),
+    [
+        (3, "1|.", "sample s3 has, at 20:196700, a missing genotype"),
+        (3, "0/1", "sample s3 has, at 20:196700, an unphased heterozygote"),
+        (3, "1", "sample s3 is haploid at 20:196700 but diploid before"),
+        (7, "0|0", "sample s7 is diploid at 20:196700 but haploid before"),
+    ],
+)
+def test_errors_are_the_same(
+    write_vcf: WriteVcf,
+    index: Callable,
+    small_stretches: None,
+    tmp_path: Path,
+    sample: int,
+    call: str,
+    message: str,
+) -> None:
+    changed = records()
+    for position, _, _, calls in changed:
+        if position >= 196_700 and (position == 196_700 or len(call) == 1 or sample == 7):
+            calls[sample] = call
+    vcf = write_vcf(changed, NAMES, name="t.bcf")
+    index(vcf)
+    assert 196_609 in [stretch.start for stretch in stretches_of(vcf, contigs(vcf), None)]
+    before = sorted(tmp_path.iterdir())
+    said = []
+    for threads in (1, 2):
+        with pytest.raises(InputError, match=message) as error:
+            build_panel(vcf, tmp_path / "p.spin", MAP, threads=threads)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_only_the_processes_hold_the_file(
+    write_vcf: WriteVcf, index: Callable, small_stretches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    closed: list[PieceReader] = []
+    close = PieceReader.close
+    monkeypatch.setattr(PieceReader, "close", lambda self: (closed.append(self), close(self)))
+    stretches = stretches_of(vcf, contigs(vcf), None)
+    reader = StretchReader(vcf, None, None, stretches, 2)
+    assert len(closed) == 1
+    assert reader.samples == NAMES
+    assert str(vcf) not in [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_dies(
+    write_vcf: WriteVcf,
+    index: Callable,
+    small_stretches: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    monkeypatch.setattr(panel_stretches, "_read_stretch", die)
+    with pytest.raises(InputError, match=r"was killed; is there enough memory\? Build it with --threads 1"):
+        build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
+    assert not list(tmp_path.glob("*.spin*"))
+    assert not multiprocessing.active_children()
+
+
+class Building(NamedTuple):
+    """A program that builds `out`, and the processes that read for it."""
+
+    process: "subprocess.Popen[str]"
+    readers: list[int]
+    out: Path
+
+
+@pytest.fixture
+def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
+    vcf = write_vcf(records(), NAMES, name="t.bcf")
+    index(vcf)
+    out = tmp_path / "made" / "p.spin"
+    out.parent.mkdir()
+    script = tmp_path / "build.py"
+    script.write_text(
+        "from spinimpute.genotypes import index_stretches\n"
+        "index_stretches.STRETCH_BYTES = 1_000\n"
+        "from spinimpute.cli.main import main\n"
+        "if __name__ == '__main__':\n"
+        f"    main(['panel', 'build', '--vcf', {str(vcf)!r}, '--out', {str(out)!r}, '--threads', '2'])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}, start_new_session=True,
+        # a test run in the background may ignore SIGINT, and children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    until = time.monotonic() + 50
+    while len(readers := readers_of(process.pid)) < 2:
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.002)
+    return Building(process, readers, out)
+
+
+@pytest.mark.parametrize("after", [0, 0.2])
+def test_interrupt(building: Building, after: float) -> None:
+    """Ctrl-C goes to all processes of a terminal's group, whatever they are about."""
+    process, readers, out = building
+    time.sleep(after)
+    os.killpg(process.pid, signal.SIGINT)
+    said, err = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert said == ""
+    lines = [line for line in err.splitlines() if line and "no genetic map" not in line]
+    assert lines == ["spinimpute: interrupted"]
+    assert not list(out.parent.iterdir())
+    assert not any(Path(f"/proc/{reader}").exists() for reader in readers)
+
+
+def test_a_program_that_is_killed_leaves_no_process(building: Building) -> None:
+    building.process.kill()
+    building.process.communicate()
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{reader}").exists() for reader in building.readers):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def readers_of(parent: int) -> list[int]:
+    """The processes that read for a process."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def test_several_chromosomes(
+    write_vcf: WriteVcf, index: Callable, small_stretches: None, tmp_path: Path
+) -> None:
+    """A file of several chromosomes, of which a region is taken; without one it is refused as ever."""
+    text = tmp_path / "both.txt"
+    first = write_vcf(records(), NAMES, name="first.vcf").read_text()
+    lines = [line for line in first.splitlines() if not line.startswith("#")]
+    text.write_text(first + "".join(f"21{line[2:]}\n" for line in lines))
+    vcf = tmp_path / "both.bcf"
+    source = cyvcf2.VCF(str(text))
+    writer = cyvcf2.Writer(str(vcf), source, mode="wb")
+    for record in source:
+        writer.write_record(record)
+    writer.close()
+    source.close()
+    index(vcf)
+    region = Region.parse("21:30000-220000")
+    assert len(stretches_of(vcf, contigs(vcf), region)) >= 3
+    assert stretches_of(vcf, contigs(vcf), None) == []
+    for threads in (1, 2):
+        build_panel(vcf, tmp_path / f"{threads}.spin", MAP, region, threads=threads).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+    with Panel.open(tmp_path / "2.spin") as panel:
+        assert panel.chrom == "21"
+    with pytest.raises(InputError, match="more than one chromosome, 20 and 21"):
+        build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)

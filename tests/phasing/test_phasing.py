@@ -1,0 +1,300 @@
+"""Phasing against the panel: a pass beside a reference without tricks, and what must hold of the whole."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.hmm.li_stephens import LANES, SPAN, jump_chances, span_patterns
+from spinimpute.hmm.windows import CORE
+from spinimpute.phasing.passes import (
+    EXCHANGED,
+    EXCHANGED_BEHIND,
+    HALF,
+    pass_backward,
+    pass_forward,
+)
+from spinimpute.phasing.phase import phase
+
+MISMATCH = 0.01
+
+
+@dataclass
+class MadePanel:
+    """What `phase` asks of a panel."""
+
+    alleles_TN: np.ndarray
+    cM: np.ndarray
+    position: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position = np.arange(1, len(self.cM) + 1) * 100
+        self.n_haplotypes = self.alleles_TN.shape[1]
+        self.frequency = self.alleles_TN.mean(axis=1)
+
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_TN[index], axis=1)
+
+
+def mosaic_panel(rng: np.random.Generator, n_typed: int, n: int, founders: int = 12) -> MadePanel:
+    """Haplotypes that copy a few founders, a new one every 40 sites or so."""
+    founder_TF = rng.random((n_typed, founders)) < rng.uniform(0.1, 0.9, (n_typed, 1))
+    leaves_TN = rng.random((n_typed, n)) < 1 / 40
+    leaves_TN[0] = True
+    copied_TN = np.where(leaves_TN, rng.integers(0, founders, (n_typed, n)), -1)
+    for t in range(1, n_typed):
+        copied_TN[t] = np.where(leaves_TN[t], copied_TN[t], copied_TN[t - 1])
+    return MadePanel(
+        np.take_along_axis(founder_TF, copied_TN, axis=1).astype(np.uint8), np.arange(n_typed) * 0.01
+    )
+
+
+def split(panel: MadePanel, n_queries: int) -> tuple[MadePanel, np.ndarray]:
+    """A panel without its last haplotypes, and those, int8."""
+    kept = panel.alleles_TN.shape[1] - n_queries
+    return (
+        MadePanel(np.ascontiguousarray(panel.alleles_TN[:, :kept]), panel.cM),
+        panel.alleles_TN[:, kept:].astype(np.int8),
+    )
+
+
+def without_phase(truth_TQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same genotypes in REF, ALT order, and which of them are heterozygotes."""
+    pairs_TX2 = truth_TQ.reshape(len(truth_TQ), -1, 2)
+    return np.sort(pairs_TX2, axis=2).reshape(truth_TQ.shape), pairs_TX2[:, :, 0] != pairs_TX2[:, :, 1]
+
+
+def run(panel: MadePanel, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, threads: int = 1, **more: bool):
+    ploidy = more.pop("ploidy", np.full(unphased_TX.shape[1], 2))
+    return phase(panel, np.arange(len(panel.cM)), alleles_TQ, unphased_TX, ploidy, threads, **more)
+
+
+def switches(phased_TQ: np.ndarray, truth_TQ: np.ndarray) -> int:
+    total = 0
+    for first in range(0, truth_TQ.shape[1], 2):
+        het = truth_TQ[:, first] != truth_TQ[:, first + 1]
+        same = phased_TQ[het, first] == truth_TQ[het, first]
+        total += sum(a != b for a, b in pairwise(same.tolist()))
+    return total
+
+
+# one pass
+
+
+def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, stop, starting, locked):  # type: ignore[no-untyped-def]
+    """The same pass haplotype by haplotype, in double precision, unscaled."""
+    n_places, n = panel_SN.shape
+    pair_2S = pair_2S.copy()
+
+    def emission(allele: int, place: int, known: bool) -> np.ndarray:
+        match = np.where(panel_SN[place] == allele, 1 - MISMATCH, MISMATCH)
+        return match if known else np.full(n, 1 - MISMATCH)
+
+    right_2SN = np.ones((2, n_places, n))
+    for lane in range(2):
+        for place in range(n_places - 1, 0, -1):
+            seen = emission(pair_2S[lane, place], place, known_S[place] and not doubtful_S[place])
+            values = seen * right_2SN[lane, place]
+            right_2SN[lane, place - 1] = (1 - jump_S[place]) * values + jump_S[place] * values.mean()
+    left_2N = np.full((2, n), 1 / n)
+    way_S, sure_S, clear_S = np.zeros(n_places, int), np.ones(n_places), np.ones(n_places, bool)
+    linked = first == 0
+    for place in range(stop):
+        left_2N = (1 - jump_S[place]) * left_2N + jump_S[place] * left_2N.sum(axis=1, keepdims=True) / n
+        way = 0
+        if open_S[place] and place >= first:
+            chances = []
+            crossing = not starting and not locked[0] <= place < locked[1]
+            for candidate in range(4 if crossing else 2):
+                chance = 1.0
+                for lane in range(2):
+                    allele = pair_2S[lane ^ (candidate & EXCHANGED), place]
+                    right_N = right_2SN[lane ^ (candidate >> 1), place]
+                    chance *= (left_2N[lane] * emission(allele, place, True) * right_N).sum()
+                chances.append(chance)
+            way = int(np.argmax(chances))
+            sure_S[place] = chances[way] / sum(chances)
+            clear_S[place] = sorted(chances)[-2] < 0.99 * chances[way]
+            if linked or way != 3:
+                way_S[place] = way
+            linked = True
+        if way & EXCHANGED:
+            pair_2S[:, place] = pair_2S[::-1, place]
+        for lane in range(2):
+            left_2N[lane] *= emission(pair_2S[lane, place], place, known_S[place])
+        if way & EXCHANGED_BEHIND:
+            left_2N = left_2N[::-1].copy()
+    return way_S, sure_S, clear_S
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 70), st.integers(2, 40), st.booleans())
+def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, starting: bool) -> None:
+    rng = np.random.default_rng(seed)
+    panel_SN = (rng.random((n_places, n)) < rng.uniform(0.05, 0.95, (n_places, 1))).astype(np.uint8)
+    n_targets = int(rng.integers(1, HALF + 1))
+    pair_H2S = rng.integers(0, 2, (HALF, 2, n_places)).astype(np.uint8)
+    known_HS = rng.random((HALF, n_places)) < 0.9
+    open_HS = (pair_H2S[:, 0] != pair_H2S[:, 1]) & known_HS & (rng.random((HALF, n_places)) < 0.8)
+    doubtful_HS = open_HS & ((rng.random((HALF, n_places)) < 0.3) | starting)
+    first, stop = sorted(rng.integers(0, n_places + 1, 2).tolist()) if n_places > 8 else (0, n_places)
+    stop = max(stop, first + 1) if first < n_places else n_places
+    first = min(first, stop - 1)
+    locked_H2 = np.sort(rng.integers(0, n_places + 1, (HALF, 2)), axis=1)
+    locked_H2[::2] = 2 * n_places
+    jump_S = jump_chances(np.cumsum(rng.exponential(0.02, n_places)), n)
+    patterns = span_patterns(pack_rows(panel_SN), n_places)
+
+    def lanes(values_HS: np.ndarray) -> np.ndarray:
+        return pack_rows(np.concatenate([values_HS, values_HS]).T.astype(np.uint8))
+
+    query_LW = pack_rows(np.concatenate([pair_H2S[:, 0], pair_H2S[:, 1]]).T.copy())
+    right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
+    stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
+    mismatch = np.float32(MISMATCH)
+    known_LW, doubtful_LW = lanes(known_HS), lanes(doubtful_HS)
+    pass_backward(
+        *patterns, query_LW, known_LW & ~doubtful_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL
+    )
+    way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
+    chance_LS = np.zeros((LANES, n_places), np.float32)
+    pass_forward(
+        *patterns, query_LW, known_LW, lanes(open_HS), jump_S, mismatch, right_INL, stay_DPL, come_DPL,
+        n_targets, first, stop, starting, locked_H2, False, way_HS, sure_HS, chance_LS,
+    )  # fmt: skip
+    for h in range(n_targets):
+        way_S, sure_S, clear_S = reference(
+            panel_SN, pair_H2S[h], open_HS[h], known_HS[h], doubtful_HS[h], jump_S, first, stop, starting,
+            locked_H2[h],
+        )  # fmt: skip
+        decided = open_HS[h] & (np.arange(n_places) >= first) & (np.arange(n_places) < stop)
+        # where two ways are equal rounding decides, and what follows may differ
+        until = int(np.argmin(clear_S)) if not clear_S.all() else n_places
+        compared = np.flatnonzero(decided[:until])
+        np.testing.assert_array_equal(way_HS[h, compared], way_S[compared])
+        np.testing.assert_allclose(sure_HS[h, compared], sure_S[compared], rtol=2e-3)
+        if until < n_places:
+            return
+
+
+# the whole
+
+
+def test_clear_phase_is_found(rng: np.random.Generator) -> None:
+    panel, truth_TQ = split(mosaic_panel(rng, 300, 220), 20)
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    phased_TQ = run(panel, unphased_TQ, het_TX)
+    np.testing.assert_array_equal(
+        phased_TQ.reshape(300, -1, 2).sum(axis=2), truth_TQ.reshape(300, -1, 2).sum(axis=2)
+    )
+    assert switches(unphased_TQ, truth_TQ) > 200  # there is something to do
+    assert switches(phased_TQ, truth_TQ) <= 0.03 * het_TX.sum()
+
+
+def test_a_target_that_is_in_the_panel_is_phased_without_fault(rng: np.random.Generator) -> None:
+    panel = mosaic_panel(rng, 2 * CORE + 50, 60)  # several windows: their edges must not show
+    truth_TQ = panel.alleles_TN[:, :6].astype(np.int8)
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    assert switches(run(panel, unphased_TQ, het_TX), truth_TQ) == 0
+
+
+def test_targets_help_each_other(rng: np.random.Generator) -> None:
+    whole = mosaic_panel(rng, 200, 404, founders=40)
+    panel, truth_TQ = split(whole, 400)  # two people in the panel
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    together = switches(run(panel, unphased_TQ, het_TX), truth_TQ)
+    alone = sum(
+        switches(
+            run(panel, unphased_TQ[:, q : q + 2], het_TX[:, q // 2 : q // 2 + 1]), truth_TQ[:, q : q + 2]
+        )
+        for q in range(0, 400, 2)
+    )
+    assert together < 0.7 * alone
+
+
+def test_results_depend_on_neither_threads_nor_panel_order_nor_allele_order(rng: np.random.Generator) -> None:
+    panel, truth_TQ = split(mosaic_panel(rng, 120, 80), 20)
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    expected = run(panel, unphased_TQ, het_TX)
+    np.testing.assert_array_equal(run(panel, unphased_TQ, het_TX, threads=3), expected)
+    shuffled = MadePanel(np.ascontiguousarray(rng.permutation(panel.alleles_TN, axis=1)), panel.cM)
+    np.testing.assert_array_equal(run(shuffled, unphased_TQ, het_TX), expected)
+    turned_TQ = unphased_TQ.reshape(120, -1, 2)[:, :, ::-1].reshape(unphased_TQ.shape)
+    np.testing.assert_array_equal(run(panel, turned_TQ, het_TX), expected)
+
+
+def test_known_phase_stays(rng: np.random.Generator) -> None:
+    panel, truth_TQ = split(mosaic_panel(rng, 150, 80), 20)
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    # known phase that the panel contradicts, at every third heterozygote of the odd samples
+    known_TX = het_TX & (np.cumsum(het_TX, axis=0) % 3 == 0)
+    known_TX[:, ::2] = False
+    given_TX2 = unphased_TQ.reshape(150, -1, 2).copy()
+    random_TX = known_TX & (rng.random(known_TX.shape) < 0.5)
+    given_TX2[random_TX] = given_TX2[random_TX][:, ::-1]
+    phased_TX2 = run(panel, given_TX2.reshape(150, -1), het_TX & ~known_TX).reshape(150, -1, 2)
+    for x in range(10):
+        at = np.flatnonzero(known_TX[:, x])
+        relation = phased_TX2[at, x, 0] == given_TX2[at, x, 0]
+        assert relation.all() or not relation.any()
+    assert known_TX.sum() > 50
+    untouched = run(panel, given_TX2.reshape(150, -1), np.zeros_like(het_TX))
+    np.testing.assert_array_equal(untouched, given_TX2.reshape(150, -1))
+
+
+def test_missing_calls_stay_or_are_filled(rng: np.random.Generator) -> None:
+    panel, truth_TQ = split(mosaic_panel(rng, 150, 220), 20)
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    missing_TX = rng.random(het_TX.shape) < 0.05
+    missing_TQ = np.repeat(missing_TX, 2, axis=1)
+    calls_TQ = np.where(missing_TQ, -1, unphased_TQ).astype(np.int8)
+    phased_TQ = run(panel, calls_TQ, het_TX & ~missing_TX)
+    np.testing.assert_array_equal(phased_TQ < 0, missing_TQ)
+    filled_TX = run(panel, calls_TQ, het_TX & ~missing_TX, fill=True).reshape(150, -1, 2).sum(axis=2)
+    right_TX = filled_TX == truth_TQ.reshape(150, -1, 2).sum(axis=2)
+    assert right_TX[~missing_TX].all()
+    assert right_TX[missing_TX].mean() > 0.95
+    assert missing_TX.sum() > 50
+
+
+def test_haploid_samples_are_left_alone_and_one_sample_and_site_will_do(rng: np.random.Generator) -> None:
+    panel, truth_TQ = split(mosaic_panel(rng, 60, 43), 3)
+    calls_TQ = truth_TQ.copy()
+    het_T = calls_TQ[:, 1] != calls_TQ[:, 2]
+    unphased_TX = np.stack([np.zeros(60, bool), het_T], axis=1)
+    phased_TQ = run(panel, calls_TQ, unphased_TX, ploidy=np.array([1, 2], np.uint8))
+    np.testing.assert_array_equal(phased_TQ[:, 0], truth_TQ[:, 0])
+    np.testing.assert_array_equal(phased_TQ[:, 1:].sum(axis=1), truth_TQ[:, 1:].sum(axis=1))
+    one = MadePanel(panel.alleles_TN[:1], panel.cM[:1])
+    np.testing.assert_array_equal(run(one, np.array([[1, 0]], np.int8), np.array([[True]])).sum(axis=1), [1])
+
+
+def test_two_alternatives_of_one_place_lie_apart(rng: np.random.Generator) -> None:
+    panel, _ = split(mosaic_panel(rng, 40, 40), 2)
+    panel.position[21] = panel.position[20]
+    calls_TQ = np.zeros((40, 2), np.int8)
+    calls_TQ[[5, 20, 21, 30], 1] = 1
+    het_TX = (calls_TQ[:, 0] != calls_TQ[:, 1])[:, None]
+    phased_TQ = run(panel, calls_TQ, het_TX)
+    np.testing.assert_array_equal(phased_TQ[20], phased_TQ[21][::-1])
+
+
+@pytest.mark.parametrize("name", ["chr22_1kg"])
+def test_real_people_are_phased_about_as_well_as_by_the_best(shared_genotypes, name, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    import spinimpute
+    from spinimpute.vcf.reader import read_haplotypes
+
+    folder = shared_genotypes / name
+    panel = tmp_path / "panel.spin"
+    spinimpute.build_panel(
+        folder / "panel.bcf", panel, shared_genotypes / "maps" / "plink.chr22.GRCh37.map"
+    ).close()
+    spinimpute.phase(folder / "target.unphased.vcf.gz", tmp_path / "phased.bcf", panel, threads=2)
+    truth = read_haplotypes(folder / "target.phased.bcf").alleles
+    phased = read_haplotypes(tmp_path / "phased.bcf").alleles
+    n_links = (truth[:, ::2] != truth[:, 1::2]).sum() - truth.shape[1] // 2
+    assert switches(phased, truth) / n_links < 0.018  # Beagle 5.4: 0.0144

@@ -1,0 +1,88 @@
+"""Arrays in, arrays out."""
+
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import match_sites
+from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.vcf.reader import Haplotypes, read_haplotypes
+
+
+@pytest.fixture
+def target(example: Path) -> Haplotypes:
+    return read_haplotypes(example / "target.vcf.gz")
+
+
+def test_equal_to_the_command(
+    example: Path, example_panel: spinimpute.Panel, target: Haplotypes, tmp_path: Path
+) -> None:
+    p = spinimpute.impute_haplotypes(example_panel, target.alleles, target.sites)
+    spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.bcf", example_panel)
+    dosage = np.stack([v.format("DS")[:, 0] for v in cyvcf2.VCF(str(tmp_path / "o.bcf"))])
+    np.testing.assert_allclose(p[:, ::2] + p[:, 1::2], dosage, atol=1e-4)
+    match = match_sites(example_panel.sites, target.sites)
+    by_index = spinimpute.impute_haplotypes(
+        example_panel, target.alleles[match.target_index], match.panel_index
+    )
+    np.testing.assert_array_equal(by_index, p)
+    np.testing.assert_array_equal(p[match.panel_index], target.alleles[match.target_index])
+
+
+def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: AllelePredictor) -> None:
+    typed = np.array([3, 5, 8])
+    good = np.zeros((3, 2), dtype=np.int8)
+    for alleles, sites, message in (
+        (good[0], typed, "2 dimensions"),
+        (good + 2, typed, "values -1, 0, 1"),
+        (good, typed[:2], "must name each of 3 rows"),
+        (good, typed[::-1], "increasing"),
+        (good, typed * 10_000, "must lie in"),
+        (good, typed * 1.0, "integers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            spinimpute.impute_haplotypes(example_panel, alleles, sites, random_predictor)
+    with pytest.raises(InputError, match="no typed site"):
+        spinimpute.impute_haplotypes(example_panel, good[:0], typed[:0], random_predictor)
+
+
+def test_columns_stand_alone(
+    example_panel: spinimpute.Panel,
+    random_predictor: AllelePredictor,
+    rng: np.random.Generator,
+    tmp_path: Path,
+) -> None:
+    typed_sites = np.arange(7, 4_400, 45)
+    alleles = rng.integers(-1, 2, (len(typed_sites), 4)).astype(np.int8)
+    with spinimpute.build_inducing_panel(
+        example_panel, tmp_path / "p.spip", typed_sites, model=random_predictor
+    ) as inducing_panel:
+        for source in (example_panel, inducing_panel):
+            together = spinimpute.impute_haplotypes(source, alleles, typed_sites, random_predictor)
+            alone = spinimpute.impute_haplotypes(source, alleles[:, [2]], typed_sites, random_predictor)
+            assert together.dtype == np.float32
+            np.testing.assert_allclose(alone[:, 0], together[:, 2], atol=1e-5)
+            known = alleles >= 0
+            np.testing.assert_array_equal(together[typed_sites][known], alleles[known])
+            nobody = spinimpute.impute_haplotypes(source, alleles[:, :0], typed_sites, random_predictor)
+            assert nobody.shape == (example_panel.n_sites, 0)
+            for threads in (0, -1):
+                with pytest.raises(InputError, match="threads must be at least 1"):
+                    spinimpute.impute_haplotypes(
+                        source, alleles, typed_sites, random_predictor, threads=threads
+                    )
+
+
+def test_sites_of_which_none_is_visible_get_the_frequency(
+    example_panel: spinimpute.Panel, random_predictor: AllelePredictor
+) -> None:
+    from spinimpute.genotypes.windows import Window
+    from spinimpute.predictors.spin.block_engine import BlockEngine
+
+    with BlockEngine(example_panel, random_predictor, np.array([4000]), 1) as engine:
+        p = engine.impute_window(Window(0, 10, 30, 0, 50), np.ones((1, 3), dtype=np.int8))
+    np.testing.assert_allclose(p, np.repeat(example_panel.frequency[10:30, None], 3, axis=1), rtol=1e-6)

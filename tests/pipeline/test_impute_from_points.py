@@ -1,0 +1,281 @@
+"""`impute` from an inducing panel: real files in and out, without the panel."""
+
+import gzip
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.pipeline.impute import OutputSettings
+from spinimpute.predictors.spin.predictor import AllelePredictor
+
+H = 32
+
+
+@pytest.fixture(scope="module")
+def made(
+    example_panel: spinimpute.Panel, example: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[spinimpute.InducingPanel]:
+    """Made of a copy of the panel that is gone."""
+    folder = tmp_path_factory.mktemp("inducing")
+    copy = folder / "panel.spin"
+    shutil.copy(example_panel.path, copy)
+    with spinimpute.Panel.open(copy) as panel:
+        spinimpute.build_inducing_panel(panel, folder / "p.spip", example / "array.txt", H).close()
+    copy.unlink()
+    with spinimpute.InducingPanel.open(folder / "p.spip") as opened:
+        yield opened
+
+
+@pytest.fixture
+def target(example: Path) -> Path:
+    return example / "target.vcf.gz"
+
+
+@pytest.fixture
+def edited(target: Path, tmp_path: Path) -> Callable[[Callable[[int, str], str | None]], Path]:
+    """edited(change): the target with every record changed by change(number, line); None drops it."""
+
+    def write(change: Callable[[int, str], str | None]) -> Path:
+        lines = gzip.decompress(target.read_bytes()).decode().splitlines()
+        head = [line for line in lines if line.startswith("#")]
+        records = [line for line in lines if not line.startswith("#")]
+        changed = [change(i, line) for i, line in enumerate(records)]
+        path = tmp_path / "edited.vcf"
+        path.write_text("\n".join([*head, *(line for line in changed if line is not None)]) + "\n")
+        return path
+
+    return write
+
+
+def dosages(path: Path) -> dict[int, np.ndarray]:
+    """DS (samples,) by position."""
+    return {v.POS: v.format("DS")[:, 0].copy() for v in cyvcf2.VCF(str(path))}
+
+
+def error(path: Path, truth: Path) -> float:
+    """1 - r2 of all dosages at sites that were not typed, turned to the minor allele."""
+    true = {v.POS: v.genotype.array()[:, :2].sum(1) for v in cyvcf2.VCF(str(truth))}
+    pairs = []
+    for v in cyvcf2.VCF(str(path)):
+        if v.INFO.get("IMPUTED"):
+            dosage, answer = v.format("DS")[:, 0], true[v.POS]
+            pairs.append((2 - dosage, 2 - answer) if v.INFO["AF"] > 0.5 else (dosage, answer))
+    dosage, answer = np.concatenate(pairs, axis=1)
+    return float(1 - np.corrcoef(dosage, answer)[0, 1] ** 2)
+
+
+def test_equal_to_the_panel_within_quantisation(
+    made: spinimpute.InducingPanel,
+    example_panel: spinimpute.Panel,
+    target: Path,
+    example: Path,
+    tmp_path: Path,
+) -> None:
+    """Dosages differ by 0.003 (root mean square) and accuracy by a hundredth of the error."""
+    summary = spinimpute.impute(target, tmp_path / "file.bcf", made.path)
+    spinimpute.impute(target, tmp_path / "panel.bcf", example_panel, predictor="inducing", inducing_points=H)
+    found, expected = dosages(tmp_path / "file.bcf"), dosages(tmp_path / "panel.bcf")
+    assert found.keys() == expected.keys()
+    difference = np.stack([found[position] - expected[position] for position in expected])
+    assert np.sqrt((difference**2).mean()) < 0.003
+    assert np.abs(difference).max() < 0.2
+    truth = example / "truth.vcf.gz"
+    assert error(tmp_path / "file.bcf", truth) < 1.01 * error(tmp_path / "panel.bcf", truth) < 0.2
+    assert (summary.array_sites, summary.outside_array) == (246, 0)
+    assert summary.written_sites == example_panel.n_sites
+    assert "array:    246 of the 246 sites of the panel's array are typed" in summary.lines()
+
+
+def test_typed_genotypes_and_records_as_from_a_panel(
+    made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, target: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.vcf.gz"
+    spinimpute.impute(target, out, made, output=OutputSettings(formats=("GT", "DS", "HDS", "GP")))
+    typed = {v.POS: v.genotype.array()[:, :2] for v in cyvcf2.VCF(str(target))}
+    records = list(cyvcf2.VCF(str(out)))
+    assert [v.POS for v in records] == example_panel.position.tolist()
+    assert [v.ID for v in records] == example_panel.sites.id
+    for v in records:
+        assert bool(v.INFO.get("TYPED")) == (v.POS in typed)
+        np.testing.assert_allclose(v.format("GP").sum(1), 1, atol=2e-4)
+        if v.POS in typed:
+            np.testing.assert_array_equal(v.genotype.array()[:, :2], typed[v.POS])
+            np.testing.assert_array_equal(v.format("DS")[:, 0], typed[v.POS].sum(1))
+    header = cyvcf2.VCF(str(out)).raw_header
+    origin = f"(at most 32 inducing points of the panel {example_panel.checksum})"
+    assert f"##spinimpute_panel={made.checksum} {origin}\n" in header
+    assert f"##spinimpute_model={made.kind} {made.fingerprint}" in header
+    assert (tmp_path / "o.vcf.gz.tbi").exists()
+
+
+def test_threads_and_windows_change_nothing(
+    made: spinimpute.InducingPanel, target: Path, tmp_path: Path
+) -> None:
+    spinimpute.impute(target, tmp_path / "1.vcf.gz", made, threads=1)
+    spinimpute.impute(target, tmp_path / "3.vcf.gz", made, threads=3)
+    assert (tmp_path / "1.vcf.gz").read_bytes() == (tmp_path / "3.vcf.gz").read_bytes()
+    spinimpute.impute(target, tmp_path / "w.vcf.gz", made, window_cM=0.1, overlap_cM=0.0)
+    whole, cut = dosages(tmp_path / "1.vcf.gz"), dosages(tmp_path / "w.vcf.gz")
+    for position, dosage in whole.items():
+        np.testing.assert_allclose(cut[position], dosage, atol=2.1e-4)
+
+
+def test_region_and_unmatched_sites(
+    made: spinimpute.InducingPanel,
+    edited: Callable[[Callable[[int, str], str | None]], Path],
+    target: Path,
+    tmp_path: Path,
+) -> None:
+    def other_alt(number: int, line: str) -> str:
+        words = line.split("\t")
+        return "\t".join([*words[:4], words[4] + "A", *words[5:]]) if number == 100 else line
+
+    position = [v.POS for v in cyvcf2.VCF(str(target))][100]
+    region = f"20:{position - 20_000}-{position + 20_000}"
+    path = edited(other_alt)
+    out = tmp_path / "o.bcf"
+    summary = spinimpute.impute(path, out, made, region=region, output=OutputSettings(keep_unmatched=True))
+    assert summary.kept_unmatched == 1
+    assert summary.matched_sites == 245
+    records = [v.POS for v in cyvcf2.VCF(str(out))]
+    assert records.count(position) == 2
+    inside = np.abs(made.position - position) <= 20_000
+    assert sorted({*records}) == made.position[inside].tolist()
+    spinimpute.impute(path, tmp_path / "whole.bcf", made)
+    whole = dosages(tmp_path / "whole.bcf")
+    for place, dosage in dosages(out).items():
+        if place != position:
+            np.testing.assert_allclose(dosage, whole[place], atol=2.1e-4)
+
+
+def test_targets_that_typed_a_part_of_the_array(
+    made: spinimpute.InducingPanel,
+    example_panel: spinimpute.Panel,
+    edited: Callable[[Callable[[int, str], str | None]], Path],
+    target: Path,
+    example: Path,
+    tmp_path: Path,
+) -> None:
+    """Half of the sites: about as accurate as inducing points made for that half. Like missing calls."""
+    half = edited(lambda number, line: line if number % 2 else None)
+    summary = spinimpute.impute(half, tmp_path / "half.bcf", made)
+    assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (123, 246, 0)
+    assert "array:    123 of the 246 sites of the panel's array are typed" in summary.lines()
+    spinimpute.impute(half, tmp_path / "own.bcf", example_panel, predictor="inducing", inducing_points=H)
+    spinimpute.impute(target, tmp_path / "all.bcf", made)
+    truth = example / "truth.vcf.gz"
+    of_half, of_own, of_all = (error(tmp_path / f"{name}.bcf", truth) for name in ("half", "own", "all"))
+    assert of_all < of_half < 1.1 * of_own
+
+    def blank(number: int, line: str) -> str:
+        words = line.split("\t")
+        return line if number % 2 else "\t".join([*words[:9], *[".|."] * len(words[9:])])
+
+    spinimpute.impute(edited(blank), tmp_path / "missing.bcf", made)
+    missing = dosages(tmp_path / "missing.bcf")
+    typed = {v.POS for v in cyvcf2.VCF(str(target))}
+    for position, dosage in dosages(tmp_path / "half.bcf").items():
+        if position not in typed:
+            np.testing.assert_allclose(missing[position], dosage, atol=2.1e-4)
+
+
+def test_sites_outside_the_array_are_an_explained_loss(
+    example_panel: spinimpute.Panel,
+    random_predictor: AllelePredictor,
+    edited: Callable[[Callable[[int, str], str | None]], Path],
+    target: Path,
+    tmp_path: Path,
+) -> None:
+    typed = {v.POS for v in cyvcf2.VCF(str(target))}
+    array = np.flatnonzero(np.isin(example_panel.position, sorted(typed)))[::3]
+    with spinimpute.build_inducing_panel(
+        example_panel, tmp_path / "third.spip", array, model=random_predictor
+    ) as third:
+        summary = spinimpute.impute(target, tmp_path / "o.bcf", third, model=random_predictor)
+        assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (246, 82, 164)
+        assert any("164 typed sites are not among them" in line for line in summary.lines())
+        for v in cyvcf2.VCF(str(tmp_path / "o.bcf")):
+            assert bool(v.INFO.get("TYPED")) == (v.POS in typed)
+        # what the array lacks tells the model nothing
+        of_array = edited(lambda number, line: line if number % 3 == 0 else None)
+        spinimpute.impute(of_array, tmp_path / "a.bcf", third, model=random_predictor)
+        alone = dosages(tmp_path / "a.bcf")
+        for position, dosage in dosages(tmp_path / "o.bcf").items():
+            if position not in typed:
+                np.testing.assert_array_equal(dosage, alone[position])
+        of_others = edited(lambda number, line: None if number % 3 == 0 else line)
+        with pytest.raises(InputError, match="none of the 164 typed sites is among the 82 sites"):
+            spinimpute.impute(of_others, tmp_path / "b.bcf", third, model=random_predictor)
+    assert not (tmp_path / "b.bcf").exists()
+
+
+def test_where_nothing_near_is_typed_the_frequency_is_told(
+    made: spinimpute.InducingPanel,
+    example_panel: spinimpute.Panel,
+    random_predictor: AllelePredictor,
+    tmp_path: Path,
+) -> None:
+    index = np.arange(0, 4_400, 11)
+    with spinimpute.build_inducing_panel(
+        example_panel, tmp_path / "p.spip", index, model=random_predictor
+    ) as panel:
+        alleles = np.ones((1, 3), dtype=np.int8)
+        p = spinimpute.impute_haplotypes(panel, alleles, index[:1], random_predictor)
+    far = slice(1_000, None)
+    np.testing.assert_allclose(p[far], example_panel.frequency[far, None].repeat(3, 1), rtol=1e-6)
+    assert (p[0] == 1).all()
+
+
+def test_choices_that_do_not_fit(
+    made: spinimpute.InducingPanel,
+    random_predictor: AllelePredictor,
+    target: Path,
+    example: Path,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "o.bcf"
+    with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*: give that model"):
+        spinimpute.impute(target, out, made, model=random_predictor)
+    with pytest.raises(InputError, match="holds inducing points and no haplotypes"):
+        spinimpute.impute(target, out, made, predictor="haplotype")
+    with pytest.raises(InputError, match="made with 32 inducing points a block"):
+        spinimpute.impute(target, out, made.path, inducing_points=64)
+    with pytest.raises(InputError, match="has its genetic map in it"):
+        spinimpute.impute(target, out, made.path, genetic_map=example / "genetic.map")
+    with pytest.raises(InputError, match="the panel has no site in"):
+        spinimpute.impute(target, out, made, region="20:5000000-")
+    with pytest.raises(InputError, match="is also read from"):
+        spinimpute.impute(target, made.path, made, output=OutputSettings(output_type="b"), force=True)
+    assert not out.exists()
+
+
+def test_damage_found_on_the_way_leaves_no_output(
+    made: spinimpute.InducingPanel, target: Path, tmp_path: Path
+) -> None:
+    content = bytearray(made.path.read_bytes())
+    content[2_000] ^= 1
+    (tmp_path / "bad.spip").write_bytes(content)
+    with pytest.raises(InputError, match=r"bad\.spip: damaged: the part 1 of 16"):
+        spinimpute.impute(target, tmp_path / "o.vcf.gz", tmp_path / "bad.spip")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.spip"]
+
+
+def test_evaluate_takes_its_frequencies(
+    made: spinimpute.InducingPanel,
+    example_panel: spinimpute.Panel,
+    target: Path,
+    example: Path,
+    tmp_path: Path,
+) -> None:
+    spinimpute.impute(target, tmp_path / "o.bcf", made)
+    of_file, of_panel = (
+        spinimpute.evaluate(example / "truth.vcf.gz", tmp_path / "o.bcf", path, target).by_frequency
+        for path in (made.path, example_panel.path)
+    )
+    assert of_file.equals(of_panel)

@@ -1,0 +1,250 @@
+"""Candidates, match classes and chances to be copied are those of brute force."""
+
+import itertools
+from collections.abc import Callable
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.hmm import li_stephens
+from spinimpute.hmm.li_stephens import (
+    MISMATCH,
+    copying_posteriors,
+    jump_chances,
+    span_patterns,
+)
+from spinimpute.predictors.haplotype_attention.ibs_classes import DEPTH, LOG_COUNT, information, match_block
+from spinimpute.predictors.haplotype_attention.pbwt import (
+    CandidateSettings,
+    TypedAlleles,
+    find_candidates,
+    mark_longest_matches,
+)
+from spinimpute.predictors.haplotype_attention.predictor import (
+    CANDIDATES,
+)
+
+Mosaic = Callable[..., np.ndarray]
+
+
+def marked(bits_W: np.ndarray, n: int) -> set[int]:
+    return {i for i in range(n) if int(bits_W[i >> 6]) >> (i & 63) & 1}
+
+
+def nearest_by_brute_force(
+    panel_SN: np.ndarray, query_S: np.ndarray, place: int, nearest: int, most: int
+) -> set[int]:
+    n = panel_SN.shape[1]
+    lengths = []
+    for i in range(n):
+        s = place
+        while s >= 0 and panel_SN[s, i] == query_S[s]:
+            s -= 1
+        lengths.append(place - s)
+    prefix = [(tuple(panel_SN[place::-1, i] if place else panel_SN[:1, i]), i) for i in range(n)]
+    order = sorted(range(n), key=lambda i: prefix[i])
+    own = (tuple(query_S[place::-1] if place else query_S[:1]), -1)
+    below = sum(key < own for key in prefix)
+    above, taken, last = below - 1, set[int](), -1
+    while len(taken) < most:
+        up = lengths[order[above]] if above >= 0 else 0
+        down = lengths[order[below]] if below < n else 0
+        best = max(up, down)
+        if best == 0 or (len(taken) >= nearest and best != last):
+            break
+        if up >= down:
+            taken.add(order[above])
+            above -= 1
+        else:
+            taken.add(order[below])
+            below += 1
+        last = best
+    return taken
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 90), st.integers(1, 40), st.integers(1, 8), st.integers(8, 20))
+def test_candidates_are_those_of_brute_force(
+    mosaic: Mosaic, seed: int, n_sites: int, n: int, nearest: int, most: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    both = mosaic(rng, n_sites, n + 2)
+    panel, queries = TypedAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    place = int(rng.integers(n_sites))
+    margin = int(rng.integers(0, 4))
+    at = np.array([place])
+    found = np.zeros((1, 2, (n + 63) // 64), np.uint64)
+    mark_longest_matches(panel, queries, at, at, CandidateSettings(nearest, most, margin), found)
+    for q in range(2):
+        expected = set[int]()
+        for anchor in range(max(0, place - margin), min(n_sites, place + margin + 1)):
+            expected |= nearest_by_brute_force(both[:, :n], both[:, n + q], anchor, nearest, most)
+        assert marked(found[0, q], n) == expected
+
+
+def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
+    rng = np.random.default_rng(1)
+    panel_SN = rng.integers(0, 2, (60, 200)).astype(np.uint8)
+    query_S1 = panel_SN[:, 17:18].copy()
+    query_S1[29] ^= 1
+    panel, query = TypedAlleles.of(panel_SN), TypedAlleles.of(query_S1)
+    first, n_gaps = np.array([24]), np.array([16])
+    found = find_candidates(panel, panel.backwards(), query, first, n_gaps, CANDIDATES)
+    assert 17 in marked(found[0, 0], 200)
+
+
+def differences(query_S: np.ndarray, haplotype_S: np.ndarray, place: int) -> tuple[list[int], list[int]]:
+    """Places of the first DEPTH differences left and right of the gap before `place`; ends where there are
+    none."""
+    where = np.flatnonzero((query_S < 2) & (query_S != haplotype_S)).tolist()
+    left = [s for s in where if s < place][::-1][:DEPTH]
+    right = [s for s in where if s >= place][:DEPTH]
+    return left + [-1] * (DEPTH - len(left)), right + [len(query_S)] * (DEPTH - len(right))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 50), st.integers(1, 30), st.integers(1, 12))
+def test_classes_are_those_of_brute_force(
+    mosaic: Mosaic, seed: int, n_sites: int, n: int, n_classes: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    both = mosaic(rng, n_sites, n + 1)
+    query_S = np.where(rng.random(n_sites) < 0.1, 2, both[:, n])
+    panel, query = TypedAlleles.of(both[:, :n]), TypedAlleles.of(query_S[:, None])
+    frequency_S = both[:, :n].mean(1)
+    information_QS = information(query.alleles_SX, frequency_S, n)
+    first = int(rng.integers(0, n_sites + 1))
+    n_gaps = int(rng.integers(1, n_sites + 2 - first))
+    everyone = np.full((1, (n + 63) // 64), 0, np.uint64)
+    for i in range(n):
+        everyone[0, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+    cM_S = np.sort(rng.random(n_sites))
+    chance_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
+    m = match_block(
+        panel.bits_XW, query.bits_XW, query.known_XW, information_QS, everyone, chance_NP, np.array([0, n]),
+        cM_S, first, n_gaps, n_classes,
+    )  # fmt: skip
+    inform = information_QS[0].astype(float)
+    for g in range(n_gaps):
+        members: dict[tuple[int, ...], list[int]] = {}
+        for i in range(n):
+            left, right = differences(query_S, both[:, i], first + g)
+            members.setdefault((left[0], left[1], right[0], right[1]), []).append(i)
+
+        def score(key: tuple[int, ...]) -> float:
+            l1, l2, r1, r2 = key
+            total = inform[l2 + 1 : r2].sum()
+            return total - (inform[l1] if l1 >= 0 else 0) - (inform[r1] if r1 < n_sites else 0)
+
+        k_found = int((m.count_QGK[0, g] > 0).sum())
+        assert k_found == min(n_classes, len(members))
+        scores = []
+        for k in range(k_found):
+            start = m.first_QGK[0, g, k]
+            mine = sorted(m.member_M[start : start + int(m.count_QGK[0, g, k])].tolist())
+            key = next(key for key, who in members.items() if mine[0] in who)
+            assert mine == members[key]
+            scores.append(score(key))
+            # lengths up to the 1st and 2nd difference are the same for all members
+            edge = first + g
+            left_cM = cM_S[max(edge - 1, 0)] - cM_S[max(key[0], 0)]
+            assert m.features_QGFK[0, g, 0, k] == pytest.approx(np.log(max(left_cM, 0) + 1e-4), abs=1e-4)
+            mean_2 = chance_NP[mine, g : g + 2].mean(0)
+            assert m.features_QGFK[0, g, LOG_COUNT + 7 :, k] == pytest.approx(np.log(mean_2 + 1e-6), abs=2e-4)
+        assert all(a >= b - 1e-3 for a, b in itertools.pairwise(scores))
+        if k_found == n_classes:  # what was left out is no better
+            left_out = set(members) - {
+                key for key, who in members.items()
+                if any(who[0] in m.member_M[s : s + int(c)].tolist()
+                       for s, c in zip(m.first_QGK[0, g], m.count_QGK[0, g], strict=True))
+            }  # fmt: skip
+            assert all(score(key) <= scores[-1] + 1e-3 for key in left_out)
+
+
+def copied_by_brute_force(
+    panel_SN: np.ndarray, query_S: np.ndarray, jump_S: np.ndarray, possible_N: np.ndarray
+) -> np.ndarray:
+    """Posteriors (S, N) of the model of Li and Stephens, forward and backward over every haplotype; no call
+    comes from those that are not possible."""
+    same_SN = np.where(panel_SN == query_S[:, None], 1 - MISMATCH, MISMATCH)
+    emission_SN = np.where(query_S[:, None] == 2, 1, same_SN) * possible_N
+    n_places, n = panel_SN.shape
+    forward, backward = np.full(n, 1 / n), np.ones((n_places, n))
+    for s in range(n_places - 2, -1, -1):
+        later = emission_SN[s + 1] * backward[s + 1]
+        backward[s] = (1 - jump_S[s + 1]) * later + jump_S[s + 1] * later.mean()
+        backward[s] /= backward[s].sum()
+    out = np.empty((n_places, n))
+    for s in range(n_places):
+        forward = ((1 - jump_S[s]) * forward + jump_S[s] * forward.mean()) * emission_SN[s]
+        forward /= forward.sum()
+        out[s] = forward * backward[s] / (forward * backward[s]).sum()
+    return out
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 150), st.integers(1, 90), st.integers(1, 40), st.booleans())
+def test_chances_to_be_copied_are_those_of_brute_force(
+    mosaic: Mosaic, seed: int, n_places: int, n: int, n_queries: int, large: bool
+) -> None:
+    """The states of a large panel are a query's candidates."""
+    rng = np.random.default_rng(seed)
+    both_SX = mosaic(rng, n_places, n + n_queries)
+    query_SQ = np.where(rng.random((n_places, n_queries)) < 0.1, 2, both_SX[:, n:])
+    panel, queries = TypedAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
+    # distances of 0 and gaps without any link among them
+    jump_S = jump_chances(np.cumsum(rng.choice([0, 1e-4, 0.01, 30.0], n_places)), n)
+    assert jump_S[0] == 1
+    first_B = np.arange(0, n_places + 1, 16)
+    n_gaps_B = np.minimum(16, n_places + 1 - first_B)
+    some = slice(
+        *sorted(rng.choice(len(first_B) + 1, 2, replace=False))
+    )  # blocks of the chunk; flanks have none
+    first_B, n_gaps_B = first_B[some], n_gaps_B[some]
+    chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
+    marked_BQW = np.stack([pack_rows(chosen.T.astype(np.uint8)) for chosen in chosen_BQN])
+    with mock.patch.object(li_stephens, "MOST_STATES", 0 if large else n):
+        chance_CP, first_BQ1 = copying_posteriors(
+            span_patterns(panel.bits_XW, n_places), panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
+            marked_BQW, first_B, n_gaps_B, 0,
+        )  # fmt: skip
+    for q in range(n_queries):
+        possible_N = chosen_BQN[:, q].any(axis=0) if large else np.ones(n, bool)
+        if not possible_N.any():
+            continue
+        expected_SN = copied_by_brute_force(both_SX[:, :n], query_SQ[:, q], jump_S.astype(float), possible_N)
+        for b in range(len(first_B)):
+            who = np.flatnonzero(chosen_BQN[b, q])
+            places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
+            found = chance_CP[first_BQ1[b, q] : first_BQ1[b, q + 1], : len(places)]
+            np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
+
+
+def test_large_panels_give_more_candidates() -> None:
+    few = CandidateSettings(nearest=6, most=160, margin=4)
+    assert few.for_panel(300) == few.for_panel(40_000) == few
+    assert few.for_panel(100_000) == CandidateSettings(nearest=15, most=400, margin=4)
+
+
+def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
+    rng = np.random.default_rng(5)
+    both_SX = mosaic(rng, 60, 200, founders=6, errors=0.02)
+    panel, query = TypedAlleles.of(both_SX[:, 1:]), TypedAlleles.of(both_SX[:, :1])
+    patterns, jump_S = span_patterns(panel.bits_XW, 60), jump_chances(np.arange(60) * 0.01, 199)
+    everyone_BQW = np.stack([pack_rows(np.ones((199, 1), np.uint8))] * 2)
+    blocks = np.array([0, 16]), np.array([16, 16])
+    bits = query.bits_XW, query.known_XW, jump_S
+    every_CP, _ = copying_posteriors(patterns, panel.bits_XW, *bits, everyone_BQW.copy(), *blocks, 0)
+    kept_BQW = everyone_BQW.copy()
+    kept_CP, first_BQ1 = copying_posteriors(patterns, panel.bits_XW, *bits, kept_BQW, *blocks, 0.2)
+    likely_C = (every_CP >= 0.2 / 199).any(axis=1)
+    assert 0 < likely_C.sum() < 398
+    np.testing.assert_array_equal(kept_CP, every_CP[likely_C])
+    for b in range(2):
+        expected = set(np.flatnonzero(likely_C[199 * b : 199 * (b + 1)]).tolist())
+        assert marked(kept_BQW[b, 0], 199) == expected
+        assert first_BQ1[b, 1] - first_BQ1[b, 0] == len(expected)

@@ -1,0 +1,190 @@
+"""Chunks of a region: which typed sites they see, and how the header of a file tells where they lie."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.genotypes.sites import Region
+from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.regions import stretch_of, within
+from spinimpute.predictors.haplotype_attention import chunk_starts
+from spinimpute.predictors.haplotype_attention.chunk import CHUNK, MOST_FLANK, chunks_between, with_flanks
+from spinimpute.predictors.haplotype_attention.chunk_starts import (
+    MOST_STARTS,
+    STARTS_LINE,
+    starts_line,
+    told_starts,
+    typed_of_chunks,
+)
+from spinimpute.quality.summary import ImputationSummary
+
+
+def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
+    """A panel's positions and genetic map, some positions shared, and typed sites of it."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6), "seed"))
+    n_sites = data.draw(st.integers(1, 8_000), "sites")
+    shared = [0] if data.draw(st.booleans(), "shared positions") else []
+    step = rng.choice([*shared, 1, 1, 50, 3_000], n_sites)
+    position = 1 + np.cumsum(step)
+    rate = data.draw(st.sampled_from([1e-7, 1e-6, 1e-5]), "rate")
+    panel = SimpleNamespace(position=position, cM=position * rate, n_sites=n_sites)
+    share = data.draw(st.sampled_from([0.01, 0.3, 0.9]), "typed")
+    return panel, np.flatnonzero(rng.random(n_sites) < share) if rng.random() < 0.9 else np.arange(n_sites)
+
+
+def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
+    """The typed sites that the chunks of [first, last) see, one chunk after the other as `prepare_chunk`."""
+    seen: set[int] = set()
+    for number in chunks_between(first, last, typed):
+        gap = number * CHUNK
+        n_gaps = min(CHUNK, len(typed) + 1 - gap)
+        seen |= set(range(*with_flanks(panel.cM[typed], gap - 1, gap + n_gaps)))
+    return seen
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data(), st.sampled_from([2, 5, MOST_STARTS]))
+def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObject, most: int) -> None:
+    """most: of the starts that are told."""
+    panel, typed = drawn(data)
+    if not len(typed):
+        return
+    first = data.draw(st.integers(0, panel.n_sites - 1), "first")
+    last = data.draw(st.integers(first + 1, panel.n_sites), "last")
+    needed = seen_by(panel, typed, first, last)
+    low, high = typed_of_chunks(panel.cM, typed, first, last)
+    assert low % CHUNK == 0
+    assert low <= min(needed) < low + CHUNK
+    assert high == max(needed) + 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_starts, "MOST_STARTS", most)
+        line = starts_line(panel.position[typed])
+    assert line.count(":") <= most
+    told = told_starts(f"##x\n{line}\n", panel)
+    assert told is not None
+    assert told.n_typed == len(typed)
+    start, end = told.around(int(panel.position[first]), int(panel.position[last - 1]))
+    position = panel.position[typed]
+    read = np.flatnonzero((position >= start) & (position <= (position[-1] if end is None else end)))
+    assert read[0] % CHUNK == 0
+    assert set(read) >= needed
+    # no more than some chunks of what is not needed
+    if most == MOST_STARTS and len(np.unique(position)) == len(position):
+        assert low - read[0] <= 2 * CHUNK + MOST_FLANK
+        assert read[-1] - high <= 3 * CHUNK + MOST_FLANK
+    # a read that begins there, too, begins with a chunk
+    before = told.start_before(int(panel.position[first]))
+    assert np.searchsorted(position, before) % CHUNK == 0
+    assert before <= max(panel.position[first], position[0])
+
+
+def test_the_line_stays_short() -> None:
+    line = starts_line(np.arange(1, 10_000_000))
+    assert 0.9 * MOST_STARTS < line.count(":") <= MOST_STARTS
+    assert len(line) < 20_000
+    assert starts_line(np.arange(1, CHUNK + 2)) == f"{STARTS_LINE}{CHUNK} {CHUNK + 1} 0:1,1:{CHUNK + 1}"
+    # the second chunk begins in the middle of a position: who reads from there would have a site too many
+    assert starts_line(np.full(CHUNK + 1, 7)) == f"{STARTS_LINE}{CHUNK} {CHUNK + 1} 0:7"
+
+
+WRONG = (
+    "",
+    "256 0:{0}",
+    "{chunk} 246 0:{0},1",
+    "{chunk} 246 0:{0},1:x",
+    "{chunk} 246 1:{0}",
+    "{chunk} 246 0:{1},1:{0}",
+    "{chunk} 246 0:{0},0:{1}",
+    "{chunk} 246 0:{0},1:1",
+    "{chunk} 246 0:99999999999999999999",
+    "{chunk} 246 0:{0},1:999999999",
+    "{chunk} 246 ",
+    "{chunk} x 0:{0}",
+    "{chunk} ",
+    "128 246 0:{0},1:{1}",
+)
+
+
+@pytest.mark.parametrize("told", WRONG)
+def test_a_line_that_is_not_right_does_not_count(told: str, example_panel: spinimpute.Panel) -> None:
+    first, second = (int(p) for p in example_panel.position[[0, 9]])
+    line = STARTS_LINE + told.format(first, second, chunk=CHUNK)
+    assert told_starts(line, example_panel) is None
+    good = told_starts(f"{STARTS_LINE}{CHUNK} 246 0:{first},1:{second}", example_panel)
+    assert good is not None
+    assert (good.n_typed, good.position_C.tolist()) == (246, [first, second])
+
+
+@pytest.fixture(scope="module")
+def ours(dense_target: Path, example_panel: spinimpute.Panel, tmp_path_factory: Any) -> tuple[Path, Prepared]:
+    """A file that `convert` wrote, and all of it."""
+    path = tmp_path_factory.mktemp("ours") / "ours.vcf.gz"
+    spinimpute.convert(dense_target, path, example_panel)
+    (whole,) = prepare([example_panel], path, ImputationSummary())
+    return path, whole
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 44).map(lambda n: 101 * n), st.integers(1, 800),
+    st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.6, 0.8, 3.0]),
+)  # fmt: skip
+@example(3_200, 250, 0.5)  # a buffer that reaches into the middle of a chunk that the region does not need
+@example(3_200, 250, 0.6)
+def test_what_is_read_and_used(
+    ours: tuple[Path, Prepared], example_panel: spinimpute.Panel, first: int, length: int, buffer_cM: float
+) -> None:
+    """Of our file and of any other: whole chunks from the left, and all that the region needs."""
+    path, whole = ours
+    last = min(first + length, example_panel.n_sites)
+    region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))
+    stretch = stretch_of(path, [example_panel], region, buffer_cM)
+    assert stretch is not None
+    (read,) = prepare([example_panel], path, ImputationSummary(), stretch=stretch.region)
+    index = whole.match.panel_index
+    needed = seen_by(example_panel, index, first, last)
+    cM = example_panel.cM
+    near = np.flatnonzero(
+        (cM[index] >= cM[first] - buffer_cM) & (cM[index] <= cM[last - 1] + buffer_cM)
+    ).tolist()
+    for part in (read, whole):
+        used = within(part, first, last, buffer_cM).match.panel_index
+        start = int(np.searchsorted(index, used[0]))
+        np.testing.assert_array_equal(used, index[start : start + len(used)])
+        assert start % CHUNK == 0
+        assert {*needed, *near} <= set(range(start, start + len(used)))
+        assert start + len(used) == 1 + max(needed | set(near))
+
+
+@pytest.mark.parametrize("change", ["rare sites", "an end", "the other end", "fewer samples", "no index"])
+def test_of_a_file_that_has_been_changed_all_is_read(
+    ours: tuple[Path, Prepared], example_panel: spinimpute.Panel, tmp_path: Path, change: str
+) -> None:
+    if shutil.which("bcftools") is None:
+        pytest.skip("bcftools is not installed")
+    path, region = tmp_path / "changed.vcf.gz", Region("20", 700_000, 720_000)
+    options = {
+        "rare sites": ["-q", "0.1:minor"],
+        "an end": ["-t", "20:200000-2000000"],
+        "the other end": ["-t", "20:1-800000"],
+        "fewer samples": ["-s", "^ind2"],
+        "no index": [],
+    }
+    command = ["bcftools", "view", "--no-update", *options[change], "-Oz", "-o", path, ours[0]]
+    first_sample = ours[1].target.samples[0]
+    command = [word.replace("ind2", first_sample) if isinstance(word, str) else word for word in command]
+    subprocess.run(command, check=True)
+    if change != "no index":
+        subprocess.run(["bcftools", "index", "-t", path], check=True)
+    stretch = stretch_of(path, [example_panel], region, 0.0)
+    # samples have no say in where chunks are
+    assert (stretch is None) == (change != "fewer samples")

@@ -1,0 +1,290 @@
+"""Working on less at a time: results in files, limits, and a budget that is kept."""
+
+import gzip
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.hmm.li_stephens import copying_posteriors, jump_chances
+from spinimpute.predictors.haplotype_attention import chunk as haplotype_chunk
+from spinimpute.predictors.haplotype_attention.chunk import CHUNK, CORE, ChunkSizes, with_flanks
+from spinimpute.predictors.haplotype_attention.memory import (
+    DEFAULT,
+    LEAST_PART,
+    bytes_of_query,
+    check_phasing,
+    limits_within,
+    parse_size,
+    resident_bytes,
+    within_budget,
+)
+from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles, find_candidates
+from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE
+from spinimpute.predictors.results import ChunkResults, FileResults
+from spinimpute.vcf.reader import read_haplotypes
+from spinimpute.vcf.writer import GenotypeWriter
+
+PEOPLE = 1_500
+MB = 2**20
+# what a program leaves in VmHWM is its own, unlike ru_maxrss, which knows of the program that started it
+MEASURED = """
+import sys
+from spinimpute.cli.main import main
+try:
+    main()
+finally:
+    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.fixture(scope="module")
+def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Many people out of the example's."""
+    few = read_haplotypes(example / "target.vcf.gz")
+    rng = np.random.default_rng(1)
+    alleles = few.alleles[:, rng.integers(0, few.alleles.shape[1], 2 * PEOPLE)]
+    path = tmp_path_factory.mktemp("many") / "many.bcf"
+    names = [f"p{number}" for number in range(PEOPLE)]
+    with GenotypeWriter(path, names, np.full(PEOPLE, 2), [few.contig_line], (), ("GT",)) as writer:
+        writer.write_block(
+            "20", few.sites, alleles.astype(np.float32), {}, alleles, np.ones(len(alleles), bool)
+        )
+        writer.close()
+    return path
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 20), st.integers(0, 99))
+def test_results_in_a_file_are_those_in_memory(n_sites: int, n_queries: int, width: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p_UQ = rng.random((n_sites, n_queries), np.float32)
+    kept, filed = ChunkResults(n_sites, n_queries), FileResults(n_sites, n_queries, Path("/tmp"))
+    parts = [slice(i, i + width) for i in range(0, n_queries, width)]
+    for number in rng.permutation(len(parts)):
+        kept.put(0, parts[number], p_UQ[:, parts[number]])
+        filed.put(0, parts[number], p_UQ[:, parts[number]])
+    start = int(rng.integers(n_sites))
+    stop = int(rng.integers(start, n_sites)) + 1
+    np.testing.assert_array_equal(filed.take(start, stop), p_UQ[start:stop])
+    np.testing.assert_array_equal(kept.take(start, stop), p_UQ[start:stop])
+    filed.close()
+
+
+def test_no_room_for_results(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write temporary results"):
+        FileResults(3, 4, tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2G", 2 * 2**30), ("1.5gb", 3 * 2**29), ("800 MiB", 800 * MB), ("4096", 4096)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-2G", "2X", "0", "1e9", "2 G B", "9" * 400])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match="no amount of memory"):
+        parse_size(text)
+
+
+def test_limits_shrink_with_the_budget() -> None:
+    sizes = (150 * MB, 2_000, 10_000, 2, ChunkSizes(10, 600, 5_000, 400))
+    assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
+    before = DEFAULT
+    for budget in (2_000, 500, 380, 345, 320, 310):
+        limits = limits_within(budget * MB, *sizes)
+        assert 0 < limits.chunks_ahead <= before.chunks_ahead
+        assert 0 < limits.queries <= before.queries
+        assert limits.window >= sizes[2], "at least a site"
+        before = limits
+    assert before.window < DEFAULT.window / 10
+    assert (before.chunks_ahead, before.queries) == (1, 32)
+    with pytest.raises(InputError, match=r"250 MB of memory are too little .* 150 MB of them"):
+        limits_within(250 * MB, *sizes)
+
+
+def test_candidates_of_a_large_panel_are_counted() -> None:
+    """A chunk's whole blocks; haplotypes that match alike by hundreds, as those of large panels do."""
+    n, n_queries, n_places = 80_000, 64, CHUNK + 40
+    rng = np.random.default_rng(3)
+    founders = rng.integers(0, 2, (n_places, 60), np.uint8)
+    alleles = founders[:, rng.integers(0, 60, n + n_queries)]
+    errors = rng.integers(0, alleles.size, alleles.size // 50)
+    alleles.reshape(-1)[errors] ^= 1
+    panel, queries = TypedAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
+    backwards, jump_S = panel.backwards(), jump_chances(np.linspace(0, 0.3, n_places), n)
+    blocks = 20 + np.arange(0, CHUNK, CORE), np.full(CHUNK // CORE, CORE)
+    tracemalloc.start()
+    candidate_BQW = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))
+    found = copying_posteriors(
+        None, panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S, candidate_BQW, *blocks, LEAST_SHARE
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found[0]) > 50 * n_queries * len(blocks[0])
+    assert 0.2 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0))) < 1
+
+
+def test_phasing_cannot_shrink() -> None:
+    check_phasing(None, 10**9, 10**6, 8)
+    check_phasing(2**40, 1_000, 10_000, 2)
+    with pytest.raises(InputError, match="too little to phase 10000 typed sites"):
+        check_phasing(2**30, 1_000_000, 10_000, 2)
+
+
+def test_a_disk_without_room_for_results(
+    many: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any]
+) -> None:
+    """They are larger than the output, of which there would be room for the beginning."""
+    disk = small_disk(2_048).folder
+    with pytest.raises(InputError, match=rf"cannot write temporary results .*{disk}.*No space left"):
+        spinimpute.impute(many, disk / "o.bcf", example_panel)
+    assert not list(disk.iterdir())
+
+
+def test_writing_fails_while_others_wait(
+    many: Path,
+    example_panel: spinimpute.Panel,
+    small_disk: Callable[[int], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Many windows, and parts that have not begun: nothing waits for them."""
+    monkeypatch.setattr(haplotype_chunk, "CHUNK", 16)
+    disk = small_disk(64).folder
+    with pytest.raises(InputError, match="No space left"):
+        spinimpute.impute(many, disk / "o.bcf", example_panel, window_cM=0.01, threads=2)
+    assert not list(disk.iterdir())
+
+
+def test_results_that_were_cut_short(tmp_path: Path) -> None:
+    results = FileResults(5, 4, tmp_path)
+    results.put(0, slice(0, 4), np.zeros((5, 4), np.float32))
+    os.ftruncate(results._file.fileno(), 30)
+    with pytest.raises(InputError, match="cannot read temporary results"):
+        results.take(0, 5)
+    results.close()
+
+
+def test_what_is_read_counts() -> None:
+    with within_budget(None, "x"), within_budget(2**40, "x"):
+        pass
+    now = resident_bytes(peak=True)
+    with pytest.raises(InputError, match="are needed for reading it"), within_budget(now // 2, "reading it"):
+        held = np.ones(now // 8 + 10**7)
+    assert resident_bytes(peak=True) > now
+    del held
+    with within_budget(now // 2, "x"):  # what was before is not its own
+        pass
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_budget_is_kept(many: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    peaks = {}
+    for budget in (None, "270M"):
+        out = tmp_path / f"{budget}.bcf"
+        command = [sys.executable, "-c", MEASURED, "impute", "--vcf", many, "--panel", example_panel.path]
+        command += ["--out", out, "--threads", "2", "--quiet"]
+        if budget is not None:
+            command += ["--max-memory", budget]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        peaks[budget] = int(done.stdout.split()[-1]) / 1024
+    assert peaks["270M"] < 270 < peaks[None], peaks
+    assert (tmp_path / "270M.bcf").read_bytes() == (tmp_path / "None.bcf").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "270M.bcf", "270M.bcf.csi", "None.bcf", "None.bcf.csi"
+    ]  # fmt: skip
+
+
+def test_budgets_that_are_refused(
+    many: Path, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.bcf"
+    with pytest.raises(InputError, match="are needed"):
+        spinimpute.impute(many, out, example_panel, max_memory=100 * MB)
+    with pytest.raises(InputError, match="--loo or --report"):
+        spinimpute.impute(many, out, example_panel, max_memory=10**10, loo=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
+    dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    """Of others, all sites together tell how they are repaired."""
+    ours = tmp_path / "ours.bcf"
+    spinimpute.convert(dense_target, ours, example_panel)
+    found = []
+    for target in (dense_target, ours):
+        out = tmp_path / f"{target.stem}.vcf"
+        options = {"region": "20:1-50000", "buffer_cM": 0.1}
+        found.append((spinimpute.impute(target, out, example_panel, **options), records(out)))
+    (every, expected), (some, records_of_some) = found
+    assert records_of_some == expected
+    assert some.used_sites == every.used_sites
+    assert 0 < some.typed_sites < every.typed_sites / 2
+
+
+def test_one_chunk_repairs_as_all_do(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    """All sites but those of one region are on the other strand: A/T and C/G there are, too."""
+    letters = str.maketrans("ACGT", "TGCA")
+    lines = []
+    for line in gzip.decompress((example / "target.vcf.gz").read_bytes()).decode().splitlines(keepends=True):
+        fields = line.split("\t")
+        if line[0] != "#" and not 400_000 <= int(fields[1]) <= 520_000:
+            fields[3:5] = [allele.translate(letters) for allele in fields[3:5]]
+        lines.append("\t".join(fields))
+    target = tmp_path / "flipped.vcf"
+    target.write_text("".join(lines))
+    counts = [
+        spinimpute.impute(
+            target, tmp_path / f"{b}.bcf", example_panel, region="20:420000-500000", buffer_cM=b
+        ).repaired
+        for b in (0.01, None)
+    ]
+    assert counts[0] == counts[1] != {}
+
+
+def records(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if line[0] != "#"]
+
+
+def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
+    """Thousands of sites between two typed ones: fewer people at a time, not more memory."""
+    rng = np.random.default_rng(1)
+    sizes = ChunkSizes.of(np.arange(300_000) / 1e5, np.sort(rng.choice(300_000, 30, replace=False)))
+    assert (sizes.n_chunks, sizes.sites) == (1, 300_000)
+    assert 90_000 < sizes.block_sites < 300_000
+    limits = limits_within(None, 0, 400, 400, 2, sizes)
+    assert limits.queries == LEAST_PART
+    with pytest.raises(InputError, match="are needed"):
+        limits_within(300 * MB, 100 * MB, 400, 400, 2, sizes)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 3_000), st.integers(0, 99), st.floats(0.01, 1))
+def test_sizes_of_chunks(n_sites: int, seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    typed = np.flatnonzero(rng.random(n_sites) < share)
+    typed = typed if len(typed) else np.array([n_sites // 2])
+    cM = np.sort(rng.random(n_sites))
+    sizes = ChunkSizes.of(cM, typed)
+    edges = [0, *(typed + 1).tolist(), n_sites]
+    starts = range(0, len(edges) - 1, CHUNK)
+    assert sizes.n_chunks == len(starts)
+    assert sizes.sites == max(edges[min(i + CHUNK, len(edges) - 1)] - edges[i] for i in starts)
+    blocks = range(0, len(edges) - 1, CORE)
+    assert sizes.block_sites == max(edges[min(i + CORE, len(edges) - 1)] - edges[i] for i in blocks)
+    places = [with_flanks(cM[typed], i - 1, i + CHUNK) for i in starts]
+    assert sizes.places == max(high - low for low, high in places)

@@ -1,0 +1,150 @@
+"""Who is asked and who is shown: people, not haplotypes, also where ploidy is mixed; and sparse panels."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spinimpute
+from spinimpute.genotypes.blocks import BlockShape
+from spinimpute.predictors.spin.network import InducingSettings
+from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_split
+from spinimpute.training.learner import AlleleLearner
+from spinimpute.training.simulation import Segment
+from spinimpute.training.sources import PanelSource
+
+EPISODES = EpisodeSettings(blocks=3, queries=6, context_people=8, array_density=(200.0, 800.0))
+SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "start_BHS", "start_mass_BH",
+         "context_BGUN", "frequency_BGU", "fraction_BGU", "distance_BGU", "asked_BGU")  # fmt: skip
+
+
+class Altered:
+    """A segment with other alleles at chosen places."""
+
+    query_people = None
+    person_deme = None
+
+    def __init__(self, segment: Segment, flip_XA: np.ndarray) -> None:
+        self.n_sites, self.n_haplotypes = segment.n_sites, segment.n_haplotypes
+        self.position, self.cM, self.haplotype_sample = (
+            segment.position,
+            segment.cM,
+            segment.haplotype_sample,
+        )
+        self._alleles = segment.alleles(0, segment.n_sites) ^ flip_XA.astype(np.uint8)
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        return self._alleles[start:stop]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_queries_have_at_untyped_sites_is_not_shown(segment: Segment, seed: int) -> None:
+    split = draw_split(segment, np.random.default_rng(seed), EPISODES)
+    flip = np.zeros((segment.n_sites, segment.n_haplotypes), dtype=bool)
+    untyped = np.setdiff1d(np.arange(segment.n_sites), split.typed_T)
+    flip[np.ix_(untyped, split.query_Q)] = True
+    shape = BlockShape(3, 5)
+    plain, altered = (
+        draw_episode(source, np.random.default_rng(seed), EPISODES, shape, 8)
+        for source in (segment, Altered(segment, flip))
+    )
+    for name in SHOWN:
+        np.testing.assert_array_equal(getattr(plain, name), getattr(altered, name), err_msg=name)
+    asked = plain.asked_BGU > 0
+    np.testing.assert_array_equal(plain.truth_BGUQ[asked], 1 - altered.truth_BGUQ[asked])
+    torch.manual_seed(0)
+    learner = AlleleLearner(InducingSettings(core=3, flank=5, candidates=4), EPISODES, torch.device("cpu"))
+    assert torch.equal(learner.logits(plain)[1], learner.logits(altered)[1])
+
+
+def test_errors_and_missing_calls_come_at_their_rates(segment: Segment) -> None:
+    often = EpisodeSettings(
+        queries=15, array_density=(5000.0, 5000.1), genotype_error=(0.2,), missing_rate=(0.4,)
+    )
+    split = draw_split(segment, np.random.default_rng(0), often)
+    alleles = segment.alleles(0, segment.n_sites)[np.ix_(split.typed_T, split.query_Q)]
+    n = alleles.size
+    assert n > 1000
+    assert (split.typed_query_TQ != alleles).mean() == pytest.approx(0.2, abs=5 * (0.16 / n) ** 0.5)
+    assert (split.known_TQ == 0).mean() == pytest.approx(0.4, abs=5 * (0.24 / n) ** 0.5)
+
+
+def write_panel(path: Path, positions: list[int], haploid: int, diploid: int) -> Path:
+    rng = np.random.default_rng(1)
+    samples = [f"s{i}" for i in range(haploid + diploid)]
+    lines = [
+        "##fileformat=VCFv4.2",
+        "##contig=<ID=20>",
+        '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
+        "\t".join(["#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT".replace(" ", "\t"), *samples]),
+    ]
+    for position in positions:
+        calls = [str(a) for a in rng.integers(0, 2, haploid)]
+        calls += [f"{a}|{b}" for a, b in rng.integers(0, 2, (diploid, 2))]
+        lines.append("\t".join(["20", str(position), ".", "A", "C", ".", "PASS", ".", "GT", *calls]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def mixed_panel(tmp_path: Path) -> Iterator[spinimpute.Panel]:
+    """Men and women on chromosome X, so to say: 20 haploid and 30 diploid samples, haploid ones first."""
+    vcf = write_panel(tmp_path / "mixed.vcf", list(range(1000, 301_000, 1500)), 20, 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # no genetic map
+        panel = spinimpute.build_panel(vcf, tmp_path / "mixed.spin")
+    with panel:
+        yield panel
+
+
+def test_haploid_people_are_people(mixed_panel: spinimpute.Panel) -> None:
+    assert mixed_panel.n_haplotypes == 80
+    source = PanelSource(mixed_panel, seed=2, length=100_000)
+    seen = set()
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        stretch = source(rng)
+        people = np.asarray(stretch.haplotype_sample)
+        split = draw_split(stretch, rng, EPISODES)
+        context, queries = set(people[split.context_N]), set(people[split.query_Q])
+        assert not context & queries
+        assert not (context | queries) & set(source.held_out)
+        assert len(queries) == EPISODES.queries
+        expected = sum(int(mixed_panel.ploidy[p]) for p in queries)
+        assert len(split.query_Q) == expected
+        seen |= {int(mixed_panel.ploidy[p]) for p in queries}
+    assert seen == {1, 2}
+    for stretch in source.validation(2):
+        people = np.asarray(stretch.haplotype_sample)
+        split = draw_split(stretch, np.random.default_rng(0), EPISODES)
+        assert set(people[split.query_Q]) <= set(source.held_out)
+        assert not set(people[split.context_N]) & set(source.held_out)
+
+
+def test_a_stretch_has_the_panels_alleles(mixed_panel: spinimpute.Panel) -> None:
+    stretch = PanelSource(mixed_panel, seed=2, length=100_000)(np.random.default_rng(0))
+    first = int(np.flatnonzero(mixed_panel.position == stretch.position[0])[0])
+    columns = np.flatnonzero(np.isin(mixed_panel.haplotype_sample, np.asarray(stretch.haplotype_sample)))
+    np.testing.assert_array_equal(
+        stretch.alleles(3, 9), mixed_panel.alleles(first + 3, first + 9)[:, columns]
+    )
+
+
+def test_a_panel_with_a_centromere_can_be_trained_on(tmp_path: Path) -> None:
+    """Stretches that fall where the panel has no or hardly any site must not end a training run."""
+    positions = [*range(1000, 401_000, 2000), *range(3_000_000, 3_400_000, 2000)]
+    vcf = write_panel(tmp_path / "gap.vcf", positions, 0, 48)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # no genetic map
+        panel = spinimpute.build_panel(vcf, tmp_path / "gap.spin")
+    with panel:
+        source = PanelSource(panel, seed=1)
+        rng = np.random.default_rng(0)
+        for _ in range(8):
+            episode = draw_episode(source(rng), rng, EPISODES, BlockShape(2, 3), 8)
+            assert isinstance(episode, Episode)
+        for stretch in source.validation(12):
+            draw_split(stretch, rng, EPISODES)

@@ -1,0 +1,217 @@
+"""What must hold for any weights, and that inducing points carry the panel."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spinimpute
+from spinimpute.genotypes.sites import match_sites
+from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, PanelBlock
+from spinimpute.predictors.spin import predictor as allele_predictor
+from spinimpute.predictors.spin.kmer_spin import KmerPredictor
+from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.training.simulation import Segment
+from spinimpute.vcf.reader import read_haplotypes
+
+PREDICTORS = ["random_predictor", "random_kmer_predictor"]
+
+
+class SegmentPanel:
+    """What `BlockReader` needs of a panel, from arrays."""
+
+    def __init__(self, alleles_XN: np.ndarray, cM: np.ndarray) -> None:
+        self.alleles_XN, self.cM = alleles_XN, cM
+        self.n_sites, self.n_haplotypes = alleles_XN.shape
+        self.frequency = alleles_XN.mean(1)
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        return self.alleles_XN[start:stop]
+
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_XN[index], axis=1)
+
+
+def impute(
+    predictor: BlockPredictor,
+    panel: SegmentPanel,
+    typed: np.ndarray,
+    query_QT: np.ndarray,
+    known_QT: np.ndarray,
+) -> np.ndarray:
+    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    out = np.full((panel.n_sites, len(query_QT)), np.nan, dtype=np.float32)
+    for block in reader:
+        out[block.sites.panel_index_U] = predict(predictor, block, query_QT, known_QT)
+    return out
+
+
+def predict(
+    predictor: BlockPredictor, block: PanelBlock, query_QT: np.ndarray, known_QT: np.ndarray
+) -> np.ndarray:
+    fill = block.places.fill
+    return predictor.predict(predictor.encode(block), fill(query_QT.T), fill(known_QT.T))
+
+
+@pytest.fixture
+def panel(segment: Segment) -> SegmentPanel:
+    return SegmentPanel(segment.alleles(0, 300)[:, :80], segment.cM[:300])
+
+
+@pytest.fixture
+def typed(panel: SegmentPanel) -> np.ndarray:
+    return np.flatnonzero(np.minimum(panel.frequency, 1 - panel.frequency) > 0.05)[::2]
+
+
+@pytest.fixture
+def query_QT(segment: Segment, typed: np.ndarray) -> np.ndarray:
+    return segment.alleles(0, 300)[typed, 80:90].T.copy()
+
+
+@pytest.fixture(params=PREDICTORS)
+def predictor(request: pytest.FixtureRequest) -> BlockPredictor:
+    chosen: BlockPredictor = request.getfixturevalue(request.param)
+    return chosen
+
+
+def test_order_of_the_panels_haplotypes_changes_nothing(
+    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray, query_QT: np.ndarray
+) -> None:
+    known = np.ones_like(query_QT)
+    before = impute(predictor, panel, typed, query_QT, known)
+    order = np.random.default_rng(0).permutation(panel.n_haplotypes)
+    after = impute(predictor, SegmentPanel(panel.alleles_XN[:, order], panel.cM), typed, query_QT, known)
+    np.testing.assert_allclose(after, before, atol=2e-5)
+
+
+def test_a_query_does_not_depend_on_others(
+    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray, query_QT: np.ndarray
+) -> None:
+    together = impute(predictor, panel, typed, query_QT, np.ones_like(query_QT))
+    for q in (0, 7):
+        alone = impute(predictor, panel, typed, query_QT[[q]], np.ones_like(query_QT[[q]]))
+        np.testing.assert_allclose(alone[:, 0], together[:, q], atol=1e-5)
+
+
+def test_missing_calls_say_nothing(
+    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray, query_QT: np.ndarray
+) -> None:
+    known = (np.random.default_rng(1).random(query_QT.shape) < 0.7).astype(np.uint8)
+    shown = impute(predictor, panel, typed, query_QT, known)
+    flipped = impute(predictor, panel, typed, np.where(known > 0, query_QT, 1 - query_QT), known)
+    np.testing.assert_array_equal(flipped, shown)
+    assert not np.allclose(impute(predictor, panel, typed, query_QT, np.ones_like(known)), shown)
+
+
+def test_labels_of_the_context_reach_the_inducing_points(
+    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray
+) -> None:
+    other = panel.alleles_XN.copy()
+    rng = np.random.default_rng(2)
+    for site in np.setdiff1d(np.arange(panel.n_sites), typed):  # the same frequency, other carriers
+        other[site] = rng.permutation(other[site])
+    points = []
+    for source in (panel, SegmentPanel(other, panel.cM)):
+        reader = BlockReader(source, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+        points.append(predictor.encode(reader.read(3)).points)
+    change = max(float((points[1][name] - value).abs().max()) for name, value in points[0].items())
+    assert change > 1e-3
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 80])
+def test_chunks_change_nothing(
+    random_predictor: AllelePredictor,
+    panel: SegmentPanel,
+    typed: np.ndarray,
+    query_QT: np.ndarray,
+    chunk: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
+    for name, size in (("CHUNK_ENTRIES", chunk * 40), ("QUERY_CHUNK", chunk), ("SITE_CHUNK", chunk)):
+        monkeypatch.setattr(allele_predictor, name, size)
+    parts = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
+    np.testing.assert_allclose(parts, whole, atol=2e-5)
+
+
+def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.random.Generator) -> None:
+    cM = np.repeat(np.linspace(0, 0.1, 20), 2)  # positions that share a place
+    for alleles in (
+        rng.integers(0, 2, (40, 2), dtype=np.uint8),
+        np.zeros((40, 10), dtype=np.uint8),
+        np.ones((40, 10), dtype=np.uint8),
+        np.repeat(rng.integers(0, 2, (40, 1), dtype=np.uint8), 30, axis=1),
+    ):
+        for typed in (np.array([17]), np.array([0, 39]), np.arange(40)):
+            query = rng.integers(0, 2, (3, len(typed)), dtype=np.uint8)
+            p = impute(predictor, SegmentPanel(alleles, cM), typed, query, np.ones_like(query))
+            assert np.isfinite(p).all()
+            assert ((p >= 0) & (p <= 1)).all()
+            constant = np.isin(alleles.mean(1), (0, 1))
+            np.testing.assert_array_equal(p[constant], np.repeat(alleles.mean(1)[constant, None], 3, axis=1))
+
+
+def test_inducing_points_share_out_the_panel(
+    random_predictor: AllelePredictor, panel: SegmentPanel, typed: np.ndarray
+) -> None:
+    reader = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    block = reader.read(2)
+    points = random_predictor.encode(block).points
+    mass_H = points["mass_BH"]
+    assert float(mass_H.sum()) == pytest.approx(panel.n_haplotypes, rel=1e-5)
+    # the soft haplotypes, weighted by mass, average to the panel
+    mean_U = (mass_H[:, None] * points["untyped_BHU"]).sum(0) / mass_H.sum()
+    np.testing.assert_allclose(mean_U, block.sites.frequency_U, atol=1e-5)
+
+
+def test_kmer_points_read_in_chunks_are_the_same(
+    random_kmer_predictor: KmerPredictor,
+    panel: SegmentPanel,
+    typed: np.ndarray,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = BlockReader(panel, typed, random_kmer_predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    whole = random_kmer_predictor.encode(reader.read(1)).points
+    monkeypatch.setattr("spinimpute.predictors.spin.kmer_spin.HAPLOTYPE_CHUNK", 9)
+    parts = random_kmer_predictor.encode(reader.read(1)).points
+    assert whole.keys() == parts.keys()
+    for name, value in whole.items():
+        torch.testing.assert_close(parts[name], value, atol=1e-5, rtol=1e-5)
+
+
+def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tuple[float, float]:
+    """Pooled r2 of the shipped model and of the panel's frequencies on the example's untyped sites."""
+    target = read_haplotypes(example / "target.vcf.gz")
+    truth = read_haplotypes(example / "truth.vcf.gz")
+    typed = match_sites(panel.sites, target.sites).panel_index
+    at_truth = match_sites(panel.sites, truth.sites)
+    alleles = panel.alleles(0, panel.n_sites)
+    if shuffle:
+        rng = np.random.default_rng(3)
+        for site in np.setdiff1d(np.arange(panel.n_sites), typed):
+            alleles[site] = rng.permutation(alleles[site])
+    predictor = spinimpute.load_predictor(predictor="inducing")
+    source = SegmentPanel(alleles, panel.cM)
+    query = target.alleles[match_sites(panel.sites, target.sites).target_index].T.astype(np.uint8)
+    p = impute(predictor, source, typed, query, np.ones_like(query))
+    scored = np.setdiff1d(at_truth.panel_index, typed)
+    rows = np.searchsorted(at_truth.panel_index, scored)
+    true = truth.alleles[at_truth.target_index][rows]
+    frequency = panel.frequency[scored]
+    counts, _ = turn_to_minor((true[:, ::2] + true[:, 1::2]).astype(np.float32), frequency)
+    results = []
+    for dosage in (p[scored, ::2] + p[scored, 1::2], np.repeat(2 * frequency[:, None], 20, axis=1)):
+        turned, _ = turn_to_minor(dosage.astype(np.float32), frequency)
+        results.append(pooled_r2(site_statistics(counts, turned)))
+    return results[0], results[1]
+
+
+def test_shuffling_the_panels_labels_destroys_the_accuracy(
+    example: Path, example_panel: spinimpute.Panel
+) -> None:
+    intact, frequencies = r2_of_example(example, example_panel, shuffle=False)
+    shuffled, _ = r2_of_example(example, example_panel, shuffle=True)
+    assert intact > 0.9 > 2 * frequencies
+    assert shuffled < frequencies + 0.05

@@ -1,0 +1,307 @@
+"""`train`: checkpoints that say where they come from, and runs that continue bit for bit."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.predictors.checkpoint import FORMAT
+from spinimpute.predictors.train import read_configuration, train
+from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.training.episodes import EpisodeSettings
+from spinimpute.training.loop import TrainingSettings
+from spinimpute.training.simulation import SimulationSettings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIGURATION = """
+[model]
+{model}
+[episodes]
+blocks = 2
+queries = 6
+context_people = 8
+array_density = [300, 800.0]
+[simulation]
+segments = 3
+length = [40_000, 50_000]
+people = [20, 24]
+[training]
+steps = {steps}
+optimiser = "{optimiser}"
+validate_every = 2
+validation_tasks = 4
+patience = {patience}
+"""
+ALLELE = 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4'
+KMER = (
+    'kind = "kmer-spin"\ncore = 2\nflank = 4\nlabels = 10\nwidth = 8\ninducing_points = 3\n'
+    "latent_attributes = 2\nblocks = 1\nheads = 2"
+)
+
+
+def configuration(
+    folder: Path, model: str = ALLELE, steps: int = 6, optimiser: str = "adam", patience: int = 0
+) -> Path:
+    path = folder / "c.toml"
+    path.write_text(CONFIGURATION.format(model=model, steps=steps, optimiser=optimiser, patience=patience))
+    return path
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load_tensors(path, FORMAT, "model")[0]
+
+
+def state(path: Path) -> dict[str, torch.Tensor]:
+    """The training state's tensors: the latest weights, not the best ones."""
+    with safe_open(str(path) + ".state", framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize(("model", "optimiser"), [(ALLELE, "adam"), (ALLELE, "lamb"), (KMER, "lamb")])
+def test_resuming_changes_nothing(
+    tmp_path: Path, model: str, optimiser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configuration(tmp_path, model, optimiser=optimiser)
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    train(config, whole)
+
+    def stop(entry: dict[str, object]) -> None:
+        if entry.get("step") == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # after step 4 was saved, before step 6 is
+        train(config, parts, progress=stop)
+    result = train(config, parts, resume=True)
+    assert result.steps == 6
+    for mine, other in ((weights(parts), weights(whole)), (state(parts), state(whole))):
+        assert mine.keys() == other.keys()
+        for name, tensor in mine.items():
+            assert np.array_equal(tensor, other[name]), name
+
+
+def test_a_checkpoint_says_where_it_comes_from(tmp_path: Path) -> None:
+    out = tmp_path / "m.safetensors"
+    entries: list[dict[str, object]] = []
+    result = train(configuration(tmp_path), out, seed=4, steps=2, progress=entries.append)
+    _, metadata = load_tensors(out, FORMAT, "model")
+    provenance = metadata["provenance"]
+    assert provenance["configuration"]["training"]["seed"] == 4
+    assert provenance["configuration"]["simulation"]["people"] == [20, 24]
+    assert provenance["data"] == "simulated"
+    assert set(provenance["versions"]) >= {"spinimpute", "torch", "numpy", "python"}
+    assert provenance["validation"]["validation_r2"] == result.validation_r2
+    logged = [json.loads(line) for line in (tmp_path / "m.safetensors.log.jsonl").read_text().splitlines()]
+    assert logged == json.loads(json.dumps(entries))
+    assert spinimpute.load_predictor(out).kind == "allele-cipnp"
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    config = configuration(tmp_path, steps=2)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(config, tmp_path / name, seed=seed)
+    a, b, c = (weights(tmp_path / name) for name in "abc")
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+    assert not all(np.array_equal(a[name], c[name]) for name in a)
+
+
+def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_panel: spinimpute.Panel) -> None:
+    config = configuration(tmp_path, 'kind = "allele-cipnp"\nflank = 6', steps=2)
+    out = tmp_path / "tuned.safetensors"
+    train(config, out, panel=example_panel.path, init="shipped")
+    _, metadata = load_tensors(out, FORMAT, "model")
+    assert metadata["model"]["flank"] == 6  # said by the configuration
+    assert metadata["model"]["core"] == 4  # taken from the shipped model, which was trained so
+    assert metadata["provenance"]["data"] == f"panel {example_panel.checksum}"
+    assert metadata["provenance"]["init"]["weights"]
+    tuned, shipped = weights(out), weights(REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors")
+    assert any(not np.array_equal(tuned[name], shipped[name]) for name in tuned)
+
+
+def test_patience_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spinimpute.training.loop import Trainer, Validation
+
+    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float(self.step), 0.0))
+    result = train(configuration(tmp_path, steps=40, patience=2), tmp_path / "m.safetensors")
+    assert result.steps == 6
+    assert result.validation_loss == 2.0  # the best is kept
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_configurations_can_be_read(path: Path) -> None:
+    assert read_configuration(path).training.steps > 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "stages"), [("haplotype", ["haplotype_second", "haplotype"]), ("inducing", ["spin"])]
+)
+def test_the_shipped_models_are_what_their_configurations_say(weights: str, stages: list[str]) -> None:
+    path = REPOSITORY / "spinimpute" / "weights" / f"{weights}.safetensors"
+    _, metadata = load_tensors(path, FORMAT, "model")
+    provenance = metadata["provenance"]
+    for name in stages:  # the last one first
+        assert provenance["data"] == "simulated"
+        configuration = read_configuration(REPOSITORY / "configs" / f"{name}.toml")
+        recorded, now = provenance["configuration"], json.loads(json.dumps(configuration.as_dict()))
+        # what can be configured since then was as it is by default
+        for table, default in (
+            ("episodes", EpisodeSettings()),
+            ("simulation", SimulationSettings()),
+            ("training", TrainingSettings()),
+        ):
+            recorded[table] = json.loads(json.dumps(dataclasses.asdict(default))) | recorded[table]
+        assert recorded == now
+        last = provenance
+        provenance = (provenance["init"] or {}).get("provenance")
+    assert last["init"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "other"', "model.kind must be one of"),
+        (ALLELE + "\nwidht = 3", "unknown key model.widht"),
+        (ALLELE + "\nwidth = 3.5", "model.width must be a whole number like 32"),
+        (
+            ALLELE.replace("inducing_points = 8", "inducing_points = 0"),
+            "model.inducing_points must be at least 1",
+        ),
+        (ALLELE.replace("flank = 4", "flank = 10001"), "model: flank must be a whole number from 0 to 10000"),
+        (KMER + "\nk = 17", "model: k must be at most 16, found 17"),
+        (KMER.replace("heads = 2", "heads = 3"), "heads must divide the width"),
+        (ALLELE + "\n[other]", r"unknown table \[other\]"),
+        (ALLELE + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),
+        ("kind = ", "not TOML"),
+        ("kind = []", "model.kind must be one of"),
+        (ALLELE + "\n[simulation]\ngene_conversion_share = nan", "gene_conversion_share|not TOML"),
+    ],
+)
+def test_bad_configurations(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(configuration(tmp_path, text), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("array_density = [300, 800.0]", None),
+        ("array_density = [300]", r"episodes.array_density must be \[least, most\]"),
+        ("array_density = [800.0, 300.0]", r"episodes.array_density must be \[least, most\]"),
+        ("array_density = 300.0", "episodes.array_density must be a list"),
+    ],
+)
+def test_ranges(tmp_path: Path, line: str, message: str | None) -> None:
+    path = configuration(tmp_path)
+    path.write_text(path.read_text().replace("array_density = [300, 800.0]", line))
+    if message is None:
+        assert read_configuration(path).episodes.array_density == (300.0, 800.0)
+        return
+    with pytest.raises(InputError, match=message):
+        read_configuration(path)
+
+
+def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
+    config = configuration(tmp_path, KMER, steps=2)
+    with pytest.raises(InputError, match="no model of the kind 'kmer-spin' is shipped"):
+        train(config, tmp_path / "m", init="shipped")
+    shipped = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+    with pytest.raises(InputError, match="is of the kind 'allele-cipnp'"):
+        train(config, tmp_path / "m", init=shipped)
+    wide = configuration(tmp_path, ALLELE + "\nwidth = 8", steps=2)
+    with pytest.raises(InputError, match="do not fit the sizes"):
+        train(wide, tmp_path / "m", init="shipped")
+    with pytest.raises(InputError, match="to continue from"):
+        train(config, tmp_path / "m", resume=True)
+
+
+def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
+    shipped = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(shipped.read_bytes()[:-10])
+    foreign = tmp_path / "foreign.safetensors"
+    save_tensors(foreign, {"a": np.zeros(2)}, {}, "something-else")
+    newer = tmp_path / "newer.safetensors"
+    save_tensors(newer, {"a": np.zeros(2)}, {"kind": "unheard-of", "model": {}}, FORMAT)
+    wrong = tmp_path / "wrong.safetensors"
+    save_tensors(wrong, {"a": np.zeros(2)}, {"kind": "allele-cipnp", "model": {}}, FORMAT)
+    weights, metadata = load_tensors(REPOSITORY / "spinimpute/weights/inducing.safetensors", FORMAT, "model")
+    forged = {}
+    for name, value in (
+        ("width", 10**30),
+        ("width", 10**6),
+        ("core", -1),
+        ("inducing_points", 2.5),
+        ("values", 10**9),
+    ):
+        forged[name, value] = tmp_path / f"{name}{value}"
+        changed = metadata | {"model": metadata["model"] | {name: value}}
+        save_tensors(forged[name, value], weights, changed, FORMAT)
+    for name, value in (("k", 10**30), ("k", 17), ("blocks", 10**9), ("flank", 10**30), ("labels", True)):
+        forged[name, value] = tmp_path / f"kmer-{name}{value}"
+        save_tensors(forged[name, value], weights, {"kind": "kmer-spin", "model": {name: value}}, FORMAT)
+    text = tmp_path / "text.safetensors"
+    text.write_text("not a model")
+    for path, message in (
+        (tmp_path / "absent", "no such file"),
+        (cut, "not a readable safetensors file"),
+        (text, "not a readable safetensors file"),
+        (foreign, "is not a model of spinimpute"),
+        (newer, "update spinimpute"),
+        (wrong, "do not fit its description"),
+        *((path, "do not fit its description") for path in forged.values()),
+    ):
+        with pytest.raises(InputError, match=message) as failed:
+            spinimpute.load_predictor(path)
+        assert "\n" not in str(failed.value)
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    content = bytearray((REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors").read_bytes())
+    content[-100] ^= 4
+    (tmp_path / "m.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="damaged: its values do not match"):
+        spinimpute.load_predictor(tmp_path / "m.safetensors")
+
+
+def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
+    config, out = configuration(tmp_path, steps=2), tmp_path / "m"
+    train(config, out)
+    with pytest.raises(InputError, match="belongs to another configuration"):
+        train(config, out, resume=True, seed=8)
+    assert train(config, out, resume=True, steps=5).steps == 5
+
+
+def test_a_diverging_run_ends_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spinimpute.training.learner import AlleleLearner, Outcome
+
+    original = AlleleLearner.outcome
+
+    def broken(self: AlleleLearner, *arguments: object) -> Outcome:
+        outcome = original(self, *arguments)  # type: ignore[arg-type]
+        return dataclasses.replace(outcome, loss=outcome.loss * float("nan"))
+
+    monkeypatch.setattr(AlleleLearner, "outcome", broken)
+    with pytest.raises(InputError, match="training diverged: the loss of step 1"):
+        train(configuration(tmp_path), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_log_overwrites_no_input(tmp_path: Path) -> None:
+    config = configuration(tmp_path)
+    before = config.read_text()
+    with pytest.raises(InputError, match="also read from"):
+        train(config, tmp_path / "m", log=config, force=True)
+    assert config.read_text() == before
+
+
+def test_nothing_reads_pickle() -> None:
+    for path in (REPOSITORY / "spinimpute").rglob("*.py"):
+        text = path.read_text()
+        assert "torch.load" not in text, path
+        assert "pickle" not in text.replace("without pickle", "").replace("never pickle", ""), path

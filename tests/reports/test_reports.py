@@ -1,0 +1,254 @@
+"""Pages of `impute` and `evaluate`: what they say, that they stand alone, and how a browser shows them."""
+
+import html.parser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.quality.imputed_sites import ImputedSites
+from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position, ticks
+from spinimpute.reports.page import number, page, table
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / "data" / "example"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NASTY = "<script>alert(1)</script> \"'&"
+VOID = {"meta", "link", "br", "img", "input", "line", "circle", "rect", "path"}
+
+
+class Reader(html.parser.HTMLParser):
+    """Checks that tags close in order; keeps text and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    found = {"impute": folder / "impute.html", "evaluate": folder / "evaluate.html"}
+    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", folder / "p.spin", EXAMPLE / "genetic.map").close()
+    target = EXAMPLE / "target.vcf.gz"
+    imputed = folder / "o.vcf.gz"
+    output = spinimpute.OutputSettings(("GT", "DS", "GP"))
+    spinimpute.impute(target, imputed, folder / "p.spin", output=output, report=found["impute"])
+    spinimpute.evaluate(
+        EXAMPLE / "truth.vcf.gz", imputed, folder / "p.spin", target, report=found["evaluate"]
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", ["impute", "evaluate"])
+def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> None:
+    text = pages[kind].read_text()
+    reader = read(text)
+    assert not [name for name, _ in reader.attributes if name in ("src", "href")]
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+    words = " ".join(reader.text)
+    titles = {
+        "impute": [
+            "Imputation report",
+            "Quality by allele frequency",
+            "Quality by sample",
+            "Along the chromosome",
+        ],
+        "evaluate": [
+            "Evaluation report",
+            "Accuracy by allele frequency",
+            "Calibration",
+            "Accuracy by sample",
+        ],
+    }
+    for title in titles[kind]:
+        assert title in words
+    names = [f"target_{ancestry}_01" for ancestry in ("AFR", "EUR")]
+    assert all(name in words for name in names)
+
+
+def test_the_numbers_are_those_of_the_run(pages: dict[str, Path], tmp_path: Path) -> None:
+    words = " ".join(read(pages["impute"].read_text()).text)
+    summary = spinimpute.impute(
+        EXAMPLE / "target.vcf.gz", tmp_path / "o.bcf", pages["impute"].parent / "p.spin", loo=True
+    )
+    assert summary.left_out is not None
+    assert f"{summary.left_out.all():.3f}" in words
+    assert "246 of 246" in words
+    assert "4,453" in words
+    worst = min(summary.left_out.by_sample(), key=lambda row: row["r2"])
+    assert f"{worst['r2']:.4f}" in words
+
+
+def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
+    before = pages["impute"].read_bytes()
+    with pytest.raises(InputError, match="already exists; use --force"):
+        spinimpute.impute(
+            EXAMPLE / "target.vcf.gz",
+            tmp_path / "o.bcf",
+            pages["impute"].parent / "p.spin",
+            report=pages["impute"],
+        )
+    with pytest.raises(InputError, match="give two names"):
+        spinimpute.impute(
+            EXAMPLE / "target.vcf.gz",
+            tmp_path / "o.bcf",
+            pages["impute"].parent / "p.spin",
+            report=tmp_path / "o.bcf",
+        )
+    assert pages["impute"].read_bytes() == before
+    assert not (tmp_path / "o.bcf").exists()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.parametrize("kind", ["impute", "evaluate"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, tmp_path: Path) -> None:
+    """Sorting works by keyboard, nothing fails, and no phone has to scroll sideways."""
+    probe = """<script>
+    const failures = [];
+    addEventListener("error", (e) => failures.push(e.message));
+    addEventListener("load", () => {
+      const table = document.querySelector("table.sortable");
+      const button = table.tHead.rows[0].cells[0].querySelector("button");
+      button.focus();
+      const focused = document.activeElement === button;
+      button.click();
+      const up = [...table.tBodies[0].rows].map((r) => r.cells[0].textContent);
+      const sorted = table.tHead.rows[0].cells[0].getAttribute("aria-sort");
+      button.click();
+      const down = [...table.tBodies[0].rows].map((r) => r.cells[0].textContent);
+      const numeric = [...table.tHead.rows[0].cells].findIndex((c) => c.classList.contains("number"));
+      table.tHead.rows[0].cells[numeric].querySelector("button").click();
+      const values = [...table.tBodies[0].rows].map((r) => Number(r.cells[numeric].dataset.value));
+      document.body.dataset.found = JSON.stringify({ focused, up, down, sorted, values, failures,
+        page: document.documentElement.scrollWidth, window: innerWidth,
+        charts: document.querySelectorAll("svg[role=img]").length });
+    });
+    </script>"""
+    copy = tmp_path / "copy.html"
+    copy.write_text(pages[kind].read_text().replace("</head>", probe + "</head>"))
+    done = subprocess.run(
+        [
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
+            copy.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=90,
+    )  # fmt: skip
+    match = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert match, done.stderr[-2000:]
+    import json
+
+    found = json.loads(match[1].replace("&quot;", '"'))
+    assert found["failures"] == []
+    assert found["focused"]
+    assert found["sorted"] == "ascending"
+    assert found["up"] == sorted(found["up"])
+    assert found["down"] == found["up"][::-1]
+    assert found["values"] == sorted(found["values"])
+    assert found["page"] <= found["window"]
+    assert found["charts"] >= 3
+
+
+def test_everything_is_escaped() -> None:
+    text = page(
+        NASTY,
+        NASTY,
+        table([NASTY, "n"], [[NASTY, 1]], NASTY, sortable=True),
+        lines_by_category([NASTY], [Series(NASTY, [0.5])], NASTY, NASTY, NASTY),
+        footer=NASTY,
+    )
+    assert "<script>alert" not in text
+    assert " ".join(read(text).text).count("alert(1)") >= 8
+
+
+@given(
+    st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=60),
+    st.floats(0, 1e9),
+)
+def test_charts_of_any_values(values: list[float], start: float) -> None:
+    for text in (
+        lines_by_position(
+            [start + i for i in range(len(values))], [Series("a", values)], "x", "y", "d", unit_interval=False
+        ),
+        lines_by_category([str(i) for i in range(len(values))], [Series("a", values)], "x", "y", "d"),
+        histogram([v for v in values if v == v] or [0.5], "x", "y", "d"),
+    ):
+        read(text)
+        assert "nan" not in text
+        assert "inf" not in text
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e6))
+def test_ticks_are_round_and_inside(low: float, span: float) -> None:
+    found = ticks(low, low + span)
+    assert len(found) <= 8
+    assert all(low - 1e-6 * span <= t <= low + span * (1 + 1e-6) for t in found)
+
+
+def test_a_histogram_of_errors_of_rounding() -> None:
+    read(histogram([1.0, 1.0000000000000002, 1.0], "x", "y", "d"))
+
+
+def test_numbers() -> None:
+    assert [number(v) for v in (None, float("nan"), 0.12345, 12345, "x")] == [
+        "–",
+        "–",
+        "0.1235",
+        "12,345",
+        "x",
+    ]
+
+
+def test_imputed_sites_by_frequency_and_place() -> None:
+    sites = ImputedSites()
+    rng = np.random.default_rng(1)
+    position = np.sort(rng.integers(1, 1_000_000, 400))
+    frequency, r2 = rng.random(400), rng.random(400)
+    r2[:5] = np.nan
+    typed = rng.random(400) < 0.1
+    for part in (slice(0, 150), slice(150, 400)):
+        sites.add(position[part], frequency[part], r2[part], typed[part])
+    minor = np.minimum(frequency, 1 - frequency)
+    row = next(row for row in sites.by_frequency() if row["bin"] == "(0.05,0.5]")
+    chosen = (minor > 0.05) & ~typed
+    assert row["sites"] == chosen.sum()
+    assert row["r2"] == pytest.approx(np.nanmean(r2[chosen]), abs=1e-6)
+    assert row["good"] == pytest.approx((r2[chosen] >= 0.8).sum() / chosen.sum())
+    along = sites.along(10)
+    assert sum(row["sites"] for row in along) == 400
+    assert sum(row["typed"] for row in along) == typed.sum()

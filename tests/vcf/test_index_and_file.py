@@ -1,0 +1,233 @@
+"""What is read through an index is all there is, or the file is refused: damage, indices of other files, and
+records that an index does not find."""
+
+import gzip
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.sites import Region
+from spinimpute.panels.build import build_panel
+from spinimpute.vcf import index_intervals as index_stretches
+from spinimpute.vcf import reader as vcf_reader
+from spinimpute.vcf.bgzf import DamagedFile, compress_block
+from spinimpute.vcf.index_intervals import stretches_of
+from spinimpute.vcf.index_reader import read_index
+from spinimpute.vcf.reader import AT_POSITION_0, ON_ANOTHER_CHROMOSOME, read_haplotypes
+from spinimpute.vcf.record_count import count_records
+
+MAP = GeneticMap.constant(1.3)
+NAMES = [f"s{i}" for i in range(4)]
+HEADER = '##fileformat=VCFv4.2\n{}##FORMAT=<ID=GT,Number=1,Type=String,Description="x">\n'
+CONTIGS = "##contig=<ID=19>\n##contig=<ID=20>\n##contig=<ID=21>\n"
+COLUMNS = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
+FORMS = ["bcf csi", "vcf.gz csi", "vcf.gz tbi"]
+PARTS = [{"chrom": "20"}, {"region": Region("20", 60_001, 200_000)}, {"region": Region("20", 230_000)}]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_stretches, "STRETCH_BYTES", 1_000)
+    monkeypatch.setattr(vcf_reader, "BLOCK_BYTES", 6 * len(NAMES) * 100)
+
+
+def lines(chrom: str = "20", positions: range = range(1_000, 241_000, 200)) -> list[str]:
+    rng = np.random.default_rng(sum(map(int, chrom)))
+    made = []
+    for position in positions:
+        ref = "A" + "".join(rng.choice(list("ACGT"), 2_000))
+        calls = [f"{a:d}|{b:d}" for a, b in rng.random((len(NAMES), 2)) < 0.3]
+        made.append("\t".join([chrom, str(position), ".", ref, "C", ".", ".", ".", "GT", *calls]))
+    return made
+
+
+@pytest.fixture
+def write(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Path]:
+    """write(lines, form, name): a file, "bcf csi" for example, with its index."""
+    request.getfixturevalue("index")  # skips without bcftools
+
+    def written(records: list[str], form: str, name: str = "t", contigs: str = CONTIGS) -> Path:
+        text = tmp_path / "text.vcf"
+        columns = "\t".join([*COLUMNS, *NAMES])
+        text.write_text("\n".join([HEADER.format(contigs) + columns, *records, ""]))
+        suffix, kind = form.split()
+        path = tmp_path / f"{name}.{suffix}"
+        way = "-Ob" if suffix == "bcf" else "-Oz"
+        subprocess.run(["bcftools", "view", "--no-version", way, "-o", path, text], check=True)
+        text.unlink()
+        subprocess.run(["bcftools", "index", "-f", "-t" if kind == "tbi" else "-c", path], check=True)
+        return path
+
+    return written
+
+
+def blocks(content: bytes) -> list[int]:
+    """Where the BGZF blocks begin."""
+    found = [0]
+    while found[-1] < len(content):
+        found.append(found[-1] + int.from_bytes(content[found[-1] + 16 : found[-1] + 18], "little") + 1)
+    return found[:-1]
+
+
+def index_of(path: Path) -> Path:
+    (found,) = [beside for kind in ("csi", "tbi") if (beside := Path(f"{path}.{kind}")).exists()]
+    return found
+
+
+def damage(path: Path, what: str) -> None:
+    """In the middle of the file; the index stays the newer of the two."""
+    content = bytearray(path.read_bytes())
+    block = blocks(content)[len(blocks(content)) // 2]
+    if what == "data":
+        content[block + 3_000] ^= 0x55
+        content[block + 3_001] ^= 0x55
+    else:
+        content[block] ^= 0xFF
+    path.write_bytes(content)
+    os.utime(index_of(path))
+
+
+@pytest.mark.parametrize("what", ["data", "header"])
+@pytest.mark.parametrize("form", FORMS)
+def test_damage_in_the_middle(write: Callable[..., Path], tmp_path: Path, form: str, what: str) -> None:
+    path = write(lines(), form)
+    damage(path, what)
+    assert len(stretches_of(path, ["19", "20", "21"], None)) > 1
+    before = sorted(tmp_path.iterdir())
+    for region in (None, Region("20", 1_001, 230_000)):
+        for threads in (1, 2):
+            with pytest.raises(InputError, match=r"panel .*\bt\..*[Gg]et the file again"):
+                build_panel(path, tmp_path / "p.spin", MAP, region, threads=threads)
+    for part in PARTS[:2]:
+        with pytest.raises(InputError, match=r"target .*Get the file again, or write its index again"):
+            read_haplotypes(path, **part)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lines()[:700], lines()[300:], lines()[:500] + lines()[700:], lines("21"), lines("19") + lines()],
+    ids=["ended earlier", "began later", "gap", "other chromosome", "two chromosomes"],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_newer_index_of_another_file(
+    write: Callable[..., Path], tmp_path: Path, form: str, other: list[str]
+) -> None:
+    path = write(lines(), form)
+    shutil.copy(index_of(write(other, form, "other")), index_of(path))
+    os.utime(index_of(path))
+    message = "or write its index again: bcftools index -f"
+    with pytest.raises(InputError, match=message):
+        build_panel(path, tmp_path / "p.spin", MAP, threads=2)
+    for part in PARTS:
+        with pytest.raises(InputError, match=message):
+            read_haplotypes(path, **part)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_counts(write: Callable[..., Path], form: str) -> None:
+    """Wherever a region begins and ends, and whatever lies in front of the chromosome."""
+    path = write(
+        lines("19", range(0, 90_000, 300)) + lines() + lines("21", range(800_000, 900_000, 300)), form
+    )
+    contigs = read_index(path)
+    assert [contig.name for contig in contigs] == ["19", "20", "21"]
+    placed = {
+        "19": range(0, 90_000, 300),
+        "20": range(1_000, 241_000, 200),
+        "21": range(800_000, 900_000, 300),
+    }
+    rng = np.random.default_rng(2)
+    for contig in contigs:
+        positions = np.array(placed[contig.name])
+        assert count_records(path, contigs, contig, None) == ((positions > 0).sum(), (positions == 0).sum())
+        for _ in range(20):
+            start, end = sorted(rng.integers(1, 1_000_000 if contig.name == "21" else 250_000, 2).tolist())
+            counted = count_records(path, contigs, contig, Region(contig.name, start, end))
+            assert counted.inside == ((positions >= start) & (positions <= end)).sum()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_counts_do_not_trust_the_index(write: Callable[..., Path], form: str) -> None:
+    path = write(lines(), form)
+    (contig,) = read_index(path)
+    late = contig.runs[-1]
+    wrong = contig._replace(runs=[contig.runs[0], late._replace(last=late.last // 4)])
+    with pytest.raises(DamagedFile, match="another record than the index says"):
+        count_records(path, [wrong], wrong, Region("20", late.last // 4 + 1))
+    wrong = contig._replace(runs=[contig.runs[0], late._replace(offset=late.offset + (5 << 16), last=500)])
+    with pytest.raises(DamagedFile, match="no BGZF block begins"):
+        count_records(path, [wrong], wrong, Region("20", 501))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_several_chromosomes(write: Callable[..., Path], form: str) -> None:
+    path = write(lines("19") + lines() + lines("21"), form)
+    for part in PARTS:
+        found = read_haplotypes(path, **part)
+        region = part.get("region", Region("20"))
+        assert len(found.sites) == sum(region.start <= p <= region.end for p in range(1_000, 241_000, 200))
+        assert found.skipped == ({} if "region" in part else {ON_ANOTHER_CHROMOSOME: 2_400})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_position_0(write: Callable[..., Path], tmp_path: Path, form: str) -> None:
+    """The telomere: nothing can be imputed from it. It is counted as left out, however the file is read."""
+    path = write(lines("19") + lines(positions=range(0, 241_000, 200)), form)
+    skipped = []
+    for indexed in (True, False):
+        for part in ({"chrom": "20"}, {"region": Region("20", 1, 200_000)}):
+            found = read_haplotypes(path, **part)
+            assert found.sites.position[0] == 200
+            skipped.append(found.skipped)
+        if indexed:
+            index_of(path).unlink()
+    assert skipped[:2] == skipped[2:] == [{AT_POSITION_0: 1, ON_ANOTHER_CHROMOSOME: 1_200}, {}]
+    path = write(lines(positions=range(0, 241_000, 200)), form)
+    for region in (None, Region("20")):
+        for threads in (1, 2):
+            with build_panel(
+                path, tmp_path / f"{threads}.spin", MAP, region, force=True, threads=threads
+            ) as panel:
+                assert panel.position[0] == 200
+                assert panel.provenance["skipped"] == ({} if region else {AT_POSITION_0: 1})
+        assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+
+
+def test_contigs_of_a_bcf_by_their_numbers(write: Callable[..., Path], tmp_path: Path) -> None:
+    path = write(
+        lines(), "bcf csi", contigs="##contig=<ID=18,IDX=0>\n##contig=<ID=20,IDX=2>\n##contig=<ID=21,IDX=3>\n"
+    )
+    assert [(contig.name, contig.number) for contig in read_index(path)] == [("20", 2)]
+    for threads in (1, 2):
+        build_panel(path, tmp_path / f"{threads}.spin", MAP, threads=threads).close()
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(4, -1), (4, 10**6), (8, -1), (8, 2 * 10**9), (12, -40), (16, -1), (20, -5), (36, -1)],
+    ids=["shift", "shift", "depth", "depth", "names", "contigs", "bins", "chunks"],
+)
+def test_a_crafted_index_is_not_used(write: Callable[..., Path], tmp_path: Path, at: int, value: int) -> None:
+    path = write(lines(), "bcf csi", contigs="##contig=<ID=20>\n")
+    content = bytearray(gzip.decompress(index_of(path).read_bytes()))
+    struct.pack_into("<i", content, at, value)
+    index_of(path).write_bytes(compress_block(content))
+    assert read_index(path) == []
+    assert len(read_haplotypes(path, chrom="20").sites) == 1_200
+    build_panel(path, tmp_path / "p.spin", MAP, threads=2).close()
+
+
+def test_a_name_in_the_records_alone(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Two names of a chromosome, of which the header lists one: a file that is read as a whole."""
+    path = write(lines() + lines("21"), "vcf.gz tbi", contigs="##contig=<ID=chr20>\n##contig=<ID=21>\n")
+    assert len(read_haplotypes(path, chrom="20").sites) == 1_200
