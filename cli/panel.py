@@ -99,9 +99,9 @@ def build(
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
     average of a single haplotype is that haplotype.
     """
+    from spinimpute.devices import default_threads
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.parts import build_panels, open_panels
-    from spinimpute.predictors.engine import default_threads
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else _names(samples_file)

@@ -19,7 +19,7 @@ from spinimpute.hmm.recombination_scale import rate_of_panel
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.passes import HALF, pass_backward, pass_forward
-from spinimpute.pipeline.prepare import Progress
+from spinimpute.progress import Progress
 
 
 def left_out_chances(

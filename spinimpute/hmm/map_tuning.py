@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.bit_rows import unpack_rows
 from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_chances
@@ -28,8 +29,7 @@ from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_panels
 from spinimpute.panels.writer import package_version, write_with_map
-from spinimpute.pipeline.prepare import Progress
-from spinimpute.predictors.engine import default_threads
+from spinimpute.progress import Progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
 
 TUNED = "map tuned"  # in the provenance

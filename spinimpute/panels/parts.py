@@ -41,7 +41,10 @@ class PanelSites(Protocol):
 
     chrom: str
     contig_line: str
+    n_sites: int
 
+    @property
+    def cM(self) -> np.ndarray: ...
     @property
     def position(self) -> np.ndarray: ...
     @property

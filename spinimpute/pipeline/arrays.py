@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel import Panel
-from spinimpute.predictors.engine import default_threads
 from spinimpute.predictors.engines import engine_for, predictor_for
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
@@ -24,10 +25,10 @@ from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.phase import phase
 from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
-from spinimpute.pipeline.prepare import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
+from spinimpute.pipeline.prepare import AnyPanel, Prepared, open_panels, prepare
 from spinimpute.pipeline.regions import check_buffer, panel_ranges, stretch_of, unmatched_sites, within
 from spinimpute.pipeline.window_records import WindowRecords
-from spinimpute.predictors.engine import Engine, default_threads
+from spinimpute.predictors.engine import Engine
 from spinimpute.predictors.engines import engine_for, predictor_for
 from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.memory import (
@@ -39,6 +40,7 @@ from spinimpute.predictors.haplotype_attention.memory import (
     within_budget,
 )
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
+from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import ImputationSummary, WindowSummary, peak_memory_mb
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.output_files import check_output
@@ -28,8 +29,8 @@ from spinimpute.pipeline.chunk_checks import (
     shared_sites,
 )
 from spinimpute.pipeline.chunk_file import Chunk, ChunkStream, read_chunk
-from spinimpute.pipeline.prepare import AnyPanel, Progress, open_panels
-from spinimpute.predictors.engine import default_threads
+from spinimpute.pipeline.prepare import AnyPanel, open_panels
+from spinimpute.progress import Progress
 from spinimpute.vcf.header import contig_length, definition
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from spinimpute.targets.repair import Repaired, repair_and_match
 from spinimpute.vcf.reader import NoRecord
 
 AnyPanel = Panel | InducingPanel
-Progress = Callable[[float], None]
 
 
 @contextmanager
@@ -197,19 +196,3 @@ def _tell_shared_samples(summary: ImputationSummary, part: Prepared) -> None:
             f"{', ...' if len(shared) > 3 else ''}): if they are the same people, accuracy on them means "
             "nothing"
         )
-
-
-class Shares:
-    """Cuts a progress into consecutive parts by their weights."""
-
-    def __init__(self, progress: Progress | None, weights: Sequence[float]) -> None:
-        self._progress, self._total = progress, float(sum(weights))
-        self._weights = weights
-
-    def of(self, number: int) -> Progress | None:
-        """The progress of a part: it goes from 0 to 1."""
-        progress = self._progress
-        if progress is None:
-            return None
-        before, weight = sum(self._weights[:number]), self._weights[number]
-        return lambda fraction: progress((before + fraction * weight) / self._total)

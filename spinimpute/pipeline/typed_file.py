@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import rate_line
@@ -17,9 +18,9 @@ from spinimpute.output_files import check_output
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.phase import phase as phase_calls
 from spinimpute.pipeline.chunk_file import PANEL_LINE
-from spinimpute.pipeline.prepare import AnyPanel, Prepared, Progress, Shares, open_panels, prepare
-from spinimpute.predictors.engine import default_threads
+from spinimpute.pipeline.prepare import AnyPanel, Prepared, open_panels, prepare
 from spinimpute.predictors.haplotype_attention.chunk_starts import starts_line
+from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import ImputationSummary, peak_memory_mb
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter

@@ -6,7 +6,7 @@ import platform
 import re
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from spinimpute.predictors.engine import default_threads
+from spinimpute.devices import default_threads
 from spinimpute.predictors.loading import FORMAT, SORTS, shipped_model
 from spinimpute.tensor_files import fingerprint, load_tensors
 

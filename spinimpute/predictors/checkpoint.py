@@ -7,7 +7,6 @@ from pathlib import Path
 from spinimpute.errors import InputError
 
 FORMAT = "spinimpute-checkpoint-1"
-STATE_FORMAT = "spinimpute-training-state-2"
 SHIPPED = ("haplotype", "inducing")
 
 

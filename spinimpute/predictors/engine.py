@@ -6,7 +6,6 @@ Because the arithmetic of a part never depends on how many threads there are, ne
 from __future__ import annotations
 
 import itertools
-import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
@@ -29,11 +28,6 @@ from spinimpute.predictors.results import ChunkResults, FileResults
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-def default_threads() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Engine(ABC):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spinimpute.devices import choose_device
 from spinimpute.errors import InputError
 from spinimpute.predictors.checkpoint import FORMAT, shipped_model
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
@@ -21,21 +22,6 @@ if TYPE_CHECKING:
 
 INDUCING, KMER = "allele-cipnp", "kmer-spin"
 SORTS = {HAPLOTYPE: "haplotype", INDUCING: "inducing", KMER: "inducing"}
-
-
-def choose_device(name: str) -> str:
-    """The device of torch for "auto", "cpu" or "cuda"; raises InputError for CUDA where there is none."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise InputError(f"device must be auto, cpu or cuda, found {name!r}")
-    if name == "cpu":
-        return name
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if name == "cuda":
-        raise InputError("device cuda: no CUDA device is available here; use --device cpu or auto")
-    return "cpu"
 
 
 def as_predictor(

@@ -15,23 +15,24 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from spinimpute.devices import choose_device
 from spinimpute.errors import InputError
 from spinimpute.nn.model_weights import arrays_of, load_weights
 from spinimpute.output_files import CannotWrite, check_output
 from spinimpute.panels.panel import Panel
-from spinimpute.predictors.checkpoint import FORMAT, STATE_FORMAT, shipped_model
+from spinimpute.predictors.checkpoint import FORMAT, shipped_model
 from spinimpute.predictors.haplotype_attention.learner import HaplotypeLearner
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
-from spinimpute.predictors.loading import choose_device
 from spinimpute.predictors.spin.kmer_learner import KmerLearner
 from spinimpute.predictors.spin.kmer_spin import KmerSettings, KmerSPIN
+from spinimpute.predictors.spin.learner import AlleleLearner
 from spinimpute.predictors.spin.network import AlleleCIPNP, InducingSettings
 from spinimpute.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
-from spinimpute.training.learner import AlleleLearner, Learner
-from spinimpute.training.loop import Trainer, TrainingSettings, versions
+from spinimpute.training.learner import Learner
+from spinimpute.training.loop import STATE_FORMAT, Trainer, TrainingSettings, versions
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.sources import PanelSource, SimulatedSource
 

@@ -24,11 +24,11 @@ from spinimpute.nn.model_weights import (
     unflatten_state,
 )
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
-from spinimpute.predictors.checkpoint import STATE_FORMAT
 from spinimpute.processes import ALONE, Processes, launch
 from spinimpute.tensor_files import load_tensors, save_tensors
 from spinimpute.training.learner import Learner, Outcome
 
+STATE_FORMAT = "spinimpute-training-state-2"
 LARGEST_SEED = 9_998  # each seed has its own simulated segments
 
 

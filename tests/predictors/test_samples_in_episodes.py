@@ -10,9 +10,9 @@ import torch
 
 import spinimpute
 from spinimpute.genotypes.blocks import BlockShape
+from spinimpute.predictors.spin.learner import AlleleLearner
 from spinimpute.predictors.spin.network import InducingSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_split
-from spinimpute.training.learner import AlleleLearner
 from spinimpute.training.simulation import Segment
 from spinimpute.training.sources import PanelSource
 

@@ -278,7 +278,8 @@ def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_diverging_run_ends_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spinimpute.training.learner import AlleleLearner, Outcome
+    from spinimpute.predictors.spin.learner import AlleleLearner
+    from spinimpute.training.learner import Outcome
 
     original = AlleleLearner.outcome
 

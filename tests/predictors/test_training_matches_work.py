@@ -10,10 +10,10 @@ from spinimpute.genotypes.blocks import TypedPlaces
 from spinimpute.panels.panel_blocks import BlockReader, BlockSites, PanelBlock
 from spinimpute.predictors.spin.kmer_learner import KmerLearner, KmerTask
 from spinimpute.predictors.spin.kmer_spin import KmerPredictor, KmerSettings
+from spinimpute.predictors.spin.learner import AlleleLearner
 from spinimpute.predictors.spin.network import InducingSettings
 from spinimpute.predictors.spin.predictor import AllelePredictor
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
-from spinimpute.training.learner import AlleleLearner
 from spinimpute.training.simulation import Segment
 
 EPISODES = EpisodeSettings(

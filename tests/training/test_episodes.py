@@ -13,9 +13,9 @@ from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.predictors.spin.kmer_learner import KmerLearner
 from spinimpute.predictors.spin.kmer_spin import KmerSettings
+from spinimpute.predictors.spin.learner import AlleleLearner
 from spinimpute.predictors.spin.network import InducingSettings
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
-from spinimpute.training.learner import AlleleLearner
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 from spinimpute.training.sources import FIRST_VALIDATION_SEED, PanelSource, SimulatedSource
 

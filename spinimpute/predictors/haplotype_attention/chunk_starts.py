@@ -24,7 +24,7 @@ from spinimpute.predictors.haplotype_attention.chunk import (
 )
 
 if TYPE_CHECKING:
-    from spinimpute.pipeline.prepare import AnyPanel
+    from spinimpute.panels.parts import PanelSites
 
 STARTS_LINE = "##spinimpute_chunk_starts="  # then gaps of a chunk, typed sites, and number:position of chunks
 MOST_STARTS = 1_000  # a line has about 12 characters for each
@@ -85,7 +85,7 @@ class ChunkStarts:
         return max(int(np.searchsorted(self.position_C, position, side="right")) - 1, 0)
 
 
-def told_starts(header: str, panel: AnyPanel) -> ChunkStarts | None:
+def told_starts(header: str, panel: PanelSites) -> ChunkStarts | None:
     """What `starts_line` wrote; None if there is no such line, or none that is right for the panel."""
     for line in header.splitlines():
         if line.startswith(f"{STARTS_LINE}{CHUNK} "):
@@ -93,7 +93,7 @@ def told_starts(header: str, panel: AnyPanel) -> ChunkStarts | None:
     return None
 
 
-def _parse(text: str, panel: AnyPanel) -> ChunkStarts | None:
+def _parse(text: str, panel: PanelSites) -> ChunkStarts | None:
     count, _, starts = text.partition(" ")
     try:
         n_typed = int(count)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.output_files import check_output, written_whole
@@ -20,7 +21,6 @@ from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlo
 from spinimpute.panels.section_file import SectionWriter, compress
 from spinimpute.panels.site_table import SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
-from spinimpute.predictors.engine import default_threads
 from spinimpute.predictors.loading import load_block_predictor
 from spinimpute.predictors.spin.block_engine import BlockEngine
 from spinimpute.predictors.spin.predictor import AllelePredictor

@@ -1,0 +1,39 @@
+"""What a run may compute with: processors, and a device of torch."""
+
+from __future__ import annotations
+
+import os
+
+from spinimpute.errors import InputError
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def default_threads() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_threads(threads: int | None) -> int:
+    """The number of threads that was asked for, by default all processors. Raises InputError for less than
+    one."""
+    if threads is None:
+        return default_threads()
+    if threads < 1:
+        raise InputError(f"the number of threads must be at least 1, found {threads}")
+    return threads
+
+
+def choose_device(name: str) -> str:
+    """The device of torch for "auto", "cpu" or "cuda"; raises InputError for CUDA where there is none."""
+    if name not in DEVICES:
+        raise InputError(f"device must be auto, cpu or cuda, found {name!r}")
+    if name == "cpu":
+        return name
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if name == "cuda":
+        raise InputError("device cuda: no CUDA device is available here; use --device cpu or auto")
+    return "cpu"
