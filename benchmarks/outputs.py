@@ -136,12 +136,8 @@ def _files(folder: Path) -> set[Path]:
 
 
 def _run(python: str, command: str, folder: Path) -> None:
-    done = subprocess.run(
-        [python, "-m", "spinimpute", *shlex.split(command), "--quiet"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    words = [python, "-m", "spinimpute", *shlex.split(command)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise click.ClickException(f"{command}\n{done.stderr}")
 

@@ -235,8 +235,8 @@ def _predictions(estimator: TableEstimator, features: pd.DataFrame, probabilitie
     with estimator_errors("the rows cannot be predicted"):
         if not hasattr(estimator, "predict_proba"):
             return {"prediction": estimator.predict(features)}
-        chance = estimator.predict_proba(features)
-    found: dict[str, Any] = {"prediction": estimator.classes_[chance.argmax(1)]}
+        probability = estimator.predict_proba(features)
+    found: dict[str, Any] = {"prediction": estimator.classes_[probability.argmax(1)]}
     if probabilities:
-        found |= {f"probability_{name}": chance[:, i] for i, name in enumerate(estimator.classes_)}
+        found |= {f"probability_{name}": probability[:, i] for i, name in enumerate(estimator.classes_)}
     return found

@@ -196,7 +196,7 @@ class Findings:
         note = (
             "Carrier found by dosage: members are imputed from their array genotypes; of alleles with one "
             "copy in the half, how often does the haplotype that carries it get the highest dosage of all "
-            "members tested? By chance: one in their number of haplotypes."
+            "members tested? By probability: one in their number of haplotypes."
         )
         return f"{markdown(table)}\n\n{note}"
 

@@ -224,15 +224,19 @@ def deletion(context: _Context, query: Tensor, generator: torch.Generator) -> di
                 going_T[which] = False
     features_ND = context.table_ND[:, :-1]
     distance_TN = (query[:, None] - features_ND).square().mean(-1).sqrt()
-    chance_TN = torch.rand(kept_TN.shape, generator=generator).argsort(1).argsort(1) < kept_TN.sum(1)[:, None]
-    kept, chance, deleted = (_mean_where(distance_TN, where) for where in (kept_TN, chance_TN, ~kept_TN))
+    probability_TN = (
+        torch.rand(kept_TN.shape, generator=generator).argsort(1).argsort(1) < kept_TN.sum(1)[:, None]
+    )
+    kept, probability, deleted = (
+        _mean_where(distance_TN, where) for where in (kept_TN, probability_TN, ~kept_TN)
+    )
     told = ~kept_TN.all(1).numpy()
     return {
         "deletion: share kept": float(kept_TN.float().mean()),
         "distance, kept": float(np.mean(kept[told])),
-        "distance, random": float(np.mean(chance[told])),
+        "distance, random": float(np.mean(probability[told])),
         "distance, deleted": float(np.mean(deleted[told])),
-        "p, kept < random": float(wilcoxon(kept[told], chance[told], alternative="less").pvalue),
+        "p, kept < random": float(wilcoxon(kept[told], probability[told], alternative="less").pvalue),
         "p, kept < deleted": float(wilcoxon(kept[told], deleted[told], alternative="less").pvalue),
         "test rows": int(told.sum()),
     }

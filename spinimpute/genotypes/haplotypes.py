@@ -87,3 +87,13 @@ def select_haplotypes(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
     alleles = calls.reshape(len(calls), -1)
     alleles = alleles if kept is None else alleles[:, kept]
     return np.maximum(alleles, -1, out=alleles)
+
+
+def sibling_haplotypes(haplotype_sample: np.ndarray) -> np.ndarray:
+    """int64 (A,): the other haplotype of the same sample; itself where there is none.
+
+    haplotype_sample: (A,), a sample's haplotypes next to each other, one or two of each.
+    """
+    sample = np.asarray(haplotype_sample)
+    same = sample[1:] == sample[:-1]
+    return np.arange(len(sample)) + np.append(same, False) - np.insert(same, 0, False)

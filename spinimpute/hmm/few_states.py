@@ -1,6 +1,6 @@
 """The model of `li_stephens` for large panels: a query's states are its own candidates, of all blocks.
 
-With a hundred thousand haplotypes nearly all of the chance lies on the few hundred that match a query
+With a hundred thousand haplotypes nearly all of the probability lies on the few hundred that match a query
 somewhere in the chunk, and going through all of them takes most of the time. A query still leaves a haplotype
 for any of the panel: those that are no states are as if no call ever came from them. Each query has states of
 its own, so that no result depends on which queries are imputed together.
@@ -33,7 +33,7 @@ def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-un
 
 @kernel(fast=True)
 def _forward(differ_WK, jump_S, mismatch, n_haplotypes, first, forward_SK):  # type: ignore[no-untyped-def]
-    """Chances of the states given the calls up to each place, of the places from `first` on, as far as
+    """Probabilities of the states given the calls up to each place, of the places from `first` on, as far as
     there are rows."""
     n = differ_WK.shape[1]
     one = np.float32(1)
@@ -71,15 +71,15 @@ def _step_back(differ_K, bit, jump, mismatch, n_haplotypes, value_K):  # type: i
 
 
 @kernel(fast=True)
-def _multiply(forward_K, backward_K, chance_K):  # type: ignore[no-untyped-def]
+def _multiply(forward_K, backward_K, posterior_K):  # type: ignore[no-untyped-def]
     """Posteriors of the states."""
     total = np.float32(0)
-    for k in range(len(chance_K)):
-        chance_K[k] = forward_K[k] * backward_K[k]
-        total += chance_K[k]
+    for k in range(len(posterior_K)):
+        posterior_K[k] = forward_K[k] * backward_K[k]
+        total += posterior_K[k]
     scale = np.float32(1) / total
-    for k in range(len(chance_K)):
-        chance_K[k] *= scale
+    for k in range(len(posterior_K)):
+        posterior_K[k] *= scale
 
 
 @kernel()
@@ -112,14 +112,14 @@ def posteriors_of_few(  # type: ignore[no-untyped-def]
                 differ_WK[w, k] = (panel_NW[state_N[k], w] ^ query_QW[q, w]) & known_QW[q, w]
         forward_SK = np.empty((stop - first, n), np.float32)
         _forward(differ_WK, jump_S, mismatch, n_haplotypes, first, forward_SK)
-        value_K, chance_K = np.ones(n, np.float32), np.empty(n, np.float32)
+        value_K, posterior_K = np.ones(n, np.float32), np.empty(n, np.float32)
         for p in range(n_places - 1, first - 1, -1):
             if p < stop:
-                _multiply(forward_SK[p - first], value_K, chance_K)
+                _multiply(forward_SK[p - first], value_K, posterior_K)
                 for b in range(n_blocks):
                     if block_first_B[b] <= p <= block_last_B[b]:
                         for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-                            out_CP[c, p - block_first_B[b]] = chance_K[number_N[candidate_C[c]]]
+                            out_CP[c, p - block_first_B[b]] = posterior_K[number_N[candidate_C[c]]]
             _step_back(differ_WK[p >> 6], np.uint64(p & 63), jump_S[p], mismatch, n_haplotypes, value_K)
         for k in range(n):
             number_N[state_N[k]] = -1

@@ -1,9 +1,9 @@
 """How probable each candidate is as the one a query copies from, by the model of Li and Stephens.
 
 A hidden Markov model (Li & Stephens 2003, Genetics 165:2213) whose states are all haplotypes of the panel:
-the query copies one, leaves it for a random one with a chance that grows with genetic length, and differs
-from it with a small chance. Its posterior knows what no comparison of a query with one haplotype does: that
-another one matches better, here or next to here.
+the query copies one, leaves it for a random one with a probability that grows with genetic length, and
+differs from it with a small probability. Its posterior knows what no comparison of a query with one haplotype
+does: that another one matches better, here or next to here.
 
 Haplotypes with the same alleles at SPAN typed places in a row share their steps there, as in Minimac (Das et
 al. 2016, Nat. Genet. 48:1284): within a span, the forward value of haplotype n in pattern d is a_d g_n + r_d
@@ -26,7 +26,7 @@ from spinimpute.kernels import kernel
 
 SPAN = 16  # divides 64: a span lies in one word
 LANES = 16  # float32 numbers of the widest registers
-JUMPS_PER_CM = 400.0  # the chance to leave a haplotype is about this by cM and haplotype: 4 x 10,000 people
+JUMPS_PER_CM = 400.0  # 4 x 10,000 samples: the probability to leave a haplotype is about this, by cM and N
 MISMATCH = 3e-3
 MOST_STATES = 8_000
 SMALLEST = np.float32(1e-30)  # smaller products are 0: denormal numbers are slow
@@ -80,11 +80,11 @@ def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
     return SpanPatterns(pattern_IN, *_span_patterns(panel_NW, pattern_IN))
 
 
-def jump_chances(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
-    """float32 (S,): the chance that a query leaves its haplotype before a place; 1 before the first."""
-    chance_S = (-np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)).clip(1e-7)
-    chance_S[0] = 1
-    return chance_S.astype(np.float32)
+def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
+    """float32 (S,): the probability that a query leaves its haplotype before a place; 1 before the first."""
+    probability_S = (-np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)).clip(1e-7)
+    probability_S[0] = 1
+    return probability_S.astype(np.float32)
 
 
 @kernel()
@@ -248,7 +248,7 @@ def _go_back_through(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _write_chances(  # type: ignore[no-untyped-def]
+def _write_probabilities(  # type: ignore[no-untyped-def]
     pattern_N, count_D, forward_NL, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, scale_PL,
     candidate_C, first_Q1, q0, low, high, slot, out_CP,
 ):  # fmt: skip
@@ -271,7 +271,7 @@ def _posteriors(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     n_spans, n = pattern_IN.shape
     n_places, n_queries, n_blocks = len(jump_S), len(query_QW), len(block_first_B)
-    # the spans whose chances are asked for
+    # the spans whose probabilities are asked for
     wanted_first = max(block_first_B[0], 0) // SPAN
     wanted_stop = min(block_last_B[n_blocks - 1], n_places - 1) // SPAN + 1
     most = 1
@@ -363,7 +363,7 @@ def _posteriors(  # type: ignore[no-untyped-def]
                     low = max(block_first_B[block], i * SPAN)
                     high = min(block_last_B[block] + 1, i * SPAN + SPAN, n_places)
                     if low < high:
-                        _write_chances(
+                        _write_probabilities(
                             pattern_IN[i], count_here_D, start_INL[i - wanted_first], backward_NL,
                             stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, scale_PL,
                             candidate_C, first_BQ1[block], q0, low - i * SPAN, high - i * SPAN,
@@ -398,8 +398,8 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
 
 
 @kernel()
-def _keep_likely(candidate_BQW, chance_CP, first_BQ1, least):  # type: ignore[no-untyped-def]
-    """Take out candidates whose chance is nowhere at least this; returns how many stay."""
+def _keep_likely(candidate_BQW, posterior_CP, first_BQ1, least):  # type: ignore[no-untyped-def]
+    """Take out candidates whose probability is nowhere at least this; returns how many stay."""
     n_blocks, n_queries, n_words = candidate_BQW.shape
     kept = c = 0
     for b in range(n_blocks):
@@ -411,10 +411,10 @@ def _keep_likely(candidate_BQW, chance_CP, first_BQ1, least):  # type: ignore[no
                     lowest = bits & (~bits + np.uint64(1))
                     bits ^= lowest
                     likely = False
-                    for p in range(chance_CP.shape[1]):
-                        likely |= chance_CP[c, p] >= least
+                    for p in range(posterior_CP.shape[1]):
+                        likely |= posterior_CP[c, p] >= least
                     if likely:
-                        chance_CP[kept] = chance_CP[c]
+                        posterior_CP[kept] = posterior_CP[c]
                         kept += 1
                     else:
                         candidate_BQW[b, q, word] ^= lowest
@@ -438,11 +438,12 @@ def copying_posteriors(
     """Posteriors of candidates at the places around the gaps of blocks.
 
     All haplotypes are states of a panel of MOST_STATES at most, those of larger ones that are a query's
-    candidates, and patterns may be None. panel_NW, query_QW, known_QW: `pack_rows`; jump_S: `jump_chances`;
-    candidate_BQW (those left out are taken from it), first_B, n_gaps_B: `find_candidates`; least_share: of
-    the chance of a haplotype taken blindly, candidates with less all over a block go. Returns float32 (C, P):
-    candidates of all blocks and queries, in the order of their numbers, at the places first - 1 ... first +
-    n_gaps - 1; and int64 (B, Q + 1): where each query's candidates begin in it.
+    candidates, and patterns may be None. panel_NW, query_QW, known_QW: `pack_rows`; jump_S:
+    `jump_probabilities`; candidate_BQW (those left out are taken from it), first_B, n_gaps_B:
+    `find_candidates`; least_share: of the probability of a haplotype taken blindly, candidates with less all
+    over a block go. Returns float32 (C, P): candidates of all blocks and queries, in the order of their
+    numbers, at the places first - 1 ... first + n_gaps - 1; and int64 (B, Q + 1): where each query's
+    candidates begin in it.
     """
     n_blocks, n_queries, _ = candidate_BQW.shape
     first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)

@@ -21,7 +21,7 @@ import numpy as np
 from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.bit_rows import unpack_rows
-from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_chances
+from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_probabilities
 from spinimpute.hmm.recombination_scale import LEAST_SITES, content_hash, rate_of_panel
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.kernels import kernel
@@ -38,7 +38,7 @@ ITERATIONS = 4
 QUERIES = 1_000  # haplotypes taken out, one at a time
 MOST_HAPLOTYPES = 20_000  # that they copy
 PRIOR = 1.0  # changes as the map has them, added to those found between two typed sites
-MOST_CHANCE = 0.99
+MOST_PROBABILITY = 0.99
 LEAST_RATE = 0.02  # of the mean rate between first and last typed site
 
 
@@ -131,7 +131,7 @@ def tuned_map(
     # a map says nothing where its own sites are too far apart: no gap is quite without length
     bp_T = np.diff(panel.position[typed_index], prepend=panel.position[typed_index[0]])
     start_T = np.maximum(start_T, LEAST_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
-    map_chance_T = -np.expm1(-start_T * rate / n)
+    map_probability_T = -np.expm1(-start_T * rate / n)
     width_T = start_T
     with ThreadPoolExecutor(threads, "tune") as pool:
         for iteration in range(ITERATIONS):
@@ -142,10 +142,12 @@ def tuned_map(
                 changes_T[rows], queries_T[rows] = _changes(window, width_S, rate, n, pool)
                 if progress is not None:
                     progress((iteration + (number + 1) / len(windows)) / ITERATIONS)
-            more_T = (changes_T + PRIOR) / (queries_T * map_chance_T + PRIOR)
-            chance_T = (map_chance_T * more_T).clip(max=MOST_CHANCE)
+            more_T = (changes_T + PRIOR) / (queries_T * map_probability_T + PRIOR)
+            probability_T = (map_probability_T * more_T).clip(max=MOST_PROBABILITY)
             # where all haplotypes are left anyway, nothing can be learned
-            width_T = np.where(map_chance_T < MOST_CHANCE, -np.log1p(-chance_T) * n / rate, start_T)
+            width_T = np.where(
+                map_probability_T < MOST_PROBABILITY, -np.log1p(-probability_T) * n / rate, start_T
+            )
             width_T[0] = 0
     return _between(panel.cM, panel.position, typed_index, width_T)
 
@@ -179,7 +181,7 @@ def _changes(
     order_N = _fair_order(alleles_NS.T)[:n]
     alleles_SN = np.zeros((alleles_NS.shape[1], -(-n // LANES) * LANES), np.uint8)
     alleles_SN[:, :n] = alleles_NS[order_N].T
-    jump_S = jump_chances(np.cumsum(width_S), n, rate)
+    jump_S = jump_probabilities(np.cumsum(width_S), n, rate)
 
     def of_query(query: int) -> np.ndarray:
         share_N = np.zeros(alleles_SN.shape[1], np.float32)
@@ -216,8 +218,8 @@ def _stirred(key_N: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _expected_changes(alleles_SN, query_S, share_N, jump_S, mismatch):  # type: ignore[no-untyped-def]
-    """float64 (S,): the posterior chance that a query changes before each place. share_N: of every haplotype
-    among those that it may change to, N a multiple of LANES."""
+    """float64 (S,): the posterior probability that a query changes before each place. share_N: of every
+    haplotype among those that it may change to, N a multiple of LANES."""
     n_places, n = alleles_SN.shape
     one, zero = np.float32(1), np.float32(0)
     hit = one - mismatch

@@ -15,11 +15,11 @@ import hashlib
 
 import numpy as np
 
-from spinimpute.hmm.li_stephens import JUMPS_PER_CM, LANES, MISMATCH, jump_chances
+from spinimpute.hmm.li_stephens import JUMPS_PER_CM, LANES, MISMATCH, jump_probabilities
 from spinimpute.kernels import kernel
 from spinimpute.panels.panel import Panel
 
-RATES = tuple(100.0 * 2**i for i in range(10))  # jumps per cM, see `jump_chances`
+RATES = tuple(100.0 * 2**i for i in range(10))  # jumps per cM, see `jump_probabilities`
 STARTING_RATE = 4  # of RATES
 QUERIES = 16  # haplotypes taken out
 MOST_SITES = 512  # around the middle of the panel
@@ -76,7 +76,7 @@ def most_likely_rate(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
 
     def likelihood(number: int) -> float:
         if number not in known:
-            jump_T = jump_chances(cM_T, n - 1, RATES[number])
+            jump_T = jump_probabilities(cM_T, n - 1, RATES[number])
             known[number] = _log_likelihood(alleles_TN, chosen, jump_T, np.float32(MISMATCH))
         return known[number]
 
@@ -104,31 +104,31 @@ def _log_likelihood(alleles_TN, chosen, jump_T, mismatch):  # type: ignore[no-un
     """Of the alleles of the chosen haplotypes, each copying all others."""
     n_sites, n = alleles_TN.shape
     log_likelihood = 0.0
-    chance_N = np.empty(n, np.float32)
+    posterior_N = np.empty(n, np.float32)
     one = np.float32(1)
     hit = one - mismatch
     total_L = np.empty(LANES, np.float32)
     for left_out in chosen:
-        chance_N[:] = one / np.float32(n - 1)
-        chance_N[left_out] = 0
+        posterior_N[:] = one / np.float32(n - 1)
+        posterior_N[left_out] = 0
         scale = one
         for t in range(n_sites):
             keep, come = (one - jump_T[t]) * scale, jump_T[t] / np.float32(n - 1)
             allele = alleles_TN[t, left_out]
             for i in range(n):
                 e = hit if alleles_TN[t, i] == allele else mismatch
-                chance_N[i] = (chance_N[i] * keep + come) * e
-            chance_N[left_out] = 0
+                posterior_N[i] = (posterior_N[i] * keep + come) * e
+            posterior_N[left_out] = 0
             total_L[:] = 0
             whole = n // LANES * LANES
             for i in range(0, whole, LANES):
                 for l in range(LANES):  # a sum in a fixed order that is side by side
-                    total_L[l] += chance_N[i + l]
+                    total_L[l] += posterior_N[i + l]
             total = np.float32(0)
             for l in range(LANES):
                 total += total_L[l]
             for i in range(whole, n):
-                total += chance_N[i]
+                total += posterior_N[i]
             log_likelihood += np.log(np.float64(total))
             scale = one / total
     return log_likelihood

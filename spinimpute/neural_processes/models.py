@@ -199,7 +199,7 @@ class _AttentiveProcess(NeuralProcess):
 
     @abstractmethod
     def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
-        """What is predicted, without chance: (B, N, Y)."""
+        """What is predicted, without uncertainty: (B, N, Y)."""
 
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:

@@ -107,8 +107,9 @@ def _join(  # type: ignore[no-untyped-def]
     bits_D, count_D, at, stay_DL, come_DL, left_DL, right_DL, own_DL, cross_DL, right_stay_DPL,
     right_come_DPL, joined_4L,
 ):  # fmt: skip
-    """Chances of what is left of a place together with what is right of it, without its own alleles: with
-    haplotypes that have allele 0, 1 there and the lane's own right side; the same with the other lane's."""
+    """Probabilities of what is left of a place together with what is right of it, without its own alleles:
+    with haplotypes that have allele 0, 1 there and the lane's own right side; the same with the other
+    lane's."""
     joined_4L[:] = 0
     bit = np.uint64(1) << np.uint64(at)
     for d in range(len(bits_D)):
@@ -146,12 +147,12 @@ def _decide(joined_4L, lane, allele, mismatch, may_cross):  # type: ignore[no-un
     for way in range(4 if may_cross else 2):
         row = 2 if way & EXCHANGED_BEHIND else 0
         here, there = (other, allele) if way & EXCHANGED else (allele, other)
-        chance = _with_allele(joined_4L, row, lane, here, mismatch) * _with_allele(
+        probability = _with_allele(joined_4L, row, lane, here, mismatch) * _with_allele(
             joined_4L, row, m, there, mismatch
         )
-        total += chance
-        if chance > largest * (1 + 1e-6):  # of equals the first
-            best, largest = way, chance
+        total += probability
+        if probability > largest * (1 + 1e-6):  # of equals the first
+            best, largest = way, probability
     return best, largest / total if total > 0 else 0.0
 
 
@@ -165,7 +166,7 @@ def _exchange(x_XL, lane):  # type: ignore[no-untyped-def]
 def pass_forward(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL,
     right_stay_DPL, right_come_DPL, n_targets, first_decided, stop_decided, starting, locked_H2, everywhere,
-    way_HS, sure_HS, chance_LS,
+    way_HS, sure_HS, probability_LS,
 ):  # fmt: skip
     """Decide at the open heterozygotes of the places [first_decided, stop_decided).
 
@@ -173,7 +174,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
     phase. starting: nothing is known of the right side's phase. locked_H2: places of a target's first and
     last heterozygote whose phase is known; between them nothing behind is exchanged.
     Fills way_HS and sure_HS at
-    the open heterozygotes, and chance_LS, P(allele 1) by what is around, where a call is missing, or
+    the open heterozygotes, and probability_LS, P(allele 1) by what is around, where a call is missing, or
     everywhere.
     """
     n_spans, n = pattern_IN.shape
@@ -225,7 +226,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
                     right_stay_DPL[here], right_come_DPL[here], joined_4L,
                 )  # fmt: skip
                 for l in range(LANES):
-                    chance_LS[l, place] = joined_4L[1, l] / (joined_4L[0, l] + joined_4L[1, l])
+                    probability_LS[l, place] = joined_4L[1, l] / (joined_4L[0, l] + joined_4L[1, l])
                 for l in range(n_targets):
                     if open_L[l] & bit:
                         may_cross = not starting and (place < locked_H2[l, 0] or place >= locked_H2[l, 1])

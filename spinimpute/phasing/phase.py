@@ -22,7 +22,7 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.hmm import windows as phase_windows
-from spinimpute.hmm.li_stephens import LANES, SPAN, jump_chances, span_patterns
+from spinimpute.hmm.li_stephens import LANES, SPAN, jump_probabilities, span_patterns
 from spinimpute.hmm.recombination_scale import rate_of_panel
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.panels.panel import Panel
@@ -175,12 +175,12 @@ def _run_pass(
         window, chosen = task
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
-        way_HS, sure_HS, chance_LS = _decide_window(window, targets, chosen, settings)
+        way_HS, sure_HS, probability_LS = _decide_window(window, targets, chosen, settings)
         n = len(chosen)
         way_TX[rows, chosen] = way_HS[:n, decided].T
         sure_TX[rows, chosen] = sure_HS[:n, decided].T
-        likely_T2X[rows, 0, chosen] = chance_LS[:n, decided].T > 0.5
-        likely_T2X[rows, 1, chosen] = chance_LS[HALF : HALF + n, decided].T > 0.5
+        likely_T2X[rows, 0, chosen] = probability_LS[:n, decided].T > 0.5
+        likely_T2X[rows, 1, chosen] = probability_LS[HALF : HALF + n, decided].T > 0.5
 
     for _ in pool.map(run, _tasks(windows, shape[1])):
         pass
@@ -198,7 +198,7 @@ def _tasks(windows: list[PassWindow], n_samples: int) -> Iterator[tuple[PassWind
 def _decide_window(
     window: PassWindow, targets: _Targets, chosen: np.ndarray, settings: _Pass
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """way_HS, sure_HS and chance_LS of `pass_forward` for some samples."""
+    """way_HS, sure_HS and probability_LS of `pass_forward` for some samples."""
     places = slice(window.first, window.stop)
     lanes = np.concatenate([chosen, np.repeat(chosen[-1:], HALF - len(chosen))])  # the last fills up
     column_L = np.concatenate([targets.column_X2[lanes, 0], targets.column_X2[lanes, 1]])
@@ -214,7 +214,7 @@ def _decide_window(
         rows_NW = np.concatenate([rows_NW, pack_rows(targets.alleles_TQ[places, others])])
     n, n_places = len(rows_NW), window.stop - window.first
     patterns = span_patterns(rows_NW, n_places)
-    jump_S = jump_chances(window.cM_S, n, settings.rate)
+    jump_S = jump_probabilities(window.cM_S, n, settings.rate)
     right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
     stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
     mismatch = np.float32(MISMATCH)
@@ -222,13 +222,13 @@ def _decide_window(
         *patterns, query_LW, known_LW & ~doubtful_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL
     )
     way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
-    chance_LS = np.zeros((LANES, n_places), np.float32)
+    probability_LS = np.zeros((LANES, n_places), np.float32)
     pass_forward(
         *patterns, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL,
         len(chosen), window.first_decided, window.stop_decided, settings.starting,
-        targets.locked_X2[lanes] - window.first, False, way_HS, sure_HS, chance_LS,
+        targets.locked_X2[lanes] - window.first, False, way_HS, sure_HS, probability_LS,
     )  # fmt: skip
-    return way_HS, sure_HS, chance_LS
+    return way_HS, sure_HS, probability_LS
 
 
 def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:

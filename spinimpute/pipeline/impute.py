@@ -19,7 +19,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import Region, SiteMatch
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, DEFAULT_OVERLAP_CM, Window, cut_windows
-from spinimpute.hmm.leave_one_out import left_out_chances
+from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel import Panel
@@ -390,9 +390,11 @@ def _left_out(
     panel, match = part.panel, part.match
     assert isinstance(panel, Panel), "refused for others"
     alleles_TQ, index = target.alleles[match.target_index], match.panel_index
-    chance_TQ = left_out_chances(panel, index, alleles_TQ, threads, progress, part.jumps_per_cM)
+    probability_TQ = leave_one_out_probabilities(
+        panel, index, alleles_TQ, threads, progress, part.jumps_per_cM
+    )
     sites, frequency_T = panel.sites.take(index), panel.frequency[index]
-    return quality.add(sites, frequency_T, alleles_TQ, chance_TQ, target.ploidy)
+    return quality.add(sites, frequency_T, alleles_TQ, probability_TQ, target.ploidy)
 
 
 def _header_lines(

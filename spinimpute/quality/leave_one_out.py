@@ -53,7 +53,7 @@ class LeftOutQuality:
         sites: Sites,
         frequency_T: np.ndarray,
         alleles_TQ: np.ndarray,
-        chance_TQ: np.ndarray,
+        probability_TQ: np.ndarray,
         ploidy: np.ndarray,
     ) -> np.ndarray:
         """Take the calls of a part. Returns ER2, float64 (T,): the squared correlation of calls and
@@ -61,7 +61,7 @@ class LeftOutQuality:
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
         missing_TX = np.logical_or.reduceat(alleles_TQ < 0, first, axis=1)
         true_TX = np.where(missing_TX, np.nan, np.add.reduceat(alleles_TQ, first, axis=1, dtype=np.float32))
-        dosage_TX = np.add.reduceat(chance_TQ, first, axis=1)
+        dosage_TX = np.add.reduceat(probability_TQ, first, axis=1)
         copies = ploidy.astype(np.float32)
         true_TX, minor_T = turn_to_minor(true_TX, frequency_T, copies)
         dosage_TX, _ = turn_to_minor(dosage_TX, frequency_T, copies)

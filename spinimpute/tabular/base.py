@@ -270,8 +270,8 @@ class ClassifierOutputs(TableEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """float32 (N, classes), in the order of `classes_`."""
-        chance: np.ndarray = torch.softmax(self._predicted(X), 1).numpy()
-        return chance
+        probability: np.ndarray = torch.softmax(self._predicted(X), 1).numpy()
+        return probability
 
     def predict(self, X: Any) -> np.ndarray:
         """(N,)."""

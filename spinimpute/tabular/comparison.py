@@ -30,7 +30,7 @@ BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
 MOST_CATEGORIES = 255  # that boosted trees take; rarer ones are one
 MOST_INDICATORS = 100  # of a column's categories, for nearest neighbours; rarer ones share one
 NEIGHBOURS_ASKED = 10
-LEAST_CHANCE = 1e-7  # of a class in the log loss, about what float32 tells from 0
+LEAST_PROBABILITY = 1e-7  # of a class in the log loss, about what float32 tells from 0
 
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -184,16 +184,16 @@ def _regression_scores(
 
 def _class_scores(
     target: np.ndarray,
-    chance: np.ndarray,
+    probability: np.ndarray,
     weight: np.ndarray | None,
     classes: np.ndarray,
     trained: np.ndarray,
 ) -> dict[str, float]:
-    """chance: (N, trained), of the classes that training rows have."""
-    full = np.full((len(target), len(classes)), LEAST_CHANCE)
-    full[:, np.searchsorted(classes, trained)] = chance.clip(LEAST_CHANCE)
+    """probability: (N, trained), of the classes that training rows have."""
+    full = np.full((len(target), len(classes)), LEAST_PROBABILITY)
+    full[:, np.searchsorted(classes, trained)] = probability.clip(LEAST_PROBABILITY)
     full /= full.sum(1, keepdims=True)
     return {
-        "accuracy": float(accuracy_score(target, trained[chance.argmax(1)], sample_weight=weight)),
+        "accuracy": float(accuracy_score(target, trained[probability.argmax(1)], sample_weight=weight)),
         "log_loss": float(log_loss(target, full, labels=classes, sample_weight=weight)),
     }

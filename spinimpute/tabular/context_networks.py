@@ -93,7 +93,7 @@ class ContextNetwork(nn.Module):
         return outputs_LDK[:, LABEL, : self.classes or 1]
 
     def predicted_label(self, outputs_LDK: Tensor) -> Tensor:
-        """The mean over members: logits (Q, classes) of the mean chance, or numbers (Q, 1)."""
+        """The mean over members: logits (Q, classes) of the mean probability, or numbers (Q, 1)."""
         outputs_LO = self.label_outputs(outputs_LDK)
         if self.members == 1:
             return outputs_LO

@@ -3,7 +3,7 @@
 Rare alleles are hard to phase, the rarest are put on either haplotype of their carrier almost at random; low
 coverage misses some of them altogether. A model that never met such panels trusts carriers too much.
 
-Axes: X sites, A haplotypes, N panel haplotypes. mate_A: int64, the other haplotype of the same person.
+Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same person.
 """
 
 from __future__ import annotations
@@ -13,34 +13,28 @@ import numpy as np
 MOST_CARRIERS = 8  # alleles carried more often are phased and found well
 
 
-def mates(haplotype_sample: np.ndarray) -> np.ndarray:
-    """int64 (A,): the other haplotype of the same person; itself where there is none.
-
-    haplotype_sample: (A,), a person's haplotypes next to each other, one or two of each.
-    """
-    sample = np.asarray(haplotype_sample)
-    same = sample[1:] == sample[:-1]
-    return np.arange(len(sample)) + np.append(same, False) - np.insert(same, 0, False)
-
-
 def switch_phases(
-    alleles_XA: np.ndarray, position_X: np.ndarray, mate_A: np.ndarray, rng: np.random.Generator, rate: float
+    alleles_XA: np.ndarray,
+    position_X: np.ndarray,
+    sibling_A: np.ndarray,
+    rng: np.random.Generator,
+    rate: float,
 ) -> None:
     """Exchange people's haplotypes from random sites on, in place; rate: per Mb and person."""
     if rate == 0:
         return
-    first = np.flatnonzero(mate_A > np.arange(len(mate_A)))
+    first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))
     megabases = (position_X[-1] - position_X[0]) / 1e6
     for i, n in zip(first, rng.poisson(rate * megabases, len(first)), strict=True):
         for at in rng.integers(0, len(alleles_XA), n):
-            pair = [i, mate_A[i]]
+            pair = [i, sibling_A[i]]
             alleles_XA[at:, pair] = alleles_XA[at:, pair[::-1]]
 
 
 def spoil_panel(
     alleles_XA: np.ndarray,
     panel_N: np.ndarray,
-    mate_A: np.ndarray,
+    sibling_A: np.ndarray,
     rng: np.random.Generator,
     rare_phase_error: float,
     missed_allele: float,
@@ -49,8 +43,8 @@ def spoil_panel(
 ) -> None:
     """Put errors into the columns panel_N, in place.
 
-    rare_phase_error, missed_allele: the chance that a singleton is put on the wrong haplotype or missed; an
-    allele with n carriers suffers 1 / n of it. wrong_call: chance of any allele to be the other one;
+    rare_phase_error, missed_allele: the probability that a singleton is put on the wrong haplotype or missed;
+    an allele with n carriers suffers 1 / n of it. wrong_call: probability of any allele to be the other one;
     wrong_common_call: the same, times 4 f (1 - f) at a site of frequency f: heterozygotes are mistaken most.
     """
     if rare_phase_error or missed_allele:
@@ -59,11 +53,11 @@ def spoil_panel(
         count_X = alleles_XA[:, panel_N].sum(1)
         rare = np.flatnonzero((count_X > 0) & (count_X <= MOST_CARRIERS))
         site, column = np.nonzero(alleles_XA[rare] * in_panel_A)
-        row, mate = rare[site], mate_A[column]
+        row, sibling = rare[site], sibling_A[column]
         share = 1.0 / count_X[row]
-        moved = (rng.random(len(row)) < rare_phase_error * share) & (alleles_XA[row, mate] == 0)
+        moved = (rng.random(len(row)) < rare_phase_error * share) & (alleles_XA[row, sibling] == 0)
         alleles_XA[row[moved], column[moved]] = 0
-        alleles_XA[row[moved], mate[moved]] = 1
+        alleles_XA[row[moved], sibling[moved]] = 1
         lost = ~moved & (rng.random(len(row)) < missed_allele * share)
         alleles_XA[row[lost], column[lost]] = 0
     if wrong_call:

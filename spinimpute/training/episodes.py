@@ -20,7 +20,8 @@ from spinimpute.genotypes.blocks import (
     place_typed,
     starting_points,
 )
-from spinimpute.training.callset_errors import mates, spoil_panel, switch_phases
+from spinimpute.genotypes.haplotypes import sibling_haplotypes
+from spinimpute.training.callset_errors import spoil_panel, switch_phases
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
@@ -36,8 +37,9 @@ class EpisodeSettings:
     typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
     the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
     most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
-    jumps_per_cM: of the chances of copying (0: the context's own, `most_likely_rate`, as at work); mismatch:
-    theirs too. The rest is what the panel's call set gets wrong, one value of each (`callset_errors`).
+    jumps_per_cM: of the probabilities of copying (0: the context's own, `most_likely_rate`, as at work);
+    mismatch: theirs too. The rest is what the panel's call set gets wrong, one value of each
+    (`callset_errors`).
     """
 
     blocks: int = 4
@@ -187,11 +189,13 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     context_N = np.flatnonzero(np.isin(sample_A, rest[:size]))
     query_Q = np.flatnonzero(np.isin(sample_A, queries))
     alleles_XA = source.alleles(0, source.n_sites)
-    switch_phases(alleles_XA, source.position, mates(sample_A), rng, rng.choice(settings.switch_rate))
+    switch_phases(
+        alleles_XA, source.position, sibling_haplotypes(sample_A), rng, rng.choice(settings.switch_rate)
+    )
     spoil_panel(
         alleles_XA,
         context_N,
-        mates(sample_A),
+        sibling_haplotypes(sample_A),
         rng,
         rng.choice(settings.rare_phase_error),
         rng.choice(settings.missed_allele),

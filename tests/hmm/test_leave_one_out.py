@@ -13,8 +13,8 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.hmm import windows as phase_windows
-from spinimpute.hmm.leave_one_out import left_out_chances
-from spinimpute.hmm.li_stephens import MISMATCH, jump_chances
+from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
+from spinimpute.hmm.li_stephens import MISMATCH, jump_probabilities
 from spinimpute.hmm.recombination_scale import most_likely_rate
 from spinimpute.quality.leave_one_out import LeftOutQuality
 
@@ -32,7 +32,7 @@ class FakePanel:
 def brute_force(panel_TN: np.ndarray, cM_T: np.ndarray, alleles_T: np.ndarray, rate: float) -> np.ndarray:
     """P(ALT) at each site from all other calls, in double precision, forward and backward anew for each."""
     n_sites, n = panel_TN.shape
-    jump_T = jump_chances(cM_T, n, rate).astype(float)
+    jump_T = jump_probabilities(cM_T, n, rate).astype(float)
     out = np.empty(n_sites)
     for left_out in range(n_sites):
         emission_TN = np.where(panel_TN == alleles_T[:, None], 1 - MISMATCH, MISMATCH)
@@ -61,7 +61,7 @@ def test_equals_brute_force(seed: int, n_sites: int, n: int, q: int) -> None:
     cM_T = np.cumsum(rng.exponential(0.02, n_sites))
     alleles_TQ = rng.integers(-1, 2, (n_sites, q)).astype(np.int8)
     panel = FakePanel(panel_TN, cM_T)
-    found = left_out_chances(panel, np.arange(n_sites), alleles_TQ, 2)  # type: ignore[arg-type]
+    found = leave_one_out_probabilities(panel, np.arange(n_sites), alleles_TQ, 2)  # type: ignore[arg-type]
     rate = most_likely_rate(panel_TN, cM_T)
     expected = np.stack([brute_force(panel_TN, cM_T, alleles_TQ[:, i], rate) for i in range(q)], axis=1)
     np.testing.assert_allclose(found, expected, atol=2e-4)
@@ -70,10 +70,10 @@ def test_equals_brute_force(seed: int, n_sites: int, n: int, q: int) -> None:
 def test_windows_hardly_matter(example_panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     index = np.arange(5, example_panel.n_sites, 10)
     alleles = example_panel.alleles(0, example_panel.n_sites)[index, :8].astype(np.int8)
-    alone = left_out_chances(example_panel, index, alleles, 1)
-    np.testing.assert_array_equal(alone, left_out_chances(example_panel, index, alleles, 3))
+    alone = leave_one_out_probabilities(example_panel, index, alleles, 1)
+    np.testing.assert_array_equal(alone, leave_one_out_probabilities(example_panel, index, alleles, 3))
     monkeypatch.setattr(phase_windows, "CORE", 10_000)
-    difference = np.abs(alone - left_out_chances(example_panel, index, alleles, 1))
+    difference = np.abs(alone - leave_one_out_probabilities(example_panel, index, alleles, 1))
     assert difference.mean() < 1e-4  # flanks of 128 sites hold nearly all that matters
     assert difference.max() < 0.2
 
@@ -84,18 +84,18 @@ def test_numbers_are_correlations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n_sites, ploidy = 120, rng.integers(1, 3, 9)
     alleles = rng.integers(-1, 2, (n_sites, ploidy.sum())).astype(np.int8)
-    chance = rng.random(alleles.shape).astype(np.float32)
+    probability = rng.random(alleles.shape).astype(np.float32)
     frequency = rng.random(n_sites)
     sites = Sites("1", np.arange(1, n_sites + 1), ["A"] * n_sites, ["C"] * n_sites, ["."] * n_sites)
     quality = LeftOutQuality([str(i) for i in range(9)])
-    er2 = quality.add(sites, frequency, alleles, chance, ploidy)
+    er2 = quality.add(sites, frequency, alleles, probability, ploidy)
     first = np.cumsum(ploidy) - ploidy
-    minor, minor_chance = (
-        np.where(frequency[:, None] > 0.5, 1 - x, x) for x in (alleles.astype(float), chance)
+    minor, minor_probability = (
+        np.where(frequency[:, None] > 0.5, 1 - x, x) for x in (alleles.astype(float), probability)
     )
     true = np.stack([minor[:, a : a + k].sum(axis=1) for a, k in zip(first, ploidy, strict=True)], axis=1)
     dosage = np.stack(
-        [minor_chance[:, a : a + k].sum(axis=1) for a, k in zip(first, ploidy, strict=True)], axis=1
+        [minor_probability[:, a : a + k].sum(axis=1) for a, k in zip(first, ploidy, strict=True)], axis=1
     )
     known = np.stack(
         [(alleles[:, a : a + k] >= 0).all(axis=1) for a, k in zip(first, ploidy, strict=True)], axis=1
@@ -167,13 +167,16 @@ def test_inducing_points_refuse_it(example: Path, example_panel: spinimpute.Pane
 
 
 def test_the_map_matters(example_panel: spinimpute.Panel) -> None:
-    """Close neighbours predict better than far ones: the chances come from the map that the panel has."""
+    """Close neighbours predict better than far ones: the probabilities come from the map that the panel
+    has."""
     index = np.arange(5, example_panel.n_sites, 10)
     alleles = example_panel.alleles(0, example_panel.n_sites)[index].astype(np.int8)
     others = FakePanel(alleles[:, 40:].astype(np.uint8), example_panel.cM[index])
     far = FakePanel(alleles[:, 40:].astype(np.uint8), example_panel.cM[index] * 1_000)
     error = [
-        np.abs(left_out_chances(p, np.arange(len(index)), alleles[:, :40], 2) - alleles[:, :40]).mean()  # type: ignore[arg-type]
+        np.abs(
+            leave_one_out_probabilities(p, np.arange(len(index)), alleles[:, :40], 2) - alleles[:, :40]
+        ).mean()  # type: ignore[arg-type]
         for p in (others, far)
     ]
     assert error[0] < 0.8 * error[1]

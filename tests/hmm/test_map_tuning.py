@@ -8,7 +8,7 @@ import pytest
 from spinimpute.errors import InputError
 from spinimpute.genotypes.bit_rows import pack_rows, unpack_rows
 from spinimpute.hmm import map_tuning as panel_tuning
-from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_chances
+from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_probabilities
 from spinimpute.hmm.map_tuning import tune_panel, tuned_map
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_panels
@@ -16,7 +16,7 @@ from spinimpute.panels.writer import write_with_map
 
 
 def brute_force(alleles_SN: np.ndarray, query: int, jump_S: np.ndarray) -> np.ndarray:
-    """Chances of a change before each place, by the matrices of all pairs of haplotypes."""
+    """Probabilities of a change before each place, by the matrices of all pairs of haplotypes."""
     others = np.delete(np.arange(alleles_SN.shape[1]), query)
     n, n_places = len(others), len(alleles_SN)
     emitted_SN = np.where(alleles_SN[:, others] == alleles_SN[:, [query]], 1 - MISMATCH, MISMATCH)
@@ -39,7 +39,7 @@ def brute_force(alleles_SN: np.ndarray, query: int, jump_S: np.ndarray) -> np.nd
 def test_expected_changes_equal_brute_force(n_places: int, n: int) -> None:
     rng = np.random.default_rng(n)
     alleles_SN = rng.integers(0, 2, (n_places, n)).astype(np.uint8)
-    jump_S = jump_chances(np.cumsum(rng.exponential(0.02, n_places)), n, 100)
+    jump_S = jump_probabilities(np.cumsum(rng.exponential(0.02, n_places)), n, 100)
     padded_SN = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
     padded_SN[:, :n] = alleles_SN
     for query in (0, n - 1):

@@ -5,7 +5,7 @@ import pytest
 
 import spinimpute
 from spinimpute.hmm import recombination_scale as copying_rate
-from spinimpute.hmm.li_stephens import JUMPS_PER_CM, MISMATCH, jump_chances
+from spinimpute.hmm.li_stephens import JUMPS_PER_CM, MISMATCH, jump_probabilities
 from spinimpute.hmm.recombination_scale import QUERIES, RATES, most_likely_rate, rate_of_panel
 
 
@@ -15,7 +15,7 @@ def mosaics(
     """Haplotypes by the model itself: each copies those before it, with changes at the rate."""
     alleles = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
     for h in range(20, n):
-        jump = jump_chances(cM, n, jumps_per_cM)
+        jump = jump_probabilities(cM, n, jumps_per_cM)
         source = 0
         for t in range(n_sites):
             if rng.random() < jump[t]:
@@ -35,15 +35,15 @@ def test_the_rate_of_mosaics_is_found(true: float) -> None:
 def brute_force(alleles_TN: np.ndarray, chosen: np.ndarray, cM_T: np.ndarray, rate: float) -> float:
     total = 0.0
     n = alleles_TN.shape[1]
-    jump_T = jump_chances(cM_T, n - 1, rate).astype(float)
+    jump_T = jump_probabilities(cM_T, n - 1, rate).astype(float)
     for h in chosen:
         others = np.delete(np.arange(n), h)
-        chance = np.full(n - 1, 1 / (n - 1))
+        probability = np.full(n - 1, 1 / (n - 1))
         for t, allele in enumerate(alleles_TN[:, h]):
-            chance = chance * (1 - jump_T[t]) + jump_T[t] / (n - 1)
-            chance *= np.where(alleles_TN[t, others] == allele, 1 - MISMATCH, MISMATCH)
-            total += np.log(chance.sum())
-            chance /= chance.sum()
+            probability = probability * (1 - jump_T[t]) + jump_T[t] / (n - 1)
+            probability *= np.where(alleles_TN[t, others] == allele, 1 - MISMATCH, MISMATCH)
+            total += np.log(probability.sum())
+            probability /= probability.sum()
     return total
 
 
@@ -55,7 +55,7 @@ def test_likelihood_equals_brute_force() -> None:
         chosen = rng.choice(n, 4, replace=False)
         for rate in (RATES[0], RATES[-1]):
             found = copying_rate._log_likelihood(
-                alleles, chosen, jump_chances(cM, n - 1, rate), np.float32(MISMATCH)
+                alleles, chosen, jump_probabilities(cM, n - 1, rate), np.float32(MISMATCH)
             )
             assert found == pytest.approx(brute_force(alleles, chosen, cM, rate), rel=1e-4)
 

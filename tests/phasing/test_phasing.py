@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
-from spinimpute.hmm.li_stephens import LANES, SPAN, jump_chances, span_patterns
+from spinimpute.hmm.li_stephens import LANES, SPAN, jump_probabilities, span_patterns
 from spinimpute.hmm.windows import CORE
 from spinimpute.phasing.passes import (
     EXCHANGED,
@@ -107,18 +107,18 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
         left_2N = (1 - jump_S[place]) * left_2N + jump_S[place] * left_2N.sum(axis=1, keepdims=True) / n
         way = 0
         if open_S[place] and place >= first:
-            chances = []
+            probabilities = []
             crossing = not starting and not locked[0] <= place < locked[1]
             for candidate in range(4 if crossing else 2):
-                chance = 1.0
+                probability = 1.0
                 for lane in range(2):
                     allele = pair_2S[lane ^ (candidate & EXCHANGED), place]
                     right_N = right_2SN[lane ^ (candidate >> 1), place]
-                    chance *= (left_2N[lane] * emission(allele, place, True) * right_N).sum()
-                chances.append(chance)
-            way = int(np.argmax(chances))
-            sure_S[place] = chances[way] / sum(chances)
-            clear_S[place] = sorted(chances)[-2] < 0.99 * chances[way]
+                    probability *= (left_2N[lane] * emission(allele, place, True) * right_N).sum()
+                probabilities.append(probability)
+            way = int(np.argmax(probabilities))
+            sure_S[place] = probabilities[way] / sum(probabilities)
+            clear_S[place] = sorted(probabilities)[-2] < 0.99 * probabilities[way]
             if linked or way != 3:
                 way_S[place] = way
             linked = True
@@ -146,7 +146,7 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
     first = min(first, stop - 1)
     locked_H2 = np.sort(rng.integers(0, n_places + 1, (HALF, 2)), axis=1)
     locked_H2[::2] = 2 * n_places
-    jump_S = jump_chances(np.cumsum(rng.exponential(0.02, n_places)), n)
+    jump_S = jump_probabilities(np.cumsum(rng.exponential(0.02, n_places)), n)
     patterns = span_patterns(pack_rows(panel_SN), n_places)
 
     def lanes(values_HS: np.ndarray) -> np.ndarray:
@@ -161,10 +161,10 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
         *patterns, query_LW, known_LW & ~doubtful_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL
     )
     way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
-    chance_LS = np.zeros((LANES, n_places), np.float32)
+    probability_LS = np.zeros((LANES, n_places), np.float32)
     pass_forward(
         *patterns, query_LW, known_LW, lanes(open_HS), jump_S, mismatch, right_INL, stay_DPL, come_DPL,
-        n_targets, first, stop, starting, locked_H2, False, way_HS, sure_HS, chance_LS,
+        n_targets, first, stop, starting, locked_H2, False, way_HS, sure_HS, probability_LS,
     )  # fmt: skip
     for h in range(n_targets):
         way_S, sure_S, clear_S = reference(

@@ -1,4 +1,4 @@
-"""Candidates, match classes and chances to be copied are those of brute force."""
+"""Candidates, match classes and probabilities to be copied are those of brute force."""
 
 import itertools
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from spinimpute.hmm import li_stephens
 from spinimpute.hmm.li_stephens import (
     MISMATCH,
     copying_posteriors,
-    jump_chances,
+    jump_probabilities,
     span_patterns,
 )
 from spinimpute.predictors.haplotype_attention.ibs_classes import DEPTH, LOG_COUNT, information, match_block
@@ -123,10 +123,10 @@ def test_classes_are_those_of_brute_force(
     for i in range(n):
         everyone[0, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
     cM_S = np.sort(rng.random(n_sites))
-    chance_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
+    posterior_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
     m = match_block(
-        panel.bits_XW, query.bits_XW, query.known_XW, information_QS, everyone, chance_NP, np.array([0, n]),
-        cM_S, first, n_gaps, n_classes,
+        panel.bits_XW, query.bits_XW, query.known_XW, information_QS, everyone, posterior_NP, np.array([0,
+        n]), cM_S, first, n_gaps, n_classes,
     )  # fmt: skip
     inform = information_QS[0].astype(float)
     for g in range(n_gaps):
@@ -153,7 +153,7 @@ def test_classes_are_those_of_brute_force(
             edge = first + g
             left_cM = cM_S[max(edge - 1, 0)] - cM_S[max(key[0], 0)]
             assert m.features_QGFK[0, g, 0, k] == pytest.approx(np.log(max(left_cM, 0) + 1e-4), abs=1e-4)
-            mean_2 = chance_NP[mine, g : g + 2].mean(0)
+            mean_2 = posterior_NP[mine, g : g + 2].mean(0)
             assert m.features_QGFK[0, g, LOG_COUNT + 7 :, k] == pytest.approx(np.log(mean_2 + 1e-6), abs=2e-4)
         assert all(a >= b - 1e-3 for a, b in itertools.pairwise(scores))
         if k_found == n_classes:  # what was left out is no better
@@ -197,7 +197,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.1, 2, both_SX[:, n:])
     panel, queries = TypedAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
     # distances of 0 and gaps without any link among them
-    jump_S = jump_chances(np.cumsum(rng.choice([0, 1e-4, 0.01, 30.0], n_places)), n)
+    jump_S = jump_probabilities(np.cumsum(rng.choice([0, 1e-4, 0.01, 30.0], n_places)), n)
     assert jump_S[0] == 1
     first_B = np.arange(0, n_places + 1, 16)
     n_gaps_B = np.minimum(16, n_places + 1 - first_B)
@@ -208,7 +208,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     marked_BQW = np.stack([pack_rows(chosen.T.astype(np.uint8)) for chosen in chosen_BQN])
     with mock.patch.object(li_stephens, "MOST_STATES", 0 if large else n):
-        chance_CP, first_BQ1 = copying_posteriors(
+        posterior_CP, first_BQ1 = copying_posteriors(
             span_patterns(panel.bits_XW, n_places), panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
             marked_BQW, first_B, n_gaps_B, 0,
         )  # fmt: skip
@@ -220,7 +220,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
         for b in range(len(first_B)):
             who = np.flatnonzero(chosen_BQN[b, q])
             places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
-            found = chance_CP[first_BQ1[b, q] : first_BQ1[b, q + 1], : len(places)]
+            found = posterior_CP[first_BQ1[b, q] : first_BQ1[b, q + 1], : len(places)]
             np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
 
 
@@ -234,7 +234,7 @@ def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
     rng = np.random.default_rng(5)
     both_SX = mosaic(rng, 60, 200, founders=6, errors=0.02)
     panel, query = TypedAlleles.of(both_SX[:, 1:]), TypedAlleles.of(both_SX[:, :1])
-    patterns, jump_S = span_patterns(panel.bits_XW, 60), jump_chances(np.arange(60) * 0.01, 199)
+    patterns, jump_S = span_patterns(panel.bits_XW, 60), jump_probabilities(np.arange(60) * 0.01, 199)
     everyone_BQW = np.stack([pack_rows(np.ones((199, 1), np.uint8))] * 2)
     blocks = np.array([0, 16]), np.array([16, 16])
     bits = query.bits_XW, query.known_XW, jump_S

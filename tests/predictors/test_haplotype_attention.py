@@ -18,7 +18,7 @@ from spinimpute.hmm import li_stephens
 from spinimpute.hmm.li_stephens import (
     JUMPS_PER_CM,
     copying_posteriors,
-    jump_chances,
+    jump_probabilities,
 )
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.predictors.haplotype_attention import chunk as haplotype_chunk
@@ -208,9 +208,9 @@ def test_at_work_it_computes_what_training_computes(
             n_gaps_B,
             predictor.candidates,
         )
-        chance_CP, first_BQ1 = copying_posteriors(
+        posterior_CP, first_BQ1 = copying_posteriors(
             chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW,
-            jump_chances(chunk.cM_S, panel.n_haplotypes),
+            jump_probabilities(chunk.cM_S, panel.n_haplotypes),
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
@@ -219,7 +219,7 @@ def test_at_work_it_computes_what_training_computes(
             place_G = chunk.right_place(first + np.arange(n_gaps))
             m = match_block(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidates[b],
-                chance_CP, first_BQ1[b], chunk.cM_S, int(place_G[0]), n_gaps, k,
+                posterior_CP, first_BQ1[b], chunk.cM_S, int(place_G[0]), n_gaps, k,
             )  # fmt: skip
             gap_GF = torch.from_numpy(gap_features(chunk.cM_S, place_G, panel.n_haplotypes))
             weights = model.weigh(torch.from_numpy(m.features_QGFK), torch.from_numpy(m.count_QGK), gap_GF)
@@ -233,7 +233,7 @@ def test_at_work_it_computes_what_training_computes(
                         who = m.member_M[m.first_QGK[q, g, c] :][:n_members]
                         if n_members:
                             shares[0, q, 0, :, c] = bits_NU[who].mean(0)
-                            shares[1, q, 0, :, c] = bits_NU[chunk.mate_N[who]].mean(0)
+                            shares[1, q, 0, :, c] = bits_NU[chunk.sibling_N[who]].mean(0)
                 here = type(weights)(*(x[:, g : g + 1] for x in weights))
                 left, right = (chunk.cM_S[np.clip(place_G[g] + d, 0, len(chunk.cM_S) - 1)] for d in (-1, 0))
                 cM_U = panel.cM[start:stop]
@@ -257,7 +257,7 @@ def test_at_work_it_computes_what_training_computes(
                 shape = copied.p.shape
                 spread_X = spread(here.weight_QGEK)[:, :, None].expand(*shape, -1)
                 site_X = torch.from_numpy(site_features(f, t, dl, dr, panel.n_haplotypes)).expand(*shape, -1)
-                found = (copied.p > 0) | (copied.mate_p > 0)
+                found = (copied.p > 0) | (copied.sibling_p > 0)
                 logit = torch.where(
                     found, model.decode(copied, spread_X, site_X)[1], model.decode_absent(spread_X, site_X)
                 )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.hmm.li_stephens import copying_posteriors, jump_chances
+from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
 from spinimpute.predictors.haplotype_attention import chunk as haplotype_chunk
 from spinimpute.predictors.haplotype_attention.chunk import CHUNK, CORE, ChunkSizes, with_flanks
 from spinimpute.predictors.haplotype_attention.memory import (
@@ -124,7 +124,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     errors = rng.integers(0, alleles.size, alleles.size // 50)
     alleles.reshape(-1)[errors] ^= 1
     panel, queries = TypedAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
-    backwards, jump_S = panel.backwards(), jump_chances(np.linspace(0, 0.3, n_places), n)
+    backwards, jump_S = panel.backwards(), jump_probabilities(np.linspace(0, 0.3, n_places), n)
     blocks = 20 + np.arange(0, CHUNK, CORE), np.full(CHUNK // CORE, CORE)
     tracemalloc.start()
     candidate_BQW = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))

@@ -30,12 +30,12 @@ def of_members(model: Any, x: np.ndarray) -> torch.Tensor:
         return model.network_.label_outputs(outputs).unflatten(0, (3, -1))
 
 
-def test_classes_have_the_mean_chance_of_all_members() -> None:
+def test_classes_have_the_mean_probability_of_all_members() -> None:
     x = np.random.default_rng(0).normal(size=(50, 3))
     model = SPINClassifier(**SMALL).fit(x, (x[:, 0] > 0).astype(int) + (x[:, 1] > 1))
-    chances = of_members(model, x).softmax(-1)
-    assert (chances[0] - chances[1]).abs().max() > 1e-3
-    np.testing.assert_allclose(model.predict_proba(x), chances.mean(0).numpy(), atol=1e-6)
+    probabilities = of_members(model, x).softmax(-1)
+    assert (probabilities[0] - probabilities[1]).abs().max() > 1e-3
+    np.testing.assert_allclose(model.predict_proba(x), probabilities.mean(0).numpy(), atol=1e-6)
 
 
 def test_numbers_are_the_mean_of_all_members() -> None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.li_stephens import MOST_STATES, SpanPatterns, span_patterns
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
 from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles
-from spinimpute.training.callset_errors import mates
 
 CHUNK = 256
 CORE = 16
@@ -37,7 +37,7 @@ class PanelChunk:
 
     panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
     their panel sites; frequency_S, cM_S: float64.
-    mate_N: int64. site_start_G1: int64, panel sites of the gaps, cut to the blocks that a window touches;
+    sibling_N: int64. site_start_G1: int64, panel sites of the gaps, cut to the blocks that a window touches;
     patterns: of those sites; spans: patterns of the typed places, None of panels larger than MOST_STATES.
     """
 
@@ -49,7 +49,7 @@ class PanelChunk:
     typed_index_S: np.ndarray
     frequency_S: np.ndarray
     cM_S: np.ndarray
-    mate_N: np.ndarray
+    sibling_N: np.ndarray
     site_start_G1: np.ndarray
     patterns: GapPatterns
     spans: SpanPatterns | None
@@ -151,7 +151,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         rows,
         panel.frequency[rows],
         panel.cM[rows],
-        place_of[mates(panel.haplotype_sample)[order_N]],
+        place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
         patterns,
         span_patterns(typed.bits_XW, len(rows)) if panel.n_haplotypes <= MOST_STATES else None,
@@ -185,7 +185,7 @@ def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
 
 
 def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
-    """int64 (N,): haplotypes by their content and their mates', as random as a hash."""
+    """int64 (N,): haplotypes by their content and their siblings', as random as a hash."""
     hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
     hash_rows(packed_SB, np.zeros(len(packed_SB), np.uint8), panel.n_haplotypes, 1, hash_N)
     salt = 1 << 40
@@ -200,4 +200,4 @@ def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndar
                 panel.packed(low, high), np.zeros(high - low, np.uint8), panel.n_haplotypes, salt, hash_N
             )
             salt += high - low
-    return np.lexsort((hash_N[mates(panel.haplotype_sample)], hash_N))
+    return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))

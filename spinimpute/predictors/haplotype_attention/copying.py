@@ -36,7 +36,7 @@ class GapPatterns(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Entries where a class or a mate carries the minor allele. site_X, query_X: int32, of the block;
+    """Entries where a class or a sibling carries the minor allele. site_X, query_X: int32, of the block;
     pooled_XF: float32, the fields of `haplotype_attention.Copied` side by side.
     """
 
@@ -167,7 +167,7 @@ def gap_patterns(
 
 @kernel(fast=True)
 def _copy_block(  # type: ignore[no-untyped-def]
-    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, pattern_GN, count_G,
+    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, pattern_GN, count_G,
     first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
 ):  # fmt: skip
     n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
@@ -176,15 +176,15 @@ def _copy_block(  # type: ignore[no-untyped-def]
     for g in range(n_gaps):
         most_patterns = max(most_patterns, count_G[first_gap + g])
         most_sites = max(most_sites, gap_start_G1[g + 1] - gap_start_G1[g])
-    slot_D, mate_slot_D = np.full(most_patterns, -1, np.int32), np.full(most_patterns, -1, np.int32)
-    pattern_I, mate_pattern_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
+    slot_D, sibling_slot_D = np.full(most_patterns, -1, np.int32), np.full(most_patterns, -1, np.int32)
+    pattern_I, sibling_pattern_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
     rank_I = np.empty(most_patterns, np.int32)
     left_IV = np.empty((most_patterns, width), np.float32)
     right_IV = np.empty((most_patterns, width), np.float32)
-    mate_IE = np.empty((most_patterns, 2), np.float32)
+    sibling_IE = np.empty((most_patterns, 2), np.float32)
     best_I, count_I = np.empty(most_patterns, np.float32), np.empty(most_patterns, np.float32)
     left_UV, right_UV = np.empty((most_sites, width), np.float32), np.empty((most_sites, width), np.float32)
-    mate_UE = np.empty((most_sites, 2), np.float32)
+    sibling_UE = np.empty((most_sites, 2), np.float32)
     carrier_U, other_U = np.empty(most_sites, np.float32), np.empty(most_sites, np.float32)
     count_U = np.empty(most_sites, np.float32)
     open_W = np.empty((most_sites + 63) >> 6, np.uint64)
@@ -198,7 +198,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
                 continue
             pattern_N, first_word = pattern_GN[first_gap + g], first_word_G[first_gap + g]
             n_words = (n_sites + 63) >> 6
-            n_slots = n_mate_slots = 0
+            n_slots = n_sibling_slots = 0
             all_left_V[:] = 0
             all_right_V[:] = 0
             for k in range(n_classes):
@@ -235,21 +235,21 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         for v in range(width):
                             left_IV[slot, v] += left_V[v]
                             right_IV[slot, v] += right_V[v]
-                    pattern = pattern_N[mate_N[haplotype]]
-                    slot = mate_slot_D[pattern]
+                    pattern = pattern_N[sibling_N[haplotype]]
+                    slot = sibling_slot_D[pattern]
                     if slot < 0:
-                        slot = n_mate_slots
-                        n_mate_slots += 1
-                        mate_slot_D[pattern] = slot
-                        mate_pattern_I[slot] = pattern
-                        mate_IE[slot, 0] = left
-                        mate_IE[slot, 1] = right
+                        slot = n_sibling_slots
+                        n_sibling_slots += 1
+                        sibling_slot_D[pattern] = slot
+                        sibling_pattern_I[slot] = pattern
+                        sibling_IE[slot, 0] = left
+                        sibling_IE[slot, 1] = right
                     else:
-                        mate_IE[slot, 0] += left
-                        mate_IE[slot, 1] += right
+                        sibling_IE[slot, 0] += left
+                        sibling_IE[slot, 1] += right
             left_UV[:n_sites] = 0
             right_UV[:n_sites] = 0
-            mate_UE[:n_sites] = 0
+            sibling_UE[:n_sites] = 0
             count_U[:n_sites] = 0
             carrier_U[:n_sites] = -np.inf
             other_U[:n_sites] = -np.inf
@@ -283,27 +283,27 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         for v in range(width):
                             left_UV[u, v] += left_IV[slot, v]
                             right_UV[u, v] += right_IV[slot, v]
-            for slot in range(n_mate_slots):
-                mate_slot_D[mate_pattern_I[slot]] = -1
-                at = first_word + n_words * mate_pattern_I[slot]
+            for slot in range(n_sibling_slots):
+                sibling_slot_D[sibling_pattern_I[slot]] = -1
+                at = first_word + n_words * sibling_pattern_I[slot]
                 for word in range(n_words):
                     minor = minor_W[at + word]
                     while minor:
                         u = (word << 6) + trailing_zeros(minor)
                         minor &= minor - np.uint64(1)
-                        mate_UE[u, 0] += mate_IE[slot, 0]
-                        mate_UE[u, 1] += mate_IE[slot, 1]
+                        sibling_UE[u, 0] += sibling_IE[slot, 0]
+                        sibling_UE[u, 1] += sibling_IE[slot, 1]
             for u in range(n_sites):
                 site = gap_start_G1[g] + u
                 t = fraction_U[site]
                 s = np.float32(1.0) - t
                 p = s * left_UV[u, 0] + t * right_UV[u, 0]
-                mate_p = s * mate_UE[u, 0] + t * mate_UE[u, 1]
-                if p <= 0 and mate_p <= 0:
+                sibling_p = s * sibling_UE[u, 0] + t * sibling_UE[u, 1]
+                if p <= 0 and sibling_p <= 0:
                     continue
                 site_X[n_found], query_X[n_found] = site, q
                 pooled = pooled_XF[n_found]
-                pooled[0], pooled[1], pooled[2], pooled[3] = p, left_UV[u, 0], right_UV[u, 0], mate_p
+                pooled[0], pooled[1], pooled[2], pooled[3] = p, left_UV[u, 0], right_UV[u, 0], sibling_p
                 pooled[4] = min(max(carrier_U[u] - other_U[u], -np.float32(CONTRAST)), np.float32(CONTRAST))
                 pooled[5] = count_U[u]
                 carrier_scale = np.float32(1.0) / (p + np.float32(EPSILON))
@@ -324,7 +324,7 @@ def copy_block(
     count_QGK: np.ndarray,
     first_QGK: np.ndarray,
     member_M: np.ndarray,
-    mate_N: np.ndarray,
+    sibling_N: np.ndarray,
     patterns: GapPatterns,
     first_gap: int,
     gap_start_G1: np.ndarray,
@@ -333,14 +333,14 @@ def copy_block(
     """Pool what the classes of a block's gaps carry at its sites; all in the panel's order of `patterns`.
 
     first_gap: the block's first gap in the chunk; gap_start_G1: int64, its gaps' sites, from 0; fraction_U:
-    float32, t; the rest as in `ClassWeights` and `BlockMatches`. mate_N: int64.
+    float32, t; the rest as in `ClassWeights` and `BlockMatches`. sibling_N: int64.
     """
     n_queries, _, n_value, _ = value_QGVK.shape
     most = n_queries * len(fraction_U)
     site_X, query_X = np.empty(most, np.int32), np.empty(most, np.int32)
     pooled_XF = np.empty((most, COPIED_FEATURES + 2 * n_value), np.float32)
     n = _copy_block(
-        weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, mate_N, *patterns, first_gap,
+        weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, *patterns, first_gap,
         gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
     )  # fmt: skip
     return Found(site_X[:n], query_X[:n], pooled_XF[:n])

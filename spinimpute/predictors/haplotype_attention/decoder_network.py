@@ -118,8 +118,8 @@ def _decode_found(  # type: ignore[no-untyped-def]
                 x_FP[n_copied + SPREAD_FEATURES + f, p] = site_UF[u, f]
         for f in range(PROBABILITIES):
             for p in range(n):
-                chance = min(max(x_FP[f, p], least), one - least)
-                x_FP[f, p] = (fast_log(chance) - fast_log(one - chance)) * scale
+                probability = min(max(x_FP[f, p], least), one - least)
+                x_FP[f, p] = (fast_log(probability) - fast_log(one - probability)) * scale
         for p in range(n):
             logit_P[p] = x_FP[0, p] / scale
             x_FP[PROBABILITIES, p] *= scale
@@ -131,9 +131,9 @@ def _decode_found(  # type: ignore[no-untyped-def]
             for p in range(n):
                 logit_P[p] += last_H[h] * second_HP[h, p]
         for p in range(n):
-            chance = one / (one + np.exp(-logit_P[p]))
+            probability = one / (one + np.exp(-logit_P[p]))
             u = site_X[start + p]
-            out_UQ[u, query_X[start + p]] = one - chance if flip_U[u] else chance
+            out_UQ[u, query_X[start + p]] = one - probability if flip_U[u] else probability
 
 
 def decode(

@@ -31,7 +31,7 @@ WIDE = 128  # typed places on each side of a block in which all differences are 
 MANY_CHANGED = 64  # from here on, sorting anew is faster than moving each
 SMALLEST_CM = 1e-4
 SMALLEST_INFORMATION = 0.1
-SMALLEST_CHANCE = 1e-6
+SMALLEST_PROBABILITY = 1e-6
 
 
 class BlockMatches(NamedTuple):
@@ -40,8 +40,8 @@ class BlockMatches(NamedTuple):
     features_QGFK: float32. Logs of genetic length and information up to the 1st and 2nd difference on the
     left, the same on the right; of the number of members; and, no logs, the information of the query's allele
     and of the other one at the 1st difference on the left, and on the right (0 where there is none); logs of
-    the density of differences near the block on the left, and on the right; logs of the members' mean chance
-    to be copied from at the typed site on the left of the gap, and on its right (`li_stephens`).
+    the density of differences near the block on the left, and on the right; logs of the members' mean
+    probability to be copied from at the typed site on the left of the gap, and on its right (`li_stephens`).
     count_QGK: float32, members; 0 where there is no such class, and in all later ones. first_QGK: int32,
     where a class's members begin in member_M; member_M: int32 haplotypes.
     """
@@ -120,12 +120,12 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 
 @kernel()
 def _describe(  # type: ignore[no-untyped-def]
-    best_K, n_classes, count_K, chance_2K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1,
+    best_K, n_classes, count_K, posterior_2K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1,
     before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
 ):  # fmt: skip
     """Features of classes by their best members; the gap lies before gap_place. Class after class in the
     inner loops, which processors do many at a time. passed_2K: room for the information of differences
-    passed; chance_2K: sums over the members."""
+    passed; posterior_2K: sums over the members."""
     n_places = len(information_S)
     here = before_S1[gap_place]
     least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
@@ -165,8 +165,8 @@ def _describe(  # type: ignore[no-untyped-def]
         features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / wide_2[0]
         features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / wide_2[1]
         for side in range(2):
-            features_FK[LOG_COUNT + 7 + side, k] = chance_2K[side, k] / count_K[k] + np.float32(
-                SMALLEST_CHANCE
+            features_FK[LOG_COUNT + 7 + side, k] = posterior_2K[side, k] / count_K[k] + np.float32(
+                SMALLEST_PROBABILITY
             )
     for j in range(LOG_COUNT + 5, LOG_COUNT + 9):
         for k in range(n_classes):
@@ -188,7 +188,7 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _match_block(  # type: ignore[no-untyped-def]
-    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, chance_CP, chance_first_Q1,
+    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, posterior_CP, posterior_first_Q1,
     first_gap_place, wanted_G,
     log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
@@ -204,7 +204,7 @@ def _match_block(  # type: ignore[no-untyped-def]
     wide_2 = np.empty(2, np.float32)
     wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
     best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
-    chance_2K = np.empty((2, n_classes), np.float32)
+    posterior_2K = np.empty((2, n_classes), np.float32)
     for q in range(n_queries):
         information_S = information_QS[q]
         for s in range(n_places):
@@ -261,19 +261,19 @@ def _match_block(  # type: ignore[no-untyped-def]
             while i < n_candidates and k < n_classes:
                 first, key = i, key_C[rank_C[i]]
                 first_QGK[q, g, k] = n_members
-                chance_2K[:, k] = 0
+                posterior_2K[:, k] = 0
                 while i < n_candidates and key_C[rank_C[i]] == key:
                     member_M[n_members] = candidate_C[rank_C[i]]
                     n_members += 1
-                    chance_P = chance_CP[chance_first_Q1[q] + rank_C[i]]
-                    chance_2K[0, k] += chance_P[g]
-                    chance_2K[1, k] += chance_P[g + 1]
+                    posterior_P = posterior_CP[posterior_first_Q1[q] + rank_C[i]]
+                    posterior_2K[0, k] += posterior_P[g]
+                    posterior_2K[1, k] += posterior_P[g + 1]
                     i += 1
                 count_QGK[q, g, k] = i - first
                 best_K[k] = _best_member(rank_C, first, i, outside_C2)
                 k += 1
             _describe(
-                best_K, k, count_QGK[q, g], chance_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
+                best_K, k, count_QGK[q, g], posterior_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
                 log_right_GS1[g], before_S1, information_S, other_QS[q], outside_C2,
                 differs_between_C, wide_2, passed_2K, features_QGFK[q, g],
             )  # fmt: skip
@@ -288,8 +288,8 @@ def match_block(
     known_QW: np.ndarray,
     information_QS: np.ndarray,
     candidate_QW: np.ndarray,
-    chance_CP: np.ndarray,
-    chance_first_Q1: np.ndarray,
+    posterior_CP: np.ndarray,
+    posterior_first_Q1: np.ndarray,
     typed_cM_S: np.ndarray,
     first_gap_place: int,
     n_gaps: int,
@@ -298,7 +298,7 @@ def match_block(
 ) -> BlockMatches:
     """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
 
-    chance_CP, chance_first_Q1: of the candidates, as `copying_posteriors` gives them for one block.
+    posterior_CP, posterior_first_Q1: of the candidates, as `copying_posteriors` gives them for one block.
     panel_NW, query_QW, known_QW: bits at typed places (`pack_rows`). information_QS: float32, 0 where a call
     is missing. candidate_QW: uint64, bit n is set for candidate n. typed_cM_S: float64, genetic positions.
     wanted_G: bool; other gaps get no classes.
@@ -310,8 +310,8 @@ def match_block(
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _match_block(
         panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
-        chance_CP, chance_first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else wanted_G,
-        log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+        posterior_CP, posterior_first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else
+        wanted_G, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
     return BlockMatches(features_QGFK, count_QGK, first_QGK, member_M)
 

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource, end_distances, gap_geometry
-from spinimpute.hmm.li_stephens import copying_posteriors, jump_chances, span_patterns
+from spinimpute.genotypes.haplotypes import sibling_haplotypes
+from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities, span_patterns
 from spinimpute.hmm.recombination_scale import most_likely_rate
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.chunk import CORE
@@ -27,7 +28,6 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
 from spinimpute.predictors.spin.learner import COPY_LOSS
-from spinimpute.training.callset_errors import mates
 from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.training.learner import Outcome
 
@@ -38,14 +38,14 @@ LEAST_SHARE = 0.05  # see `copying_posteriors`
 @dataclass(frozen=True)
 class HaplotypeEpisode:
     """Some gaps of one drawn split. Match classes as in `matches.BlockMatches`, all gaps of all blocks one
-    after the other; alleles_QGUK, mates_QGUK: how many of a class's members (of their mates) carry the minor
-    allele, as a share; truth_QGU, frequency_GU: of the minor allele; asked_GU: 1, or 0 for padding."""
+    after the other; alleles_QGUK, sibling_QGUK: how many of a class's members (of their siblings) carry the
+    minor allele, as a share; truth_QGU, frequency_GU: of the minor allele; asked_GU: 1, or 0 for padding."""
 
     features_QGFK: np.ndarray
     count_QGK: np.ndarray
     gap_GF: np.ndarray
     alleles_QGUK: np.ndarray
-    mates_QGUK: np.ndarray
+    sibling_QGUK: np.ndarray
     truth_QGU: np.ndarray
     frequency_GU: np.ndarray
     fraction_GU: np.ndarray
@@ -56,7 +56,7 @@ class HaplotypeEpisode:
 
 
 @kernel()
-def _class_alleles(first_QGK, count_QGK, member_M, mate_N, alleles_GUN, alleles_QGUK, mates_QGUK):  # type: ignore[no-untyped-def]
+def _class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, alleles_QGUK, sibling_QGUK):  # type: ignore[no-untyped-def]
     n_queries, n_gaps, n_classes = count_QGK.shape
     n_sites = alleles_GUN.shape[1]
     for q in range(n_queries):
@@ -65,13 +65,13 @@ def _class_alleles(first_QGK, count_QGK, member_M, mate_N, alleles_GUN, alleles_
                 count = int(count_QGK[q, g, k])
                 first = first_QGK[q, g, k]
                 for u in range(n_sites):
-                    carriers = mates = 0
+                    carriers = siblings = 0
                     for m in range(first, first + count):
                         carriers += alleles_GUN[g, u, member_M[m]]
-                        mates += alleles_GUN[g, u, mate_N[member_M[m]]]
+                        siblings += alleles_GUN[g, u, sibling_N[member_M[m]]]
                     if count:
                         alleles_QGUK[q, g, u, k] = carriers / count
-                        mates_QGUK[q, g, u, k] = mates / count
+                        sibling_QGUK[q, g, u, k] = siblings / count
 
 
 class HaplotypeLearner:
@@ -102,18 +102,18 @@ class HaplotypeLearner:
         candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
         rate = self.episodes.jumps_per_cM or most_likely_rate(context_XN[split.typed_T], typed_cM)
-        chance_CP, chance_first_BQ1 = copying_posteriors(
+        posterior_CP, posterior_first_BQ1 = copying_posteriors(
             span_patterns(panel.bits_XW, n_typed), panel.bits_XW, queries.bits_XW, queries.known_XW,
-            jump_chances(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
+            jump_probabilities(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
             mismatch=self.episodes.mismatch,
         )  # fmt: skip
         parts = []
-        for candidate_QW, chance_first_Q1, first, n_gaps in zip(
-            candidate_BQW, chance_first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
+        for candidate_QW, posterior_first_Q1, first, n_gaps in zip(
+            candidate_BQW, posterior_first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
             matches = match_block(
                 panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidate_QW,
-                chance_CP, chance_first_Q1, typed_cM, first, n_gaps, self.settings.classes,
+                posterior_CP, posterior_first_Q1, typed_cM, first, n_gaps, self.settings.classes,
             )  # fmt: skip
             parts.append(
                 self._block(source, split, matches, np.arange(first, first + n_gaps), frequency_X, rng)
@@ -138,11 +138,11 @@ class HaplotypeLearner:
         flip_GU = frequency_X[site_GU] > 0.5
         alleles_GUA = split.alleles_XA[site_GU] ^ flip_GU[..., None]
         shape = (*matches.count_QGK.shape[:2], site_GU.shape[1], matches.count_QGK.shape[2])
-        alleles_QGUK, mates_QGUK = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        alleles_QGUK, sibling_QGUK = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         _class_alleles(
             matches.first_QGK, matches.count_QGK, matches.member_M,
-            mates(np.asarray(source.haplotype_sample)[split.context_N]),
-            np.ascontiguousarray(alleles_GUA[..., split.context_N]), alleles_QGUK, mates_QGUK,
+            sibling_haplotypes(np.asarray(source.haplotype_sample)[split.context_N]),
+            np.ascontiguousarray(alleles_GUA[..., split.context_N]), alleles_QGUK, sibling_QGUK,
         )  # fmt: skip
         typed_cM, gap_GU = source.cM[split.typed_T], np.broadcast_to(gaps[:, None], site_GU.shape)
         fraction_GU, _ = gap_geometry(source.cM[site_GU], gap_GU, typed_cM)
@@ -152,7 +152,7 @@ class HaplotypeLearner:
             "count_QGK": matches.count_QGK,
             "gap_GF": gap_features(typed_cM, gaps, len(split.context_N)),
             "alleles_QGUK": alleles_QGUK,
-            "mates_QGUK": mates_QGUK,
+            "sibling_QGUK": sibling_QGUK,
             "truth_QGU": alleles_GUA[..., split.query_Q].transpose(2, 0, 1),
             "frequency_GU": np.where(flip_GU, 1 - frequency_X[site_GU], frequency_X[site_GU]),
             "fraction_GU": fraction_GU,
@@ -181,13 +181,13 @@ class HaplotypeLearner:
         """Copied and corrected logits of P(minor allele), (Q, G, U)."""
         f = self._float
         weights = self.model.weigh(f(e.features_QGFK), f(e.count_QGK), f(e.gap_GF))
-        copied = copy_alleles(weights, f(e.count_QGK), f(e.alleles_QGUK), f(e.mates_QGUK), f(e.fraction_GU))
+        copied = copy_alleles(weights, f(e.count_QGK), f(e.alleles_QGUK), f(e.sibling_QGUK), f(e.fraction_GU))
         site_GUF = f(site_features(e.frequency_GU, e.fraction_GU, e.left_GU, e.right_GU, e.n_haplotypes))
         shape = copied.p.shape
         spread_QGUE = spread(weights.weight_QGEK)[:, :, None].expand(*shape, -1)
         site_QGUF = site_GUF.expand(*shape, -1)
         logit, corrected = self.model.decode(copied, spread_QGUE, site_QGUF)
-        found = (copied.p > 0) | (copied.mate_p > 0)
+        found = (copied.p > 0) | (copied.sibling_p > 0)
         return logit, torch.where(found, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:

@@ -44,8 +44,8 @@ class ClassWeights(NamedTuple):
 class Copied(NamedTuple):
     """What a query copies at a site; each X, or X and V, for any shape X.
 
-    p: carriers' weight; left_p, right_p: by the weights at one end of the gap alone; mate_p: weight of
-    classes' haplotypes whose mates, the other haplotypes of the same people, are carriers; contrast: best
+    p: carriers' weight; left_p, right_p: by the weights at one end of the gap alone; sibling_p: weight of
+    classes' haplotypes whose siblings, the other haplotypes of the same people, are carriers; contrast: best
     carrier's logit less best non-carrier's; carriers: how many members carry it; carrier_V, other_V: mean
     values of carriers and of all others.
     """
@@ -53,7 +53,7 @@ class Copied(NamedTuple):
     p: Tensor
     left_p: Tensor
     right_p: Tensor
-    mate_p: Tensor
+    sibling_p: Tensor
     contrast: Tensor
     carriers: Tensor
     carrier_V: Tensor
@@ -109,17 +109,17 @@ class HaplotypeAttention(nn.Module):
 
         spread_XE: entropy of the weights at both ends; site_XF: see `site_features`.
         """
-        logit, left, right, mate = (
+        logit, left, right, sibling = (
             torch.logit(p.float().clamp(EPSILON, 1 - EPSILON))
-            for p in (copied.p, copied.left_p, copied.right_p, copied.mate_p)
+            for p in (copied.p, copied.left_p, copied.right_p, copied.sibling_p)
         )
         carriers = torch.log1p(copied.carriers)
-        about = torch.stack([logit, left, right, mate, copied.contrast, carriers], dim=-1) * SCALE
+        about = torch.stack([logit, left, right, sibling, copied.contrast, carriers], dim=-1) * SCALE
         x = torch.cat([about, copied.carrier_V, copied.other_V, spread_XE, site_XF], dim=-1)
         return logit, logit + self.decoder(x)[..., 0].float()
 
     def decode_absent(self, spread_XE: Tensor, site_XF: Tensor) -> Tensor:
-        """Logit of P(minor allele) where neither a class nor a mate carries it."""
+        """Logit of P(minor allele) where neither a class nor a sibling carries it."""
         of_spread, of_site = self.absent.weight[0].split([SPREAD_FEATURES, SITE_FEATURES])
         return ABSENT_LOGIT + self.absent.bias + spread_XE @ of_spread + site_XF @ of_site
 
@@ -127,7 +127,7 @@ class HaplotypeAttention(nn.Module):
 def copy_alleles(
     weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, mates_QGUK: Tensor, fraction_GU: Tensor
 ) -> Copied:
-    """Pool classes whose members (whose mates) carry the minor allele with these mean frequencies.
+    """Pool classes whose members (whose siblings) carry the minor allele with these mean frequencies.
 
     fraction_GU: t, 0 at the left typed site, 1 at the right one.
     """

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from spinimpute.genotypes.blocks import end_distances, gap_geometry
-from spinimpute.hmm.li_stephens import copying_posteriors, jump_chances
+from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import copy_block
@@ -121,8 +121,8 @@ class HaplotypePredictor:
             n_gaps_B,
             self.candidates.for_panel(n_haplotypes),
         )
-        jump_S = jump_chances(chunk.cM_S, n_haplotypes, jumps_per_cM)
-        chance_CP, first_BQ1 = copying_posteriors(
+        jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
+        posterior_CP, first_BQ1 = copying_posteriors(
             chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
             candidate_BQW, place_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
@@ -132,7 +132,7 @@ class HaplotypePredictor:
                 continue
             matches = match_block(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
-                chance_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
+                posterior_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
                 round(self.classes * block.more_classes),
                 block.wanted(queries),
             )  # fmt: skip
@@ -141,7 +141,7 @@ class HaplotypePredictor:
             )
             found = copy_block(
                 weight_QGEK, logit_QGK, value_QGVK, matches.count_QGK, matches.first_QGK, matches.member_M,
-                chunk.mate_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
+                chunk.sibling_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
             )  # fmt: skip
             out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
                 self._decoder, found, spread_QGE, block.gap_U, block.site_UF, block.flip_U, block.frequency_U
