@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,15 +55,16 @@ def main(out: Path, data: Path | None, python: str, only: str | None) -> None:
 
 def _sets(work: Path, data: Path | None) -> Iterator[tuple[str, Iterator[str]]]:
     """Commands are given one by one, so that one may read what the ones before wrote."""
-    yield "example", _example()
+    yield "example", _example(work / "example")
     if data is not None:
         for name, (genetic_map, points) in SETS.items():
             folder = data.resolve() / name
             yield name, _real(folder, data.resolve() / "maps" / genetic_map, points, work / name)
 
 
-def _example() -> Iterator[str]:
-    e = shlex.quote(str(EXAMPLE))
+def _example(work: Path) -> Iterator[str]:
+    e = "forms"  # outputs hold the command with its paths, which must not be those of a checkout
+    shutil.copytree(EXAMPLE, work / e)
     yield f"panel build --vcf {e}/panel.vcf.gz --map {e}/genetic.map --out panel.spin"
     yield f"impute --vcf {e}/target.vcf.gz --panel panel.spin --out imputed.vcf.gz --format GT,DS,GP,HDS"
     yield f"panel build --vcf panel.spin --inducing 16 --array {e}/array.txt --out points.spip"
