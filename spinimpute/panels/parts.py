@@ -1,16 +1,12 @@
-"""A panel of a whole chromosome X: one file that holds the panels of its parts, one behind the other.
+"""A panel of a whole chromosome X: one file that holds the panel files of its parts (`container.join_files`).
 
-Layout (little endian): magic, u32 number of panels, u64 start and u64 size of each, u32 CRC of all before;
-then the panels, each a whole panel file at a multiple of 64 bytes. Any other chromosome is one panel file.
+Any other chromosome is one panel file.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import struct
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,21 +15,16 @@ from typing import Protocol
 import cyvcf2
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region, Sites
 from spinimpute.genotypes.x_chromosome import Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
-from spinimpute.panels.panel import PARTS_MAGIC, Panel, is_panel_file
+from spinimpute.panels.container import join_files, places_of_joined
+from spinimpute.panels.panel import KIND, Panel
 from spinimpute.vcf.check import check_variant_file
 from spinimpute.vcf.reader import NoRecord, contig_line_of
-
-_COUNT = struct.Struct("<I")
-_PLACE = struct.Struct("<QQ")
-_MOST_PARTS = 3
-_ALIGNMENT = 64
 
 
 class PanelSites(Protocol):
@@ -55,13 +46,21 @@ class PanelSites(Protocol):
 
 @contextmanager
 def open_panels(path: str | Path) -> Iterator[list[Panel]]:
-    """The panels of a panel file, by position; most files hold one.
+    """Open the panels of a panel file for a `with` block.
 
-    Raises InputError as `Panel.open`.
+    Yields
+    ------
+    list of Panel
+        By position; most files hold one.
+
+    Raises
+    ------
+    InputError
+        As `Panel.open`.
     """
     path = Path(path)
     with ExitStack() as stack:
-        places = _places(path)
+        places = places_of_joined(path, KIND)
         if places is None:
             yield [stack.enter_context(Panel.open(path))]
         else:
@@ -69,7 +68,7 @@ def open_panels(path: str | Path) -> Iterator[list[Panel]]:
 
 
 def part_of(panel: PanelSites) -> Part | None:
-    """Which part of X a panel lies in; None for other chromosomes, and where nobody can tell."""
+    """Which part of X a panel lies in; None for other chromosomes, and where the genome build is unknown."""
     build = build_of(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
         return None
@@ -94,9 +93,19 @@ def build_panels(
     command: str = "",
     threads: int = 1,
 ) -> None:
-    """Build a panel file as `build_panel` does; of a chromosome X whose build its header tells, one of parts.
+    """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
 
-    Raises InputError as `build_panel`. Read it with `open_panels`.
+    Read it with `open_panels`.
+
+    Parameters
+    ----------
+    vcf, out, genetic_map, region, samples, force, command, threads
+        As for `build_panel`.
+
+    Raises
+    ------
+    InputError
+        As `build_panel`.
     """
     out = check_output(out, force, [vcf, genetic_map])
     parts = _parts_in(vcf, region)
@@ -134,7 +143,7 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
     try:
         opened = cyvcf2.VCF(str(vcf), lazy=True)
         chrom = region.chrom if region else next(iter(opened)).CHROM
-    except Exception:  # whatever is wrong with it, the reader says it better
+    except Exception:  # whatever is wrong with it, the reader has the better message
         return []
     if not is_x(chrom):
         opened.close()
@@ -154,48 +163,5 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
 
 
 def join_panels(panels: list[Path], out: Path) -> None:
-    """One file of parts from the panel files of the parts."""
-    head = len(PARTS_MAGIC) + _COUNT.size + len(panels) * _PLACE.size + 4
-    start = head + -head % _ALIGNMENT
-    places = b""
-    for path in panels:
-        size = path.stat().st_size
-        places += _PLACE.pack(start, size)
-        start += size + -size % _ALIGNMENT
-    written = PARTS_MAGIC + _COUNT.pack(len(panels)) + places
-    with out.open("wb") as file:
-        file.write(written + _COUNT.pack(zlib.crc32(written)))
-        for path in panels:
-            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-            with path.open("rb") as part:
-                shutil.copyfileobj(part, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _places(path: Path) -> list[tuple[int, int]] | None:
-    """Start and size of the panels in a file of parts; None of any other file."""
-    if not is_panel_file(path):
-        return None
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        head = file.read(len(PARTS_MAGIC) + _COUNT.size + _MOST_PARTS * _PLACE.size + 4)
-    if not head.startswith(PARTS_MAGIC):
-        return None
-    damaged = InputError(f"panel {path}: its first bytes are damaged or missing. Build or copy it again")
-    body = len(PARTS_MAGIC) + _COUNT.size
-    if len(head) < body:
-        raise damaged
-    (count,) = _COUNT.unpack_from(head, len(PARTS_MAGIC))
-    end = body + count * _PLACE.size
-    if not 1 <= count <= _MOST_PARTS or len(head) < end + 4:
-        raise damaged
-    if zlib.crc32(head[:end]) != _COUNT.unpack_from(head, end)[0]:
-        raise damaged
-    places = [_PLACE.unpack_from(head, body + i * _PLACE.size) for i in range(count)]
-    total = sum(places[-1])
-    if size != total:
-        what = "truncated" if size < total else "damaged"
-        raise InputError(f"panel {path}: {what}: {size} bytes, the file says {total}. Copy it again")
-    return places
+    """Write one file of parts, from the panel files of the parts in order of position."""
+    join_files(panels, out, KIND)

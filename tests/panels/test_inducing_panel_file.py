@@ -171,9 +171,9 @@ def test_same_bytes_for_any_number_of_threads(
 
 def test_damage_anywhere_is_found(small: spinimpute.InducingPanel, tmp_path: Path) -> None:
     content = small.path.read_bytes()
-    header = small._file.header
+    sections = small.container.sections
     places = {"preamble": 20, "header": len(content) - 5, "first part": 60}
-    places |= {name: place["offset"] + place["nbytes"] // 2 for name, place in header["sections"].items()}
+    places |= {name: place.offset + place.nbytes // 2 for name, place in sections.items()}
     assert {"array", "position", "cM", "allele_count", "ref", "alt", "id", "multiallelic"} < places.keys()
     for place in places.values():
         damaged = bytearray(content)
@@ -234,8 +234,12 @@ def test_unusable_choices(
         build(example_panel, out, TYPED, model=random_predictor, threads=0)
     with pytest.raises(InputError, match="no site"):
         build(example_panel, out, TYPED[:0], model=random_predictor)
-    for array, said in ((TYPED[::-1], "increasing"), (TYPED * 1000, "must lie in"), (TYPED / 2, "integers")):
-        with pytest.raises(ValueError, match=said):
+    for array, message in (
+        (TYPED[::-1], "increasing"),
+        (TYPED * 1000, "must lie in"),
+        (TYPED / 2, "integers"),
+    ):
+        with pytest.raises(ValueError, match=message):
             build(example_panel, out, array, model=random_predictor)
     assert not out.exists()
 

@@ -15,10 +15,10 @@ from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
-from spinimpute.panels.section_file import SectionWriter, compress
 from spinimpute.panels.site_table import SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
 from spinimpute.predictors.loading import load_block_predictor
@@ -80,7 +80,7 @@ def build_inducing_panel(
         partial.open("wb") as file,
         BlockEngine(panel, predictor, typed_index, threads) as engine,
     ):
-        writer = SectionWriter(file, KIND)
+        writer = ContainerWriter(file, KIND)
         masses = _write_blocks(writer, engine, predictor, threads, progress)
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
@@ -117,7 +117,7 @@ def build_inducing_panel(
 
 
 def _write_blocks(
-    writer: SectionWriter,
+    writer: ContainerWriter,
     engine: BlockEngine,
     predictor: BlockPredictor,
     threads: int,
