@@ -315,13 +315,13 @@ class Container:
     def _places_of_sections(self, sections: dict[str, Any]) -> dict[str, Place]:
         needed = (*self.kind.sections, *([_PARTS] if self.kind.has_parts else []))
         for name in needed:
-            self.require(name in sections, f"it has no section {name}")
+            self.require(name in sections, f"it has no section {name!r}")
         places = {}
         for name, section in sections.items():
             numbers = [section.get(key) for key in Place._fields] if isinstance(section, dict) else [None]
-            self.require(all(type(number) is int for number in numbers), f"section {name} has no place")
+            self.require(all(type(number) is int for number in numbers), f"section {name!r} has no place")
             places[name] = Place(*numbers)
-            self.require(self._is_inside(places[name]), f"section {name} lies outside of the file")
+            self.require(self._is_inside(places[name]), f"section {name!r} lies outside of the file")
         return places
 
     def _is_inside(self, place: Place) -> bool:
@@ -391,7 +391,7 @@ def places_of_joined(path: Path, kind: FileKind) -> list[tuple[int, int]] | None
             file.seek(0)
             head = file.read(len(kind.joined_magic) + _COUNT.size + _MOST_JOINED * _PLACE.size + CRC.size)
     except OSError:
-        return None  # opening it as one file says why
+        return None  # opening it as one file gives the reason
     if not head.startswith(kind.joined_magic):
         return None
     mismatch = kind.damaged(path, "the preamble does not match its checksum")

@@ -117,6 +117,6 @@ def is_count(value: object) -> bool:
 
 
 def is_provenance(value: object) -> bool:
-    """Whether an entry of a header says where a panel comes from: what was skipped is counted by reason."""
+    """Whether an entry of a header is the origin of a panel, with what was skipped counted by reason."""
     counted = ("skipped", "array sites not used")
     return isinstance(value, dict) and all(is_object(value.get(key, {})) for key in counted)

@@ -207,7 +207,8 @@ class InducingPanel:
         """int64 (T,), increasing: which of the sites the array has. Raises InputError if it is damaged."""
         with self.container.decoding("array"):
             index = read_increasing(self.container.section("array"))
-        fits = len(index) > 0 and index[0] >= 0 and index[-1] < self.n_sites and (np.diff(index) > 0).all()
+        inside = len(index) > 0 and index.min() >= 0 and index.max() < self.n_sites
+        fits = inside and (np.diff(index) > 0).all()
         self.container.require(bool(fits), _OTHER_SITES.format("array"))
         return index
 
