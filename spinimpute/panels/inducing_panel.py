@@ -31,7 +31,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
-from spinimpute.panels.section_file import FileKind, SectionFile, starts_as
+from spinimpute.panels.section_file import FileKind, SectionFile
 from spinimpute.panels.site_table import SiteTable, read_increasing, read_site_table
 
 SUFFIX = ".spip"
@@ -43,13 +43,8 @@ KIND = FileKind(
 )
 
 
-def is_inducing_panel(path: str | Path) -> bool:
-    """Whether a file starts as inducing-panel files do; False if it cannot be read."""
-    return starts_as(path, KIND)
-
-
 class InducingPanel:
-    """An inducing-panel file, opened by `InducingPanel.open`; to `impute` it is a panel.
+    """An inducing-panel file, opened by `InducingPanel.open`; a `ReferencePanel`.
 
     path: Path. chrom, contig_line: as in the panel. n_sites, n_samples, n_haplotypes: the panel's numbers.
     kind, fingerprint: of the model. shape: of its blocks. inducing_points: h, at most. mass_below: of the
@@ -58,6 +53,8 @@ class InducingPanel:
     from. Blocks are read when they are asked for; sites and blocks are checked when they are read.
     """
 
+    holds = "inducing points"
+    haplotypes = None
     samples: tuple[str, ...] = ()  # no name is kept
 
     def __init__(self, file: SectionFile) -> None:
@@ -126,9 +123,34 @@ class InducingPanel:
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
     @cached_property
-    def typed_index(self) -> np.ndarray:
+    def array_index(self) -> np.ndarray:
         """int64 (T,), increasing: which of the sites the array has."""
         return read_increasing(self._file.section("array"))
+
+    @property
+    def made_of(self) -> str:
+        """As of `ReferencePanel`."""
+        return f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
+
+    def described(self) -> dict[str, object]:
+        """As of `ReferencePanel`."""
+        limits = sorted(self.mass_below, key=int)
+        return {
+            "inducing points": f"at most {self.inducing_points} a block, {self.n_points} in all",
+            "they stand for haplotypes": ", ".join(
+                f"fewer than {k}: {self.mass_below[k]:.1%}" for k in limits
+            ),
+            "array": f"{len(self.array_index)} of these sites",
+            "blocks": self.n_blocks,
+            "model": f"{self.kind} {self.fingerprint}",
+            "panel's checksum": self.panel_checksum,
+        }
+
+    def verify(self) -> None:
+        """As of `ReferencePanel`."""
+        _ = self.multiallelic
+        for block in range(self.n_blocks):
+            self.read(block)
 
     @property
     def n_blocks(self) -> int:
@@ -140,14 +162,14 @@ class InducingPanel:
 
     def seen_by(self, start: int, stop: int) -> np.ndarray:
         """int64, increasing: the array's sites that the blocks of the sites [start, stop) see; some are."""
-        blocks, n_array = self.blocks(start, stop), len(self.typed_index)
+        blocks, n_array = self.blocks(start, stop), len(self.array_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
         _, last = self.shape.visible(blocks[-1], 0, n_array)
-        return self.typed_index[first:last]
+        return self.array_index[first:last]
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
         """A block, at its sites in [start, stop). Raises InputError if the file is damaged there."""
-        places, frequency_S = self._plan.places(block, 0, len(self.typed_index))
+        places, frequency_S = self._plan.places(block, 0, len(self.array_index))
         sites = self._plan.sites(block, places, 0, self.n_sites)
         first, last = np.searchsorted(
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
@@ -155,14 +177,14 @@ class InducingPanel:
         part = slice(first, last)
         from spinimpute.panels.soft_alleles import unpack_points  # loads torch
 
-        points = unpack_points(self._file.part(block), places, sites, self.typed_index, part)
+        points = unpack_points(self._file.part(block), places, sites, self.array_index, part)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
         """Raises InputError if none of the typed sites, int64 (T,), is in the array."""
-        if not np.isin(typed_index, self.typed_index).any():
+        if not np.isin(typed_index, self.array_index).any():
             raise InputError(
-                f"none of the {len(typed_index)} typed sites is among the {len(self.typed_index)} sites of "
+                f"none of the {len(typed_index)} typed sites is among the {len(self.array_index)} sites of "
                 f"the array that {self.path} was made for: make it again for this array with "
                 "'spinimpute panel build'"
             )
@@ -181,7 +203,7 @@ class InducingPanel:
 
     @cached_property
     def _plan(self) -> BlockPlan:
-        return BlockPlan(self.shape, self.typed_index, self.cM, self.frequency)
+        return BlockPlan(self.shape, self.array_index, self.cM, self.frequency)
 
 
 def _take(sites: BlockSites, part: slice) -> BlockSites:

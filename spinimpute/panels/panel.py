@@ -43,22 +43,18 @@ PREAMBLE = struct.Struct(f"<{len(MAGIC)}sIIQQQ")
 CRC = struct.Struct("<I")
 
 
-def is_panel_file(path: str | Path) -> bool:
-    """Whether a file starts as panel files do; False if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) in (MAGIC, PARTS_MAGIC)
-    except OSError:
-        return False
-
-
 class Panel:
     """A panel file, opened by `Panel.open`.
 
     path: Path. chrom, contig_line: as in the VCF. n_sites, n_samples, n_haplotypes: numbers. samples: names.
     ploidy: uint8 (n_samples,). checksum: hex, the same for the same sites, haplotypes, samples and map.
     provenance: where the panel comes from. Sites and haplotypes are read when they are asked for.
+    It is a `ReferencePanel`.
     """
+
+    holds = "haplotypes"
+    array_index = None  # it serves any array
+    made_of = ""
 
     def __init__(
         self, path: Path, content: mmap.mmap, header: dict[str, Any], version: int, start: int = 0
@@ -161,6 +157,25 @@ class Panel:
         """The sites with their alleles and IDs."""
         ref, alt, name = (self._section(key).decode().split("\n") for key in ("ref", "alt", "id"))
         return Sites(self.chrom, self.position, ref, alt, name)
+
+    @property
+    def haplotypes(self) -> "Panel":
+        """As of `ReferencePanel`."""
+        return self
+
+    def check_typed(self, typed_index: np.ndarray) -> None:
+        """As of `ReferencePanel`: any sites will do."""
+
+    def described(self) -> dict[str, object]:
+        """As of `ReferencePanel`."""
+        return {}
+
+    def verify(self) -> None:
+        """As of `ReferencePanel`."""
+        _ = self.sites, self.cM, self.allele_count, self.multiallelic
+        step = 16 * BLOCK_SITES
+        for start in range(0, self.n_sites, step):
+            self.packed(start, min(start + step, self.n_sites))
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
         """Alleles 0 REF, 1 ALT of the sites [start, stop): uint8 (stop - start, n_haplotypes).

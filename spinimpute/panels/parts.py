@@ -14,10 +14,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import cyvcf2
-import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
@@ -26,7 +24,8 @@ from spinimpute.genotypes.sites import Region, Sites
 from spinimpute.genotypes.x_chromosome import Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
-from spinimpute.panels.panel import PARTS_MAGIC, Panel, is_panel_file
+from spinimpute.panels.panel import PARTS_MAGIC, Panel
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.vcf.check import check_variant_file
 from spinimpute.vcf.reader import NoRecord, contig_line_of
 
@@ -36,25 +35,8 @@ _MOST_PARTS = 3
 _ALIGNMENT = 64
 
 
-class PanelSites(Protocol):
-    """What panels of haplotypes and of inducing points have in common."""
-
-    chrom: str
-    contig_line: str
-    n_sites: int
-
-    @property
-    def cM(self) -> np.ndarray: ...
-    @property
-    def position(self) -> np.ndarray: ...
-    @property
-    def frequency(self) -> np.ndarray: ...
-    @property
-    def sites(self) -> Sites: ...
-
-
 @contextmanager
-def open_panels(path: str | Path) -> Iterator[list[Panel]]:
+def open_parts(path: str | Path) -> Iterator[list[Panel]]:
     """The panels of a panel file, by position; most files hold one.
 
     Raises InputError as `Panel.open`.
@@ -68,7 +50,7 @@ def open_panels(path: str | Path) -> Iterator[list[Panel]]:
             yield [stack.enter_context(Panel.open(path, start, size)) for start, size in places]
 
 
-def part_of(panel: PanelSites) -> Part | None:
+def part_of(panel: ReferencePanel) -> Part | None:
     """Which part of X a panel lies in; None for other chromosomes, and where nobody can tell."""
     build = build_of(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
@@ -77,7 +59,7 @@ def part_of(panel: PanelSites) -> Part | None:
     return next((part for part in parts_of_x(panel.chrom, build) if part.reaches(first, last)), None)
 
 
-def all_sites(panels: Sequence[PanelSites]) -> Sites:
+def all_sites(panels: Sequence[ReferencePanel]) -> Sites:
     """The sites of all parts."""
     if len(panels) == 1:
         return panels[0].sites
@@ -96,7 +78,7 @@ def build_panels(
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X whose build its header tells, one of parts.
 
-    Raises InputError as `build_panel`. Read it with `open_panels`.
+    Raises InputError as `build_panel`. Read it with `open_parts`.
     """
     out = check_output(out, force, [vcf, genetic_map])
     parts = _parts_in(vcf, region)
@@ -175,12 +157,13 @@ def join_panels(panels: list[Path], out: Path) -> None:
 
 def _places(path: Path) -> list[tuple[int, int]] | None:
     """Start and size of the panels in a file of parts; None of any other file."""
-    if not is_panel_file(path):
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            head = file.read(len(PARTS_MAGIC) + _COUNT.size + _MOST_PARTS * _PLACE.size + 4)
+    except OSError:  # `Panel.open` says why
         return None
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        head = file.read(len(PARTS_MAGIC) + _COUNT.size + _MOST_PARTS * _PLACE.size + 4)
     if not head.startswith(PARTS_MAGIC):
         return None
     damaged = InputError(f"panel {path}: its first bytes are damaged or missing. Build or copy it again")

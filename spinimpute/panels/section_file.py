@@ -50,15 +50,6 @@ def compress(content: bytes) -> bytes:
     return lzma.compress(content, lzma.FORMAT_RAW, filters=_FILTERS)
 
 
-def starts_as(path: str | Path, kind: FileKind) -> bool:
-    """Whether a file starts as those of a kind do; False if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAGIC_BYTES) == kind.magic
-    except OSError:
-        return False
-
-
 class SectionWriter:
     """Writes to a file that is open for writing; see `SectionFile` for reading.
 

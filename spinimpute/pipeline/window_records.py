@@ -9,7 +9,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.windows import Window
-from spinimpute.pipeline.prepare import AnyPanel
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import site_quality
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -26,7 +26,7 @@ class WindowRecords:
 
     def __init__(
         self,
-        panel: AnyPanel,
+        panel: ReferencePanel,
         target: Haplotypes,
         match: SiteMatch,
         unmatched: np.ndarray | None,

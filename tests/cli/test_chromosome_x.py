@@ -13,7 +13,7 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels.parts import open_panels
+from spinimpute.panels.parts import open_parts
 
 PAR1_END = 2_699_520  # GRCh37
 SHIFT = PAR1_END - 200_000
@@ -75,7 +75,7 @@ def records(path: Path) -> list[tuple[int, list[tuple[int, ...]], np.ndarray]]:
 
 
 def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-untyped-def]
-    with open_panels(x_panel) as (par1, rest):
+    with open_parts(x_panel) as (par1, rest):
         assert (par1.n_haplotypes, rest.n_haplotypes) == (300, 225)
         assert par1.position[-1] <= PAR1_END < rest.position[0]
         assert par1.n_sites + rest.n_sites == 4453
@@ -258,7 +258,7 @@ def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: P
     regions = (f"X:1-{first}", f"X:{first - 10_000}-{second}", f"X:{second - 10_000}-155270560")
     chunks = [tmp_path / f"{number}{suffix}" for number in range(3)]
     for chunk, region in zip(chunks, regions, strict=True):
-        spinimpute.impute(target, chunk, x_panel, region=region)
+        spinimpute.impute(target, chunk, x_panel, region=spinimpute.RegionSettings(region=region))
     summary = spinimpute.ligate(chunks, tmp_path / f"joined{suffix}", panel=x_panel)
     assert [join.exchanged for join in summary.joins] == [0, 0]
     assert min(join.sites for join in summary.joins) > 20

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.predictors.checkpoint import FORMAT
+from spinimpute.predictors.loading import FORMAT
 from spinimpute.processes import Processes, all_processes
 from spinimpute.tensor_files import load_tensors
 from spinimpute.training.loop import Trainer, TrainingSettings

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from spinimpute.genotypes.blocks import end_distances, gap_geometry
 from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
 from spinimpute.panels.panel import Panel
+from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
+from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
 from spinimpute.predictors.haplotype_attention.ibs_classes import information, match_block
+from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.pbwt import (
     MISSING,
@@ -30,6 +34,7 @@ from spinimpute.predictors.haplotype_attention.settings import (
     gap_features,
     site_features,
 )
+from spinimpute.predictors.interface import Predictor
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
 # candidates in the largest panels (`CandidateSettings.for_panel`).
@@ -74,7 +79,7 @@ class _Block:
         return self.has_untyped_G | missing_G
 
 
-class HaplotypePredictor:
+class HaplotypePredictor(Predictor):
     """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
     "cuda" for the pair network. Raises KeyError or ValueError for weights of another model."""
 
@@ -97,6 +102,14 @@ class HaplotypePredictor:
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
             f"margin={candidates.margin} least={LEAST_SHARE}"
         )
+
+    def engine(self, job: ImputationJob) -> HaplotypeEngine:
+        """As of `Predictor`."""
+        return HaplotypeEngine(self, job)
+
+    def check_memory(self, job: ImputationJob) -> None:
+        """As of `Predictor`."""
+        limits_of(job)
 
     def impute_chunk(
         self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
@@ -155,6 +168,17 @@ class HaplotypePredictor:
         self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
+
+
+def load(
+    weights: Mapping[str, np.ndarray],
+    settings: dict[str, Any],
+    fingerprint: str,
+    device: str,
+    options: Mapping[str, Any],
+) -> HaplotypePredictor:
+    """As of `PredictorRow.load`."""
+    return HaplotypePredictor(weights, HaplotypeSettings(**settings), fingerprint, device)
 
 
 class DevicePairNetwork:
