@@ -16,8 +16,8 @@ from .options import (
     quiet_option,
     sex_option,
     sexes_of,
+    show,
     target_option,
-    tell,
 )
 
 # the output must be the same with and without them
@@ -70,4 +70,4 @@ def convert(
         ),
         force=force,
     )
-    tell(summary, out, quiet)
+    show(summary, out, quiet)

@@ -26,8 +26,8 @@ from .options import (
     region_option,
     sex_option,
     sexes_of,
+    show,
     target_option,
-    tell,
     threads_option,
 )
 
@@ -167,7 +167,7 @@ def impute(
         for table, path in tables.items():
             with written_whole(path) as partial:
                 summary.leave_one_out.write(table, partial)
-    tell(summary, out, quiet)
+    show(summary, out, quiet)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield lambda fraction: progress.update(task, completed=fraction)
 
 
-def tell(summary: ImputationSummary, out: str, quiet: bool) -> None:
+def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
     """The warnings of a run, and its summary unless it is to be quiet."""
     for warning in summary.warnings:
         click.echo(f"spinimpute: warning: {warning}", err=True)

@@ -88,12 +88,12 @@ def build(
     """Compile a phased VCF or BCF of one chromosome into a panel file.
 
     Of chromosome X the pseudo-autosomal regions and what lies between become parts of one file, if the header
-    states the chromosome's length, which tells the build.
+    states the chromosome's length, which identifies the build.
 
     With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
-    works for targets of one array, or of parts of it. It holds, for each stretch of 16 gaps between array
+    works for targets of one array, or of parts of it. It holds, for each interval of 16 gaps between array
     sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
-    and no name. This is a compression and no proof of privacy: who has a person's genome can tell from the
+    and no name. This is a compression and no proof of privacy: who has a person's genome can learn from the
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
     average of a single haplotype is that haplotype.
     """

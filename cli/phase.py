@@ -17,8 +17,8 @@ from .options import (
     quiet_option,
     sex_option,
     sexes_of,
+    show,
     target_option,
-    tell,
     threads_option,
 )
 
@@ -82,4 +82,4 @@ def phase(
             force=force,
             progress=progress,
         )
-    tell(summary, out, quiet)
+    show(summary, out, quiet)

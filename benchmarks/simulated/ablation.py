@@ -3,7 +3,7 @@
 usage: python benchmarks/simulated/ablation.py [--predictor inducing] [--model model.safetensors] [--out
 results.tsv]
 
-Haplotype attention: match classes; haplotypes looked for at each typed site, at most taken there, and typed
+Haplotype attention: IBS classes; haplotypes looked for at each typed site, at most taken there, and typed
 sites around a block where they are looked for. Inducing points: size of blocks, points, candidates and
 rounds.
 

@@ -1,4 +1,4 @@
-"""`check`: what `impute` would make of a target, site by site and person by person."""
+"""`check`: what `impute` would make of a target, site by site and sample by sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import Repaired, SiteNote
 
-MANY_MISSING = 0.1  # of a person's or a site's calls
+MANY_MISSING = 0.1  # of a sample's or a site's calls
 OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
 OUTLIER_DIFFERENCE = 0.2  # so much difference at least
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
@@ -31,7 +31,7 @@ class CheckReport:
     """What was found. counts: target sites by what is said of them; missing_X, heterozygous_X: shares of the
     calls at matched sites, by sample; one_copy_X: samples with one copy outside the pseudo-autosomal regions
     of X (all of Y and the mitochondria), None elsewhere; share_X: observed of the heterozygotes to expect of
-    two copies there, NaN where too few sites tell; build, panel_build: by the stated length of the
+    two copies there, NaN where there are too few sites; build, panel_build: by the stated length of the
     chromosome, or ""."""
 
     samples: list[str]

@@ -21,7 +21,7 @@ class WindowRecords:
     """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
 
     typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
-    these sites, if it is to be written. collected: is told of every panel site.
+    these sites, if it is to be written. collected: takes every panel site.
     """
 
     def __init__(

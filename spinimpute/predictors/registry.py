@@ -170,11 +170,10 @@ class PredictorRow:
         for name in given:
             if not self.takes(name):
                 raise InputError(_not_taken(name, self))
-        chosen = {option.name: given.get(option.name, option.default) for option in self.options}
         for option in self.options:
-            if given.get(option.name) is not None:
+            if option.name in given:
                 option.check(given[option.name])
-        return chosen
+        return {option.name: given.get(option.name, option.default) for option in self.options}
 
 
 PREDICTORS: tuple[PredictorRow, ...] = (

@@ -172,7 +172,7 @@ def train(
 
     Parameters:
         config: TOML, see `read_configuration` and `configs/`.
-        panel: a `.spin` panel whose own people take turns as queries, instead of simulated segments.
+        panel: a `.spin` panel whose own samples take turns as queries, instead of simulated segments.
         init: a checkpoint to start from, or "shipped"; what the configuration's [model] does not say is taken
             from it.
         resume: continue from `<out>.state`, bit for bit on the CPU.

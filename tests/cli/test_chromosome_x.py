@@ -11,6 +11,7 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
+from spinimpute.evaluation.truth import read_panel
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.parts import open_parts
@@ -86,6 +87,15 @@ def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-unt
     assert run("panel", "verify", x_panel).code == 0
     refused = run("train", "--panel", x_panel, "--config", "c.toml", "--out", x_panel.parent / "m")
     assert refused.code == 2
+
+
+def test_frequencies_are_those_of_all_parts(x_panel: Path) -> None:
+    known = read_panel(x_panel)
+    with open_parts(x_panel) as parts:
+        assert len(known.frequency) == sum(int((~part.multiallelic).sum()) for part in parts) > 4_000
+        last = parts[-1]
+        key = ("X", int(last.position[-1]), last.sites.ref[-1], last.sites.alt[-1])
+        assert known.frequency[key] == last.frequency[-1]
 
 
 def test_a_damaged_file_of_parts_is_refused(run, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

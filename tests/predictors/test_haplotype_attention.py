@@ -28,8 +28,8 @@ from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, windo
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
     LOG_COUNT,
+    find_ibs_classes,
     information,
-    match_block,
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
@@ -246,7 +246,7 @@ def test_at_work_it_computes_what_training_computes(
         for b in (0, 1, len(first_B) - 1):
             first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
             place_G = chunk.right_place(first + np.arange(n_gaps))
-            m = match_block(
+            m = find_ibs_classes(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidates[b],
                 posterior_CP, first_BQ1[b], chunk.cM_S, int(place_G[0]), n_gaps, k,
             )  # fmt: skip

@@ -25,7 +25,7 @@ from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles
 
 CORE = 16
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
-HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
+HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to distinguish haplotypes
 
 
 @dataclass(frozen=True)

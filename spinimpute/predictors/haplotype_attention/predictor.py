@@ -19,7 +19,7 @@ from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
-from spinimpute.predictors.haplotype_attention.ibs_classes import information, match_block
+from spinimpute.predictors.haplotype_attention.ibs_classes import find_ibs_classes, information
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.pbwt import (
@@ -46,7 +46,7 @@ LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
 class _Block:
-    """The sites of a block of gaps and what the model is told of them. U: its sites; gap_U: of the block."""
+    """The sites of a block of gaps and what the model knows of them. U: its sites; gap_U: of the block."""
 
     def __init__(self, panel: Panel, chunk: PanelChunk, first: int, n_gaps: int) -> None:
         self.first, self.n_gaps = first, n_gaps
@@ -143,17 +143,17 @@ class HaplotypePredictor(Predictor):
         for b, block in enumerate(blocks):
             if block.sites.start == block.sites.stop:
                 continue
-            matches = match_block(
+            classes = find_ibs_classes(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
                 posterior_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
                 round(self.classes * block.more_classes),
                 block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
-                matches.features_QGFK, matches.count_QGK, block.gap_GF
+                classes.features_QGFK, classes.count_QGK, block.gap_GF
             )
             found = copy_block(
-                weight_QGEK, logit_QGK, value_QGVK, matches.count_QGK, matches.first_QGK, matches.member_M,
+                weight_QGEK, logit_QGK, value_QGVK, classes.count_QGK, classes.first_QGK, classes.member_M,
                 chunk.sibling_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
             )  # fmt: skip
             out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
