@@ -88,8 +88,7 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
         dedent(f"""
         import os, signal, time
         from pathlib import Path
-        from spinimpute.predictors.checkpoint import STATE_FORMAT
-        from spinimpute.training.loop import Trainer
+        from spinimpute.training.loop import STATE_FORMAT, Trainer
         from spinimpute.predictors.train import train
         from spinimpute.processes import restarted
         from spinimpute.tensor_files import load_tensors

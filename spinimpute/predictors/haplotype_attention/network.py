@@ -1,9 +1,9 @@
 """Haplotype attention: copies alleles from classes of panel haplotypes, weighted by a learned similarity.
 
 A pair network turns what is known of a query's match with a class (`ibs_classes`) into two attention logits,
-one for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to the
-other; a decoder that sees who the carriers of an allele are corrects the copy. All alleles are turned so that
-1 is the panel's minor allele.
+one for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to
+the other; a decoder that sees who the carriers of an allele are corrects the copy. All alleles are turned so
+that 1 is the panel's minor allele.
 
 Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value.
 """
