@@ -32,7 +32,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
-from spinimpute.panels.file_kind import FileKind, is_count, is_provenance, is_text, starts_as
+from spinimpute.panels.file_kind import FileKind, is_count, is_provenance, is_text
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import TABLE_SECTIONS, SiteTable, read_increasing, read_site_table
 from spinimpute.panels.stored_rows import packed_bytes
@@ -88,13 +88,8 @@ KIND = FileKind(
 )
 
 
-def is_inducing_panel(path: str | Path) -> bool:
-    """Whether a file starts as inducing-panel files do; False if it cannot be read."""
-    return starts_as(path, KIND)
-
-
 class InducingPanel:
-    """An inducing panel, opened by `InducingPanel.open`; to `impute` it is a panel.
+    """An inducing panel, opened by `InducingPanel.open`; a `ReferencePanel`.
 
     Sites and blocks are read, and checked, when they are asked for.
 
@@ -123,6 +118,8 @@ class InducingPanel:
         Where both come from.
     """
 
+    holds = "inducing points"
+    haplotypes = None
     samples: tuple[str, ...] = ()  # no name is kept
 
     def __init__(self, container: Container) -> None:
@@ -203,7 +200,7 @@ class InducingPanel:
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
     @cached_property
-    def typed_index(self) -> np.ndarray:
+    def array_index(self) -> np.ndarray:
         """int64 (T,), increasing: which of the sites the array has. Raises InputError if it is damaged."""
         with self.container.decoding("array"):
             index = read_increasing(self.container.section("array"))
@@ -211,6 +208,31 @@ class InducingPanel:
         fits = inside and (np.diff(index) > 0).all()
         self.container.require(bool(fits), _OTHER_SITES.format("array"))
         return index
+
+    @property
+    def made_of(self) -> str:
+        """As of `ReferencePanel`."""
+        return f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
+
+    def described(self) -> dict[str, object]:
+        """As of `ReferencePanel`."""
+        limits = sorted(self.mass_below, key=int)
+        return {
+            "inducing points": f"at most {self.inducing_points} a block, {self.n_points} in all",
+            "they stand for haplotypes": ", ".join(
+                f"fewer than {k}: {self.mass_below[k]:.1%}" for k in limits
+            ),
+            "array": f"{len(self.array_index)} of these sites",
+            "blocks": self.n_blocks,
+            "model": f"{self.kind} {self.fingerprint}",
+            "panel's checksum": self.panel_checksum,
+        }
+
+    def verify(self) -> None:
+        """As of `ReferencePanel`."""
+        _ = self.multiallelic
+        for block in range(self.n_blocks):
+            self.read(block)
 
     @property
     def n_blocks(self) -> int:
@@ -234,10 +256,10 @@ class InducingPanel:
         int64
             Increasing panel sites.
         """
-        blocks, n_array = self.blocks(start, stop), len(self.typed_index)
+        blocks, n_array = self.blocks(start, stop), len(self.array_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
         _, last = self.shape.visible(blocks[-1], 0, n_array)
-        return self.typed_index[first:last]
+        return self.array_index[first:last]
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
         """Read a block.
@@ -258,7 +280,7 @@ class InducingPanel:
         InputError
             The file is damaged there.
         """
-        places, frequency_S = self._plan.places(block, 0, len(self.typed_index))
+        places, frequency_S = self._plan.places(block, 0, len(self.array_index))
         sites = self._plan.sites(block, places, 0, self.n_sites)
         first, last = np.searchsorted(
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
@@ -268,7 +290,7 @@ class InducingPanel:
 
         content = self.container.part(block)
         with self.container.decoding(f"part {block + 1} of {self.n_blocks}"):
-            points = unpack_points(content, places, sites, self.typed_index, part)
+            points = unpack_points(content, places, sites, self.array_index, part)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
@@ -284,9 +306,9 @@ class InducingPanel:
         InputError
             It has none of them.
         """
-        if not np.isin(typed_index, self.typed_index).any():
+        if not np.isin(typed_index, self.array_index).any():
             raise InputError(
-                f"none of the {len(typed_index)} typed sites is among the {len(self.typed_index)} sites of "
+                f"none of the {len(typed_index)} typed sites is among the {len(self.array_index)} sites of "
                 f"the array that {self.path} was made for: make it again for this array with "
                 "'spinimpute panel build'"
             )
@@ -309,7 +331,7 @@ class InducingPanel:
 
     @cached_property
     def _plan(self) -> BlockPlan:
-        plan = BlockPlan(self.shape, self.typed_index, self.cM, self.frequency)
+        plan = BlockPlan(self.shape, self.array_index, self.cM, self.frequency)
         fits = plan.blocks(0, self.n_sites) == range(self.n_blocks)
         self.container.require(fits, "it does not have the blocks that follow from its array")
         return plan

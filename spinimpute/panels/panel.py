@@ -28,7 +28,6 @@ from spinimpute.panels.file_kind import (
     is_count,
     is_provenance,
     is_text,
-    starts_as,
 )
 from spinimpute.panels.site_table import TABLE_SECTIONS, decode_texts
 from spinimpute.panels.stored_rows import RowLayout, packed_bytes
@@ -87,13 +86,10 @@ KIND = FileKind(
 )
 
 
-def is_panel_file(path: str | Path) -> bool:
-    """Whether a file starts as panel files do; False if it cannot be read."""
-    return starts_as(path, KIND)
-
-
 class Panel:
-    """A panel of haplotypes, opened by `Panel.open`. Sites and haplotypes are read when they are asked for.
+    """A panel of haplotypes, opened by `Panel.open`; a `ReferencePanel`.
+
+    Sites and haplotypes are read when they are asked for.
 
     Attributes
     ----------
@@ -110,6 +106,10 @@ class Panel:
     provenance : dict
         Where the panel comes from.
     """
+
+    holds = "haplotypes"
+    array_index = None  # it serves any array
+    made_of = ""
 
     def __init__(self, container: Container) -> None:
         header = container.header
@@ -204,6 +204,25 @@ class Panel:
         with self.container.decoding("table of alleles and IDs"):
             texts = decode_texts(self.container.section, self.n_sites)
         return Sites(self.chrom, self.position, *texts)
+
+    @property
+    def haplotypes(self) -> Panel:
+        """As of `ReferencePanel`."""
+        return self
+
+    def check_typed(self, typed_index: np.ndarray) -> None:
+        """As of `ReferencePanel`: any sites will do."""
+
+    def described(self) -> dict[str, object]:
+        """As of `ReferencePanel`."""
+        return {}
+
+    def verify(self) -> None:
+        """As of `ReferencePanel`."""
+        _ = self.sites, self.cM, self.allele_count, self.multiallelic
+        step = 16 * BLOCK_SITES
+        for start in range(0, self.n_sites, step):
+            self.packed(start, min(start + step, self.n_sites))
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
         """Alleles 0 REF, 1 ALT of the sites [start, stop).

@@ -10,10 +10,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import cyvcf2
-import numpy as np
 
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
@@ -23,29 +21,13 @@ from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.vcf.check import check_variant_file
 from spinimpute.vcf.reader import NoRecord, contig_line_of
 
 
-class PanelSites(Protocol):
-    """What panels of haplotypes and of inducing points have in common."""
-
-    chrom: str
-    contig_line: str
-    n_sites: int
-
-    @property
-    def cM(self) -> np.ndarray: ...
-    @property
-    def position(self) -> np.ndarray: ...
-    @property
-    def frequency(self) -> np.ndarray: ...
-    @property
-    def sites(self) -> Sites: ...
-
-
 @contextmanager
-def open_panels(path: str | Path) -> Iterator[list[Panel]]:
+def open_parts(path: str | Path) -> Iterator[list[Panel]]:
     """Open the panels of a panel file for a `with` block.
 
     Yields
@@ -67,7 +49,7 @@ def open_panels(path: str | Path) -> Iterator[list[Panel]]:
             yield [stack.enter_context(Panel.open(path, start, size)) for start, size in places]
 
 
-def part_of(panel: PanelSites) -> Part | None:
+def part_of(panel: ReferencePanel) -> Part | None:
     """Which part of X a panel lies in; None for other chromosomes, and where the genome build is unknown."""
     build = build_of(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
@@ -76,7 +58,7 @@ def part_of(panel: PanelSites) -> Part | None:
     return next((part for part in parts_of_x(panel.chrom, build) if part.reaches(first, last)), None)
 
 
-def all_sites(panels: Sequence[PanelSites]) -> Sites:
+def all_sites(panels: Sequence[ReferencePanel]) -> Sites:
     """The sites of all parts."""
     if len(panels) == 1:
         return panels[0].sites
@@ -95,7 +77,7 @@ def build_panels(
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
 
-    Read it with `open_panels`.
+    Read it with `open_parts`.
 
     Parameters
     ----------

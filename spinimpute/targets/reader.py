@@ -14,10 +14,11 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
+from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, resolve_ploidy
 from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
-from spinimpute.panels.parts import PanelSites, all_sites, part_of
+from spinimpute.panels.parts import all_sites, part_of
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.targets.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.plink import is_plink, read_plink
@@ -27,13 +28,13 @@ from spinimpute.vcf.reader import HaplotypeReader, read_haplotypes
 
 def read_target(
     path: str | Path,
-    panels: Sequence[PanelSites],
+    panels: Sequence[ReferencePanel],
     *,
     allow_unphased: bool = True,
     sexes: dict[str, bool] | None = None,
     chain: str | Path | None = None,
     stretch: Region | None = None,
-) -> list[Settled | None]:
+) -> list[ResolvedPloidy | None]:
     """The target's haplotypes on the chromosome of the panels, one part for each of them.
 
     path: a VCF, VCF.gz, BCF, .bed, .pgen, FinalReport or consumer array's text. None stands for a part of
@@ -53,7 +54,7 @@ def read_target(
         and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     ):
         haplotypes = read_haplotypes(path, stretch, chrom=chrom, allow_unphased=allow_unphased)
-        return [Settled(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
+        return [ResolvedPloidy(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
     if other_form is None:
         # whether a heterozygote has a phase matters only where there are two copies: asked below
         reader = HaplotypeReader(path, chrom=chrom, allow_unphased=True, mixed_ploidy=True)
@@ -63,19 +64,19 @@ def read_target(
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
     sexes = sexes_of_file | (sexes or {})
-    settled = [_part(calls, panel, sexes) for panel in panels]
+    resolved = [_part(calls, panel, sexes) for panel in panels]
     if not allow_unphased:
-        _refuse_unphased(path, settled)
-    if all(part is None for part in settled):
+        _refuse_unphased(path, resolved)
+    if all(part is None for part in resolved):
         first, last = int(calls.sites.position[0]), int(calls.sites.position[-1])
         raise InputError(
             f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than the panel"
         )
-    return settled
+    return resolved
 
 
 def _in_another_form(
-    path: Path, panels: Sequence[PanelSites], lift: Lift | None
+    path: Path, panels: Sequence[ReferencePanel], lift: Lift | None
 ) -> tuple[Calls, dict[str, bool]] | None:
     """Calls and known sexes of a file that is no VCF."""
     if not path.is_file() or starts_as_variant_file(path):
@@ -104,7 +105,7 @@ def _is_final_report(path: Path) -> bool:
         return False
 
 
-def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | None:
+def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> ResolvedPloidy | None:
     part = part_of(panel)
     if part is not None:
         position = calls.sites.position
@@ -112,7 +113,7 @@ def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | 
         if first == stop:
             return None
         calls = calls.part(slice(int(first), int(stop)))
-    return settle(
+    return resolve_ploidy(
         calls,
         expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
         sexes,
@@ -121,8 +122,8 @@ def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | 
     )
 
 
-def _refuse_unphased(path: Path, settled: Sequence[Settled | None]) -> None:
-    for part in settled:
+def _refuse_unphased(path: Path, resolved: Sequence[ResolvedPloidy | None]) -> None:
+    for part in resolved:
         if part is not None and part.haplotypes.unphased is not None:
             row, sample = np.argwhere(part.haplotypes.unphased)[0]
             sites, name = part.haplotypes.sites, part.haplotypes.samples[sample]

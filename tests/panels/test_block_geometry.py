@@ -11,6 +11,7 @@ import spinimpute
 from spinimpute.genotypes.blocks import FAR_CM, BlockShape, gap_geometry, starting_points
 from spinimpute.genotypes.windows import Window, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
+from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.spin.block_engine import BlockEngine
 
 N_SITES = 300
@@ -111,7 +112,8 @@ def test_windows_and_blocks_impute_every_site_once_from_its_own_neighbours(
     cM = example_panel.cM[:N_SITES]
     length = data.draw(st.floats(0.002, float(cM[-1] - cM[0]) + 0.01))
     windows = cut_windows(cM, example_panel.position[:N_SITES], length, data.draw(st.floats(0, 0.05)))
-    with BlockEngine(example_panel, Echo(BlockShape(core, flank), side), typed, 1) as engine:
+    job = ImputationJob(example_panel, typed, threads=1)
+    with BlockEngine(Echo(BlockShape(core, flank), side), job) as engine:
         parts = [engine.impute_window(w, typed_TQ) for w in windows]
     whole = np.concatenate(parts)
     assert len(whole) == N_SITES
@@ -132,7 +134,8 @@ def test_engine_passes_on_any_interval(example_panel: spinimpute.Panel) -> None:
     """Windows of one site, before the first typed site, at it, and after the last."""
     typed = np.array([40, 41, 90])
     typed_TQ = np.array([[1], [0], [1]], dtype=np.int8)
-    with BlockEngine(example_panel, Echo(BlockShape(2, 1), 1), typed, 2) as engine:
+    job = ImputationJob(example_panel, typed, threads=2)
+    with BlockEngine(Echo(BlockShape(2, 1), 1), job) as engine:
         for site, expected in ((0, 1), (40, 1), (41, 0), (42, 1), (90, 1), (91, UNSEEN), (4452, UNSEEN)):
             p = engine.impute_window(Window(0, site, site + 1, 0, example_panel.n_sites), typed_TQ)
             assert p.tolist() == [[expected]], site

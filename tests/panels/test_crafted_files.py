@@ -18,9 +18,9 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.panels import inducing_panel, panel
 from spinimpute.panels.container import Container, ContainerWriter, compress, join_files
 from spinimpute.panels.file_kind import FileKind
-from spinimpute.panels.parts import open_panels
+from spinimpute.panels.parts import open_parts
 from spinimpute.panels.site_table import write_increasing
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
 
 FILES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KINDS = {"spin": panel.KIND, "spip": inducing_panel.KIND}
@@ -37,7 +37,7 @@ def spin(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def spip(spin: Path, random_predictor: AllelePredictor) -> Path:
+def spip(spin: Path, random_predictor: InducingPredictor) -> Path:
     path = spin.with_suffix(".spip")
     if not path.exists():
         with spinimpute.Panel.open(spin) as opened:
@@ -333,12 +333,12 @@ def test_sections_that_are_no_stream(spip: Path, tmp_path: Path) -> None:
 def test_places_of_several_panels(spin: Path, tmp_path: Path, places: list[tuple[int, int]]) -> None:
     path = tmp_path / "x.spin"
     join_files([spin, spin], path, panel.KIND)
-    with open_panels(path) as opened:
+    with open_parts(path) as opened:
         assert len(opened) == 2
     first = panel.KIND.joined_magic + struct.pack("<I", len(places))
     first += b"".join(struct.pack("<QQ", *place) for place in places)
     first += struct.pack("<I", zlib.crc32(first))
     path.write_bytes(first + path.read_bytes()[len(first) :])
-    with pytest.raises(InputError, match=r"damaged|truncated") as error, open_panels(path):
+    with pytest.raises(InputError, match=r"damaged|truncated") as error, open_parts(path):
         pass
     assert "\n" not in str(error.value)
