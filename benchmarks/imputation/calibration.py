@@ -18,7 +18,7 @@ from benchmarks.imputation.results import describe, models_used, write_configura
 from benchmarks.imputation.scoring import ALL
 from benchmarks.imputation.study import impute_case
 from benchmarks.imputation.tables import markdown, number, write_tsv
-from spinimpute.evaluation.genotype_file import GenotypeFile, site_keys
+from spinimpute.evaluation.genotype_file import GenotypeFile
 from spinimpute.quality.metrics import EDGE_TOLERANCE, mean_variant_r2, site_statistics
 
 # of the probability of the best guess, [low, high)
@@ -110,8 +110,9 @@ def read_estimates(answers: Answers, imputed: Path, key: str) -> np.ndarray:
     """The INFO value `key` of each scored site, float64 (X,), NaN where it is missing."""
     row_of = {site: row for row, site in enumerate(answers.truth.keys)}
     estimated = np.full(answers.n_sites, np.nan)
-    for record in GenotypeFile(imputed, "imputed").records():
-        if len(record.ALT) == 1 and (row := row_of.get(site_keys(record)[0])) is not None:
+    file = GenotypeFile(imputed, "imputed")
+    for record in file.records():
+        if len(record.ALT) == 1 and (row := row_of.get(file.site_keys(record)[0])) is not None:
             value = record.INFO.get(key)
             estimated[row] = np.nan if value is None else value
     return estimated

@@ -14,14 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.evaluation.genotype_file import (
-    MISSING,
-    GenotypeFile,
-    SiteKey,
-    allele_counts,
-    describe_spans,
-    site_keys,
-)
+from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_spans
 from spinimpute.genotypes.sites import plain_chromosome
 from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.panels.panel import Panel, is_panel_file
@@ -58,10 +51,10 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     for record in file.records():
         if len(record.ALT) != 1 or "GT" not in record.FORMAT:
             continue
-        alleles = record.genotype.array()[:, :-1]
+        alleles = file.genotypes(record)[:, :-1]
         known = np.count_nonzero(alleles >= 0)
         if known:
-            frequency.setdefault(site_keys(record)[0], np.count_nonzero(alleles > 0) / known)
+            frequency.setdefault(file.site_keys(record)[0], np.count_nonzero(alleles > 0) / known)
     return PanelFrequencies(frequency, file.samples, file.describe_spans())
 
 
@@ -85,7 +78,8 @@ def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
     Raises:
         InputError: the file does not exist, is no VCF or BCF, or is damaged.
     """
-    return {key for record in GenotypeFile(path, "typed").records() for key in site_keys(record)}
+    file = GenotypeFile(path, "typed")
+    return {key for record in file.records() for key in file.site_keys(record)}
 
 
 @dataclass(frozen=True)
@@ -123,7 +117,7 @@ def read_truth(
         if len(record.ALT) != 1:
             left_out["multi-allelic in the truth" if record.ALT else "without ALT in the truth"] += 1
             continue
-        key = site_keys(record)[0]
+        key = file.site_keys(record)[0]
         frequency = panel.frequency.get(key)
         if frequency is None:
             left_out["not in the panel"] += 1
@@ -136,7 +130,7 @@ def read_truth(
         elif "GT" not in record.FORMAT:
             left_out["without GT in the truth"] += 1
         else:
-            count, of_record = allele_counts(record, columns)
+            count, of_record = file.allele_counts(record, columns)
             known = count != MISSING
             clash = np.flatnonzero(known & (ploidy > 0) & (of_record != ploidy))
             if len(clash):

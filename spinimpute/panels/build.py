@@ -18,7 +18,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.parallel_reading import StretchReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.panels.writer import PanelWriter, package_version
-from spinimpute.vcf.index_intervals import stretches_of
+from spinimpute.vcf.index_reader import index_intervals
 
 
 def build_panel(
@@ -58,7 +58,7 @@ def _reader(
     vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
 ) -> PieceReader | StretchReader:
     one = PieceReader(vcf, region, samples)
-    if threads > 1 and (stretches := stretches_of(Path(vcf), one.contigs, region)):
+    if threads > 1 and (stretches := index_intervals(Path(vcf), one.contigs, region)):
         one.close()
         return StretchReader(vcf, region, samples, stretches, threads)
     return one

@@ -11,7 +11,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import Settled
-from spinimpute.genotypes.sites import NoMatch, Region, SiteMatch, check_overlap
+from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch, check_overlap
 from spinimpute.hmm.recombination_scale import rate_of_panel
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
@@ -21,7 +21,6 @@ from spinimpute.panels.parts import open_panels as open_panel_file
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
 from spinimpute.targets.repair import Repaired, repair_and_match
-from spinimpute.vcf.reader import NoRecord
 
 AnyPanel = Panel | InducingPanel
 

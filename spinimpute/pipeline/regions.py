@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
@@ -20,7 +19,8 @@ from spinimpute.pipeline.prepare import AnyPanel, Prepared
 from spinimpute.predictors.haplotype_attention.chunk import CHUNK
 from spinimpute.predictors.haplotype_attention.chunk_starts import told_starts, typed_of_chunks
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.vcf.check import fresh_index, starts_as_variant_file
+from spinimpute.vcf.index_reader import fresh_index
+from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
 def panel_ranges(panels: Sequence[AnyPanel], region: Region | None) -> dict[str, tuple[int, int]]:
@@ -99,9 +99,9 @@ def _of_file(vcf: str | Path) -> tuple[str, int]:
     if not path.is_file() or not starts_as_variant_file(path) or not fresh_index(path):
         return "", 0
     try:
-        reader = cyvcf2.VCF(str(path), lazy=True)
-        return reader.raw_header, reader.num_records
-    except Exception:  # what is wrong with it is said when it is read
+        with VariantFile(path, "target") as file:
+            return file.header, file.n_records
+    except InputError:  # what is wrong with it is said when it is read
         return "", 0
 
 

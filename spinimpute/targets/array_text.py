@@ -21,9 +21,8 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
-from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
-from spinimpute.vcf.reader import ON_ANOTHER_CHROMOSOME
 
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"

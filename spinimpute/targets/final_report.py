@@ -10,10 +10,9 @@ import pandas as pd
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
 from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_ALLELES, NO_PLACE
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
-from spinimpute.vcf.reader import ON_ANOTHER_CHROMOSOME
 
 _DATA = "[Data]"
 _HEAD_LINES = 100  # at most

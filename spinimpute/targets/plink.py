@@ -18,10 +18,17 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.genotypes.sites import (
+    LAST_POSITION,
+    NO_ALT,
+    ON_ANOTHER_CHROMOSOME,
+    SYMBOLIC,
+    NoRecord,
+    Sites,
+    plain_chromosome,
+)
 from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_PLACE
 from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift, turned
-from spinimpute.vcf.reader import NO_ALT, ON_ANOTHER_CHROMOSOME, SYMBOLIC, NoRecord
 
 _BED_MAGIC = b"\x6c\x1b\x01"
 _PLINK_MAGIC = b"\x6c\x1b"

@@ -21,8 +21,8 @@ from spinimpute.panels.parts import PanelSites, all_sites, part_of
 from spinimpute.targets.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.plink import is_plink, read_plink
-from spinimpute.vcf.check import starts_as_variant_file
 from spinimpute.vcf.reader import HaplotypeReader, read_haplotypes
+from spinimpute.vcf.variant_file import starts_as_variant_file
 
 
 def read_target(

@@ -1,8 +1,9 @@
-"""The header of an output file, and the dictionaries by which BCF numbers its names."""
+"""The header of an output file, what header lines define, and how BCF numbers their names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spinimpute.errors import InputError
 
@@ -27,7 +28,14 @@ FORMAT_LINES = {
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
 _CONTIG_LENGTH = re.compile(r"[<,]length=(\d+)")
-_EXPLICIT_NUMBER = re.compile(r",IDX=\d+")
+_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
+
+
+class HeaderNumbers(NamedTuple):
+    """The numbers by which a BCF's records name contigs, and fields: those of FILTER, INFO and FORMAT."""
+
+    contigs: dict[str, int]
+    fields: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class OutputHeader:
     text: str  # all lines, each ending with a newline
     contigs: dict[str, int | None]  # name -> length where the header states one, in order
     info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ..., in order
-    dictionary: dict[str, int]  # number of each FILTER, INFO and FORMAT name in BCF
+    numbers: HeaderNumbers
 
 
 def make_header(
@@ -72,7 +80,6 @@ def make_header(
     ]
     contigs: dict[str, int | None] = {}
     info_types: dict[str, str] = {}
-    dictionary: dict[str, int] = {}
     for line in lines:
         if not line.startswith("##") or "\n" in line or "\r" in line:
             raise ValueError(f"not a line of a VCF header: {line!r}")
@@ -90,9 +97,23 @@ def make_header(
                 raise ValueError(f"INFO/{name} is defined twice")
             info_type = _INFO_TYPE.search(line)
             info_types[name] = info_type[1] if info_type else "String"
-        dictionary.setdefault(name, len(dictionary))
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
-    return OutputHeader("\n".join([*lines, "\t".join(columns)]) + "\n", contigs, info_types, dictionary)
+    text = "\n".join([*lines, "\t".join(columns)]) + "\n"
+    return OutputHeader(text, contigs, info_types, header_numbers(lines))
+
+
+def header_numbers(lines: Iterable[str]) -> HeaderNumbers:
+    """The numbers that a header gives: those it states (IDX), else in the order of its lines."""
+    contigs: dict[str, int] = {}
+    fields = {"PASS": 0}
+    for line in lines:
+        if (defined := definition(line)) is None:
+            continue
+        kind, name = defined
+        of_kind = contigs if kind == "contig" else fields
+        explicit = _EXPLICIT_NUMBER.search(line)
+        of_kind.setdefault(name, int(explicit[1]) if explicit else len(of_kind))
+    return HeaderNumbers(contigs, fields)
 
 
 def definition(line: str) -> tuple[str, str] | None:

@@ -5,14 +5,14 @@ import numpy as np
 from spinimpute.genotypes.sites import Sites
 from spinimpute.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
-from spinimpute.vcf.record_info import InfoValues
-from spinimpute.vcf.sample_fields import (
+from spinimpute.vcf.record_fields import (
     ABSENT,
     ALLELE_ABSENT,
     ALLELE_MISSING,
     MISSING,
     N_CODES,
     ONE,
+    InfoValues,
     SampleFields,
     SampleLayout,
     numbers_per_sample,

@@ -10,8 +10,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.header import FORMAT_LINES, make_header
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
-from spinimpute.vcf.record_info import InfoValues
-from spinimpute.vcf.sample_fields import SampleLayout
+from spinimpute.vcf.record_fields import InfoValues, SampleLayout
 from spinimpute.vcf.text import VcfTextEncoder
 
 _ENCODED_BYTES = 4 * 2**20  # how much of a block is encoded at once; bounds the memory

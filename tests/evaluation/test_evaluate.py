@@ -376,9 +376,7 @@ def test_absent_and_cut_files_name_their_role(problem, role):
     with pytest.raises(InputError, match=f"{role} .*truncated"):
         evaluate(**files)
     files[role].write_bytes(cut_in_a_record + b"\n" + b"".join(lines[31:]))
-    with pytest.raises(
-        InputError, match=rf"{role} .*truncated or damaged after \d+ records \(after 20:\d+\)"
-    ):
+    with pytest.raises(InputError, match=rf"{role} .*truncated or malformed at record \d+, after 20:\d+"):
         evaluate(**files)
     files[role].unlink()
     with pytest.raises(InputError, match=f"{role} .*no such file"):
