@@ -10,9 +10,9 @@ on the number of sites, not on sites times samples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,6 +159,26 @@ def minor_concordance(statistics: np.ndarray) -> float:
     return float(statistics["concordant"].sum() / carriers) if carriers else float("nan")
 
 
+class FrequencyBin(NamedTuple):
+    """Minor allele frequencies (low, high]; label is how tables name them."""
+
+    low: float
+    high: float
+    label: str
+
+    def holds(self, minor_frequency: np.ndarray) -> np.ndarray:
+        """Which sites are in it, bool of the same shape."""
+        return (minor_frequency > self.low + EDGE_TOLERANCE) & (minor_frequency <= self.high + EDGE_TOLERANCE)
+
+
+ALL_FREQUENCIES = FrequencyBin(0.0, 0.5, "all")
+
+
+def frequency_bins(edges: Sequence[float] = DEFAULT_BINS) -> list[FrequencyBin]:
+    """The bins between increasing edges."""
+    return [FrequencyBin(low, high, f"({low:g},{high:g}]") for low, high in pairwise(edges)]
+
+
 def frequency_rows(
     imputer: str,
     statistics: np.ndarray,
@@ -179,18 +199,16 @@ def frequency_rows(
         one dict for all sites and one for each bin that holds sites; columns imputer, bin, sites, pooled_r2,
         mean_r2, nrc (minor-allele concordance), missing_sites, genotypes.
     """
-    labelled = [(0.0, 0.5, "all")]
-    labelled += [(low, high, f"({low:g},{high:g}]") for low, high in pairwise(bins)]
     rows: list[dict[str, Any]] = []
-    for low, high, label in labelled:
-        chosen = (minor_frequency > low + EDGE_TOLERANCE) & (minor_frequency <= high + EDGE_TOLERANCE)
+    for one in (ALL_FREQUENCIES, *frequency_bins(bins)):
+        chosen = one.holds(minor_frequency)
         if not chosen.any():
             continue
         of_bin = statistics[chosen]
         rows.append(
             {
                 "imputer": imputer,
-                "bin": label,
+                "bin": one.label,
                 "sites": int(chosen.sum()),
                 "pooled_r2": pooled_r2(of_bin),
                 "mean_r2": mean_variant_r2(of_bin),
@@ -200,6 +218,17 @@ def frequency_rows(
             }
         )
     return rows
+
+
+def bin_labels(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+    """The bins that rows of `frequency_rows` are of, in their order, without that of all sites."""
+    return [label for label in dict.fromkeys(row["bin"] for row in rows) if label != ALL_FREQUENCIES.label]
+
+
+def curve(rows: Sequence[Mapping[Any, Any]], labels: Sequence[str], measure: str) -> list[float]:
+    """A measure along bins, NaN where there is no row of a bin; the rows are of one imputer."""
+    of_bin = {row["bin"]: row[measure] for row in rows}
+    return [of_bin.get(label, float("nan")) for label in labels]
 
 
 class GenotypeCalibration:
