@@ -121,7 +121,7 @@ def prepare(
 
     def read(wanted: Region | None) -> list[Settled | None]:
         return read_target(
-            vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain, stretch=wanted
+            vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain, region=wanted
         )
 
     try:
