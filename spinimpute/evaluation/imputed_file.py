@@ -43,9 +43,11 @@ class ImputedReader:
 
         Dosages are DS, else HDS, else GP, else GT, whichever a record has first.
 
-        Raises:
-            InputError: no such field, values that cannot be dosages or probabilities, another ploidy than the
-                truth's, or a damaged file.
+        Raises
+        ------
+        InputError
+            No such field, values that cannot be dosages or probabilities, another ploidy than the truth's, or
+            a damaged file.
         """
         fields = self.file.fields()
         if not fields:

@@ -32,8 +32,10 @@ class PanelFrequencies:
 def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     """Allele frequencies of a panel: from a `.spin` or `.spip` file, or counted in a VCF or BCF.
 
-    Raises:
-        InputError: the file does not exist, is neither, has no genotypes, or is damaged.
+    Raises
+    ------
+    InputError
+        The file does not exist, is neither, has no genotypes, or is damaged.
     """
     path = Path(path)
     if is_inducing_panel(path):
@@ -75,8 +77,10 @@ def _frequencies_of_panel_file(panel: Panel | InducingPanel) -> PanelFrequencies
 def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
     """The keys of all sites of the target file that was imputed, every ALT of a record on its own.
 
-    Raises:
-        InputError: the file does not exist, is no VCF or BCF, or is damaged.
+    Raises
+    ------
+    InputError
+        The file does not exist, is no VCF or BCF, or is damaged.
     """
     file = GenotypeFile(path, "typed")
     return {key for record in file.records() for key in file.site_keys(record)}
@@ -98,14 +102,21 @@ def read_truth(
 ) -> Truth:
     """True genotypes at the untyped sites that are polymorphic in the panel.
 
-    Args:
-        file: the truth, just opened.
-        samples: names of the samples to read, in the order wanted.
-        panel: frequencies; a site that is not in it is not scored.
-        typed: keys that are not scored.
+    Parameters
+    ----------
+    file : GenotypeFile
+        The truth, just opened.
+    samples : sequence of str
+        Names of the samples to read, in the order wanted.
+    panel : PanelFrequencies
+        Frequencies; a site that is not in it is not scored.
+    typed : collection of SiteKey
+        Keys that are not scored.
 
-    Raises:
-        InputError: the file has no GT, a sample's ploidy changes, or no site is left to score.
+    Raises
+    ------
+    InputError
+        The file has no GT, a sample's ploidy changes, or no site is left to score.
     """
     if "GT" not in file.fields():
         raise InputError(f"{file.name} has no genotypes (GT); the truth must hold called genotypes")

@@ -1,4 +1,4 @@
-"""The report of `impute`: what was matched and repaired, how good it is, where and for whom it is weak."""
+"""The report of `impute`: what was matched and repaired, how good it is, where and in whom it is weak."""
 
 from __future__ import annotations
 

@@ -75,8 +75,12 @@ class BcfEncoder:
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
         """Bytes of r records.
 
-        Returns:
-            the pieces in order, and the length of each record, int64 (r,).
+        Returns
+        -------
+        list of bytes
+            The pieces in order.
+        int64 (r,)
+            Length of each record.
         """
         samples = self._sample_parts(fields)
         sample_bytes = samples.shape[1]

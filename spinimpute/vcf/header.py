@@ -57,15 +57,25 @@ def make_header(
 ) -> OutputHeader:
     """Compose the header of an output file.
 
-    Parameters:
-        samples: names in column order; any text without tabs and line breaks.
-        contig_lines: "##contig=<ID=...>" lines; their order numbers the contigs.
-        header_lines: further lines ("##source=..."), put last.
-        formats: keys of FORMAT_LINES.
-        extra_info_lines: definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
-    Raises:
-        InputError: a sample name is empty, repeated, or would break the columns of the file.
-        ValueError: a line is not a header line, or a contig or INFO field is defined twice.
+    Parameters
+    ----------
+    samples : sequence of str
+        Names in column order; any text without tabs and line breaks.
+    contig_lines : sequence of str
+        "##contig=<ID=...>" lines; their order numbers the contigs.
+    header_lines : sequence of str
+        Further lines ("##source=..."), put last.
+    formats : sequence of str
+        Keys of FORMAT_LINES.
+    extra_info_lines : sequence of str
+        Definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
+
+    Raises
+    ------
+    InputError
+        A sample name is empty, repeated, or would break the columns of the file.
+    ValueError
+        A line is not a header line, or a contig or INFO field is defined twice.
     """
     _check_samples(samples)
     lines = [

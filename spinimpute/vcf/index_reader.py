@@ -13,11 +13,11 @@ from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_numbers
+from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
 
 INTERVAL_BYTES = 4 * 2**20  # of the compressed file, at least
 
 _TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines to skip, bytes of the names
-_TBI_SHIFT, _TBI_DEPTH = 14, 5
 _MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
 _CHUNK_BYTES = 16
 
@@ -79,11 +79,27 @@ def index_error(role: str, path: Path, what: object) -> InputError:
 
 
 def index_intervals(path: Path, header_contigs: list[str], region: Region | None) -> list[Region]:
-    """Regions that hold all records of `region`, or of the file's only chromosome, one behind the other.
+    """Intervals that take about equal parts of the file, INTERVAL_BYTES or more, one behind the other.
 
-    header_contigs: the header's names. Empty where the index is missing, older than the file or unreadable,
-    where the file has several chromosomes and no region is given, and where the file is small. Raises
-    InputError if the index is of another file.
+    Parameters
+    ----------
+    path : Path
+        A compressed VCF or BCF.
+    header_contigs : list of str
+        The header's names.
+    region : Region or None
+        What they are to cover; None for the file's only chromosome.
+
+    Returns
+    -------
+    list of Region
+        Empty where the index is missing, older than the file or unreadable, where the file has several
+        chromosomes and no region is given, and where the file is small.
+
+    Raises
+    ------
+    InputError
+        The index is of another file.
     """
     try:
         contigs = read_index(path)
@@ -171,14 +187,14 @@ def _read_tbi(content: bytes) -> list[Contig]:
     found = []
     for number in range(n_contigs):
         n_bins, at = _count(content, at)
-        bins = _Bins(_TBI_SHIFT, _TBI_DEPTH)
+        bins = _Bins(MIN_SHIFT, TBI_DEPTH)
         for _ in range(n_bins):
             (bin_number,) = struct.unpack_from("<I", content, at)
             at = bins.add(bin_number, content, at + 4)
         n_windows, at = _count(content, at)
         offsets = struct.unpack_from(f"<{n_windows}Q", content, at)
         at += 8 * n_windows
-        places = [(window << _TBI_SHIFT, offset >> 16) for window, offset in enumerate(offsets) if offset]
+        places = [(window << MIN_SHIFT, offset >> 16) for window, offset in enumerate(offsets) if offset]
         if bins.runs:
             found.append(Contig(names[number], number, sorted(bins.runs), bins.end, places))
     return found
@@ -189,7 +205,7 @@ class _Bins:
 
     def __init__(self, shift: int, depth: int) -> None:
         self._shift, self._depth = shift, depth
-        self.n_bins = ((1 << 3 * (depth + 1)) - 1) // 7
+        self.n_bins = first_bin(depth + 1)
         self.runs: list[Run] = []
         self.end = 0
 
@@ -205,12 +221,10 @@ class _Bins:
 
     def interval(self, bin_number: int) -> tuple[int, int]:
         """First position and the one behind, 0-based."""
-        level, first = 0, 0
-        while bin_number >= first + (1 << 3 * level):
-            first += 1 << 3 * level
-            level += 1
-        width = self._shift + 3 * (self._depth - level)
-        return (bin_number - first) << width, (bin_number - first + 1) << width
+        level = next(level for level in range(self._depth + 1) if bin_number < first_bin(level + 1))
+        width = self._shift + LEVEL_SHIFT * (self._depth - level)
+        place = bin_number - first_bin(level)
+        return place << width, (place + 1) << width
 
 
 def _count(content: bytes, at: int) -> tuple[int, int]:

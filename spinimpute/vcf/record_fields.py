@@ -45,11 +45,17 @@ class InfoValues:
     ) -> "InfoValues":
         """Format the arrays in the order of the header.
 
-        Parameters:
-            arrays: per INFO key numbers (r,), of which those that are not finite are left out, or None.
-            typed: bool (r,), the TYPED flag (IMPUTED where it is false).
-        Raises:
-            ValueError: a key is not in the header, is no number there, or has another length.
+        Parameters
+        ----------
+        arrays : mapping
+            INFO key -> numbers (r,), of which those that are not finite are not written, or None.
+        typed : bool (r,)
+            The TYPED flag (IMPUTED where it is false).
+
+        Raises
+        ------
+        ValueError
+            A key is not in the header, is no number there, or has another length.
         """
         unknown = [key for key in arrays if header.info_types.get(key) not in ("Float", "Integer")]
         if unknown:
@@ -98,9 +104,12 @@ class SampleLayout:
 
     def __init__(self, ploidy: np.ndarray, formats: Sequence[str]) -> None:
         """
-        Parameters:
-            ploidy: integers (n,), 1 or 2.
-            formats: keys in order of output.
+        Parameters
+        ----------
+        ploidy : int (n,)
+            1 or 2.
+        formats : sequence of str
+            Keys in order of output.
         """
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
@@ -116,10 +125,14 @@ class SampleLayout:
     ) -> SampleFields:
         """Round, clip and combine.
 
-        Parameters:
-            hap_dosage: float32 (r, n_haplotypes), P(ALT); NaN is missing.
-            haplotypes: int8 (r, n_haplotypes), 0, 1 or -1; None calls ALT from 0.5 on.
-            unphased: bool (r, n), kept as it is.
+        Parameters
+        ----------
+        hap_dosage : float32 (r, n_haplotypes)
+            P(ALT); NaN is missing.
+        haplotypes : int8 (r, n_haplotypes) or None
+            0, 1 or -1; None calls ALT from 0.5 on.
+        unphased : bool (r, n) or None
+            Kept as it is.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)

@@ -397,7 +397,7 @@ def test_bins_must_increase_within_a_half(problem, bins):
         evaluate("absent", "absent", "absent", "absent", bins=bins)
 
 
-def test_people_of_the_panel_among_the_samples_are_reported(problem):
+def test_samples_of_the_panel_among_those_compared_are_reported(problem):
     truth, imputed, panel, typed = problem.files()
     panel.write_text(panel.read_text().replace("\tp3\t", "\ts3\t"))
     result = evaluate(truth, imputed, panel, typed)
