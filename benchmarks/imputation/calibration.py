@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,10 @@ from benchmarks.imputation.cases import Case
 from benchmarks.imputation.options import Session, session
 from benchmarks.imputation.programs import PROBABILITY_FORMATS, Imputer
 from benchmarks.imputation.results import describe, models_used, write_configuration
-from benchmarks.imputation.scoring import ALL
 from benchmarks.imputation.study import impute_case
 from benchmarks.imputation.tables import markdown, number, write_tsv
-from spinimpute.evaluation.genotype_file import GenotypeFile, site_keys
-from spinimpute.quality.metrics import EDGE_TOLERANCE, mean_variant_r2, site_statistics
+from spinimpute.evaluation.genotype_file import GenotypeFile
+from spinimpute.quality.metrics import ALL_FREQUENCIES, frequency_bins, mean_variant_r2, site_statistics
 
 # of the probability of the best guess, [low, high)
 RANGES = {
@@ -92,9 +90,8 @@ def estimates(
     true = np.array([mean_variant_r2(sums[i : i + 1]) for i in range(len(sums))])
     has_true, has_both = ~np.isnan(true), ~np.isnan(true) & ~np.isnan(estimated)
     rows = []
-    labelled = [(0.0, 0.5, ALL), *((low, high, f"({low:g},{high:g}]") for low, high in pairwise(edges))]
-    for low, high, label in labelled:
-        inside = (minor_frequency > low + EDGE_TOLERANCE) & (minor_frequency <= high + EDGE_TOLERANCE)
+    for one in (ALL_FREQUENCIES, *frequency_bins(edges)):
+        inside = one.holds(minor_frequency)
         chosen = inside & has_both
         if not chosen.any():
             continue
@@ -102,7 +99,7 @@ def estimates(
         varies = len(x) > 1 and x.std() > 0 and y.std() > 0
         correlation = float(np.corrcoef(x, y)[0, 1]) if varies else float("nan")
         without = int((inside & has_true).sum() - chosen.sum())
-        rows.append(Estimate(label, len(x), without, float(x.mean()), float(y.mean()), correlation))
+        rows.append(Estimate(one.label, len(x), without, float(x.mean()), float(y.mean()), correlation))
     return rows
 
 
@@ -110,8 +107,9 @@ def read_estimates(answers: Answers, imputed: Path, key: str) -> np.ndarray:
     """The INFO value `key` of each scored site, float64 (X,), NaN where it is missing."""
     row_of = {site: row for row, site in enumerate(answers.truth.keys)}
     estimated = np.full(answers.n_sites, np.nan)
-    for record in GenotypeFile(imputed, "imputed").records():
-        if len(record.ALT) == 1 and (row := row_of.get(site_keys(record)[0])) is not None:
+    file = GenotypeFile(imputed, "imputed")
+    for record in file.records():
+        if len(record.ALT) == 1 and (row := row_of.get(file.site_keys(record)[0])) is not None:
             value = record.INFO.get(key)
             estimated[row] = np.nan if value is None else value
     return estimated

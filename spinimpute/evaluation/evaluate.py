@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
+from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
 from spinimpute.evaluation.tables import REPORT_FILES, check_out, write_report
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
 from spinimpute.output_files import check_output, written_whole
@@ -29,36 +30,6 @@ from spinimpute.quality.metrics import (
     turn_probabilities_to_minor,
     turn_to_minor,
 )
-
-BASELINE = "allele-frequency"
-IMPUTED = "imputed"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The result of `evaluate`.
-
-    by_frequency: one row per imputer ("allele-frequency", the baseline, and "imputed") and bin of minor
-        allele frequency in the panel: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele
-        concordance), missing_sites, genotypes.
-    by_sample: one row per sample: sample, pooled_r2, nrc and genotypes of the imputed file, all scored sites.
-    calibration: reliability of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted,
-        observed, calibration_error), or None where the imputed file has no GP.
-    """
-
-    by_frequency: pd.DataFrame
-    by_sample: pd.DataFrame
-    calibration: pd.DataFrame | None
-    scored_sites: int
-    missing_sites: int  # scored sites that the imputed file left out: they count as the panel's frequency
-    missing_genotypes: int  # missing values within imputed sites: they too count as the panel's frequency
-    unknown_genotypes: int  # missing in the truth at scored sites: not scored
-    samples: list[str]  # compared, in the order of the truth
-    truth_only_samples: list[str]
-    imputed_only_samples: list[str]
-    samples_in_panel: list[str]  # compared samples whose names are in the panel too: their scores mean little
-    left_out: dict[str, int] = field(default_factory=dict)  # reason -> sites that are not scored
-    fields_used: tuple[str, ...] = ()  # of DS, HDS, GP, GT those that dosages were read from
 
 
 def evaluate(
@@ -78,22 +49,36 @@ def evaluate(
     order. Dosages are turned to the panel's minor allele first. A site or genotype that the imputed file
     lacks counts as the panel's frequency; a genotype that the truth lacks is not scored.
 
-    Args:
-        truth: VCF or BCF with true genotypes (GT).
-        imputed: VCF or BCF with DS, HDS, GP or GT, taken in that order.
-        panel: the reference panel, `.spin`, VCF or BCF.
-        typed: the target file that was imputed; its sites are not scored.
-        out: folder for accuracy.tsv, accuracy.png and, where the imputed file has GP, calibration.tsv.
-        bins: increasing edges of minor allele frequency, between 0 and 0.5.
-        force: replace reports that are already there.
-        report: a page (HTML) to write.
+    Parameters
+    ----------
+    truth : path
+        VCF or BCF with true genotypes (GT).
+    imputed : path
+        VCF or BCF with DS, HDS, GP or GT, taken in that order.
+    panel : path
+        The reference panel, `.spin`, `.spip`, VCF or BCF.
+    typed : path
+        The target file that was imputed; its sites are not scored.
+    out : path or None
+        Folder for accuracy.tsv, accuracy.png, samples.tsv and, where the imputed file has GP,
+        calibration.tsv.
+    bins : sequence of float
+        Increasing edges of minor allele frequency, between 0 and 0.5.
+    force : bool
+        Replace reports that are already there.
+    report : path or None
+        A page (HTML) to write.
 
-    Returns:
-        the tables and counts.
+    Returns
+    -------
+    Evaluation
+        The tables and counts.
 
-    Raises:
-        InputError: a file cannot be read or lacks what is needed, no sample or site is common, `bins` are not
-            increasing, or `out` is a file or holds reports and `force` is not given.
+    Raises
+    ------
+    InputError
+        A file cannot be read or lacks what is needed, no sample or site is common, `bins` are not increasing,
+        or `out` is a file or holds reports and `force` is not given.
     """
     _check_bins(bins)
     if out is not None:

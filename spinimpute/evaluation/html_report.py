@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import math
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
 from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
 from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
-
-if TYPE_CHECKING:
-    from spinimpute.evaluation.evaluate import Evaluation
 
 MOST_SAMPLES = 1_000  # in the table; of more, the lowest
 
@@ -19,8 +16,7 @@ MOST_SAMPLES = 1_000  # in the table; of more, the lowest
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
     """The page as text. imputed, truth: names of the files."""
     rows = evaluation.by_frequency.to_dict("records")
-    of_imputed = [row for row in rows if row["imputer"] == "imputed"]
-    everything = next(row for row in of_imputed if row["bin"] == "all")
+    everything = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
     shown = {
         "samples": number(len(evaluation.samples)),
         "sites scored": number(evaluation.scored_sites),
@@ -44,7 +40,7 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
         f"{imputed} against {truth}",
         cards(shown),
         notes(warnings),
-        _by_frequency(rows),
+        _by_frequency(evaluation.accuracy_curves(), rows),
         _calibration(evaluation),
         _by_sample(evaluation),
         _left_out(evaluation),
@@ -52,19 +48,17 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
     )
 
 
-def _by_frequency(rows: list[dict[Any, Any]]) -> str:
-    binned = [row for row in rows if row["bin"] != "all"]
-    names = list(dict.fromkeys(row["bin"] for row in binned))
-    lines = []
-    for imputer, key, name in (
-        ("imputed", "pooled_r2", "imputed: pooled r²"),
-        ("imputed", "mean_r2", "imputed: mean r² per site"),
-        ("allele-frequency", "pooled_r2", "the panel's frequencies alone: pooled r²"),
-    ):
-        of_bin = {row["bin"]: row[key] for row in binned if row["imputer"] == imputer}
-        lines.append(Series(name, [of_bin.get(name_of_bin, math.nan) for name_of_bin in names]))
+def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> str:
+    lines = [
+        Series(name, curves.r2[measure][imputer])
+        for imputer, measure, name in (
+            (IMPUTED, "pooled_r2", "imputed: pooled r²"),
+            (IMPUTED, "mean_r2", "imputed: mean r² per site"),
+            (BASELINE, "pooled_r2", "the panel's frequencies alone: pooled r²"),
+        )
+    ]
     chart = lines_by_category(
-        names, lines, "minor allele frequency in the panel", "r²", "Accuracy by minor allele frequency."
+        curves.bins, lines, "minor allele frequency in the panel", "r²", "Accuracy by minor allele frequency."
     )
     columns = ("imputer", "bin", "sites", "pooled_r2", "mean_r2", "nrc", "missing_sites", "genotypes")
     body: list[Row] = [[row[name] for name in columns] for row in rows]

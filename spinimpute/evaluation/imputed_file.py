@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile, allele_counts, site_keys
+from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
 from spinimpute.evaluation.truth import Truth
+from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512
 MISSING_INTEGER = np.iinfo(np.int32).min
@@ -43,9 +43,11 @@ class ImputedReader:
 
         Dosages are DS, else HDS, else GP, else GT, whichever a record has first.
 
-        Raises:
-            InputError: no such field, values that cannot be dosages or probabilities, another ploidy than the
-                truth's, or a damaged file.
+        Raises
+        ------
+        InputError
+            No such field, values that cannot be dosages or probabilities, another ploidy than the truth's, or
+            a damaged file.
         """
         fields = self.file.fields()
         if not fields:
@@ -62,7 +64,7 @@ class ImputedReader:
         for record in self.file.records():
             if len(record.ALT) != 1:
                 continue
-            row = row_of.pop(site_keys(record)[0], None)
+            row = row_of.pop(self.file.site_keys(record)[0], None)
             if row is None:
                 continue
             if not ploidy_checked and "GT" in record.FORMAT:
@@ -88,7 +90,7 @@ class ImputedReader:
         return ImputedBlock(np.array(rows, dtype=np.int64), np.stack(dosages), probability)
 
     def _dosage(
-        self, record: Any, columns: np.ndarray, fields: Sequence[str], probability: np.ndarray | None
+        self, record: Record, columns: np.ndarray, fields: Sequence[str], probability: np.ndarray | None
     ) -> np.ndarray:
         present = next((name for name in fields if name in record.FORMAT), None)
         if present is None:
@@ -99,7 +101,7 @@ class ImputedReader:
         self.fields_used.add(present)
         ploidy = self.truth.ploidy
         if present == "GT":
-            count, _ = allele_counts(record, columns)
+            count, _ = self.file.allele_counts(record, columns)
             return np.where(count == MISSING, np.nan, count).astype(np.float32)
         if present == "GP":
             assert probability is not None  # GP is declared and in the record
@@ -119,7 +121,7 @@ class ImputedReader:
             )
         return dosage
 
-    def _probability(self, record: Any, columns: np.ndarray) -> np.ndarray | None:
+    def _probability(self, record: Record, columns: np.ndarray) -> np.ndarray | None:
         if "GP" not in record.FORMAT:
             return None
         values = self._numbers(record, "GP", columns)
@@ -137,7 +139,7 @@ class ImputedReader:
             )
         return probability
 
-    def _numbers(self, record: Any, name: str, columns: np.ndarray) -> np.ndarray:
+    def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
         """float32 (n_samples, n_values), NaN where missing."""
         values = record.format(name)
         try:
@@ -151,8 +153,8 @@ class ImputedReader:
             numbers[numbers <= MISSING_INTEGER + 7] = np.nan
         return numbers
 
-    def _check_ploidy(self, record: Any, columns: np.ndarray) -> None:
-        count, ploidy = allele_counts(record, columns)
+    def _check_ploidy(self, record: Record, columns: np.ndarray) -> None:
+        count, ploidy = self.file.allele_counts(record, columns)
         clash = np.flatnonzero((count != MISSING) & (ploidy != self.truth.ploidy))
         if len(clash):
             i = int(clash[0])

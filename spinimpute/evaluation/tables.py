@@ -1,34 +1,32 @@
-"""The result of an evaluation as tables, as a plot, and on the terminal."""
+"""The result of an evaluation as files in a folder, and as a table on the terminal."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from rich.table import Table
 
 from spinimpute.errors import InputError
-
-if TYPE_CHECKING:
-    from spinimpute.evaluation.evaluate import Evaluation
+from spinimpute.evaluation.accuracy_plot import draw_accuracy, percent
+from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
+from spinimpute.output_files import written_whole
 
 ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"
 CALIBRATION_TABLE = "calibration.tsv"
 SAMPLE_TABLE = "samples.tsv"
 REPORT_FILES = (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE)
-STYLES = {"allele-frequency": {"color": "0.55", "linestyle": "--", "marker": "s"}}
 
 
 def check_out(out: Path, force: bool) -> None:
     """Refuse a folder that cannot take the reports, before any work is done.
 
-    Raises:
-        InputError: `out` is a file, or holds a report and `force` is False.
+    Raises
+    ------
+    InputError
+        `out` is a file, or holds a report and `force` is False.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a folder for the reports")
@@ -42,92 +40,35 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
 
     A calibration table of an earlier evaluation is removed when this one has none.
 
-    Raises:
-        InputError: `out` is a file or cannot be written to, or holds a report and `force` is False.
+    Raises
+    ------
+    InputError
+        `out` is a file or cannot be written to, or holds a report and `force` is False.
     """
     check_out(out, force)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _write(out / ACCURACY_TABLE, lambda path: _write_table(evaluation.by_frequency, path))
-        _write(out / ACCURACY_PLOT, lambda path: draw_accuracy(evaluation.by_frequency, path))
-        _write(out / SAMPLE_TABLE, lambda path: _write_table(evaluation.by_sample, path))
+        _write_table(evaluation.by_frequency, out / ACCURACY_TABLE)
+        with written_whole(out / ACCURACY_PLOT) as partial:
+            draw_accuracy(evaluation.accuracy_curves(), partial)
+        _write_table(evaluation.by_sample, out / SAMPLE_TABLE)
         if evaluation.calibration is None:
             (out / CALIBRATION_TABLE).unlink(missing_ok=True)
         else:
-            calibration = evaluation.calibration
-            _write(out / CALIBRATION_TABLE, lambda path: _write_table(calibration, path))
+            _write_table(evaluation.calibration, out / CALIBRATION_TABLE)
     except OSError as error:
         raise InputError(f"cannot write the reports into {out}: {error.strerror or error}") from error
 
 
-def _write(path: Path, write: Callable[[Path], None]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _write_table(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, sep="\t", index=False, float_format="%.6f", na_rep="nan", lineterminator="\n")
-
-
-def draw_accuracy(by_frequency: pd.DataFrame, path: Path) -> None:
-    """Plot pooled and mean per-variant r² against minor allele frequency, one line per imputer, as PNG.
-
-    Bins are spaced evenly, which is about logarithmic in frequency; an undefined r² leaves a gap.
-
-    Args:
-        by_frequency: as in `Evaluation`.
-        path: where to write, whatever its suffix.
-    """
-    # imported here because it takes a second, and without pyplot, because that needs a display or a backend
-    # and leaves its state to the caller
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    binned = by_frequency[by_frequency["bin"] != "all"]
-    labels = list(dict.fromkeys(binned["bin"]))
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, (column, title) in zip(
-        figure.subplots(1, 2, sharey=True),
-        [("pooled_r2", "all genotypes of a bin"), ("mean_r2", "mean over variants")],
-        strict=True,
-    ):
-        for imputer, rows in binned.groupby("imputer", sort=False):
-            r2 = rows.set_index("bin")[column].reindex(labels).to_numpy(dtype=float)
-            style = STYLES.get(str(imputer), {"color": "C0", "linestyle": "-", "marker": "o"})
-            axes.plot(np.arange(len(labels)), r2, label=str(imputer), **style)
-        sites = binned.drop_duplicates("bin").set_index("bin")["sites"]
-        axes.set_xticks(
-            np.arange(len(labels)),
-            [f"{_percent(label)}\n{sites[label]:,} sites" for label in labels],
-            rotation=45,
-            ha="right",
-            fontsize=8,
-        )
-        axes.set_ylim(-0.02, 1.02)
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("minor allele frequency in the panel")
-        axes.grid(axis="y", alpha=0.3)
-    figure.axes[0].set_ylabel("dosage r²")
-    figure.axes[0].legend(loc="upper left", frameon=False)
-    # without a Software entry the bytes do not depend on matplotlib's version string
-    figure.savefig(path, format="png", dpi=120, metadata={"Software": None})
-
-
-def _percent(label: str) -> str:
-    """ "(0.001,0.002]" as "0.1-0.2 %"."""
-    low, high = (100 * float(edge) for edge in label.strip("(]").split(","))
-    return f"{low:g}–{high:g} %" if low else f"≤ {high:g} %"
+    with written_whole(path) as partial:
+        table.to_csv(partial, sep="\t", index=False, float_format="%.6f", na_rep="nan", lineterminator="\n")
 
 
 def summary_table(evaluation: Evaluation) -> Table:
     """A table for the terminal: accuracy per bin of frequency, with the baseline's pooled r² to compare."""
     frame = evaluation.by_frequency
-    baseline, imputed = (frame[frame["imputer"] == name] for name in frame["imputer"].unique())
+    baseline, imputed = (frame[frame["imputer"] == name] for name in (BASELINE, IMPUTED))
     table = Table(
         title=f"{evaluation.scored_sites:,} sites, {len(evaluation.samples):,} samples",
         caption=_caption(evaluation),
@@ -138,7 +79,7 @@ def summary_table(evaluation: Evaluation) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for guess, row in zip(baseline.to_dict("records"), imputed.to_dict("records"), strict=True):
         table.add_row(
-            "all" if row["bin"] == "all" else _percent(row["bin"]),
+            "all" if row["bin"] == "all" else percent(row["bin"]),
             f"{row['sites']:,}",
             _number(guess["pooled_r2"]),
             *(_number(row[measure]) for measure in ("pooled_r2", "mean_r2", "nrc")),

@@ -14,14 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.evaluation.genotype_file import (
-    MISSING,
-    GenotypeFile,
-    SiteKey,
-    allele_counts,
-    describe_spans,
-    site_keys,
-)
+from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_spans
 from spinimpute.genotypes.sites import plain_chromosome
 from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
@@ -39,8 +32,10 @@ class PanelFrequencies:
 def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     """Allele frequencies of a panel: from a `.spin` or `.spip` file, or counted in a VCF or BCF.
 
-    Raises:
-        InputError: the file does not exist, is neither, has no genotypes, or is damaged.
+    Raises
+    ------
+    InputError
+        The file does not exist, is neither, has no genotypes, or is damaged.
     """
     path = Path(path)
     if path.suffix == ".spin" or is_panel_file(path):
@@ -55,10 +50,10 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     for record in file.records():
         if len(record.ALT) != 1 or "GT" not in record.FORMAT:
             continue
-        alleles = record.genotype.array()[:, :-1]
+        alleles = file.genotypes(record)[:, :-1]
         known = np.count_nonzero(alleles >= 0)
         if known:
-            frequency.setdefault(site_keys(record)[0], np.count_nonzero(alleles > 0) / known)
+            frequency.setdefault(file.site_keys(record)[0], np.count_nonzero(alleles > 0) / known)
     return PanelFrequencies(frequency, file.samples, file.describe_spans())
 
 
@@ -81,10 +76,13 @@ def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
 def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
     """The keys of all sites of the target file that was imputed, every ALT of a record on its own.
 
-    Raises:
-        InputError: the file does not exist, is no VCF or BCF, or is damaged.
+    Raises
+    ------
+    InputError
+        The file does not exist, is no VCF or BCF, or is damaged.
     """
-    return {key for record in GenotypeFile(path, "typed").records() for key in site_keys(record)}
+    file = GenotypeFile(path, "typed")
+    return {key for record in file.records() for key in file.site_keys(record)}
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,21 @@ def read_truth(
 ) -> Truth:
     """True genotypes at the untyped sites that are polymorphic in the panel.
 
-    Args:
-        file: the truth, just opened.
-        samples: names of the samples to read, in the order wanted.
-        panel: frequencies; a site that is not in it is not scored.
-        typed: keys that are not scored.
+    Parameters
+    ----------
+    file : GenotypeFile
+        The truth, just opened.
+    samples : sequence of str
+        Names of the samples to read, in the order wanted.
+    panel : PanelFrequencies
+        Frequencies; a site that is not in it is not scored.
+    typed : collection of SiteKey
+        Keys that are not scored.
 
-    Raises:
-        InputError: the file has no GT, a sample's ploidy changes, or no site is left to score.
+    Raises
+    ------
+    InputError
+        The file has no GT, a sample's ploidy changes, or no site is left to score.
     """
     if "GT" not in file.fields():
         raise InputError(f"{file.name} has no genotypes (GT); the truth must hold called genotypes")
@@ -122,7 +127,7 @@ def read_truth(
         if len(record.ALT) != 1:
             left_out["multi-allelic in the truth" if record.ALT else "without ALT in the truth"] += 1
             continue
-        key = site_keys(record)[0]
+        key = file.site_keys(record)[0]
         frequency = panel.frequency.get(key)
         if frequency is None:
             left_out["not in the panel"] += 1
@@ -135,7 +140,7 @@ def read_truth(
         elif "GT" not in record.FORMAT:
             left_out["without GT in the truth"] += 1
         else:
-            count, of_record = allele_counts(record, columns)
+            count, of_record = file.allele_counts(record, columns)
             known = count != MISSING
             clash = np.flatnonzero(known & (ploidy > 0) & (of_record != ploidy))
             if len(clash):

@@ -1,4 +1,4 @@
-"""Genome builds, told apart by the lengths of their chromosomes."""
+"""Genome builds, distinguished by the lengths of their chromosomes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Calls:
     """Calls of a file whose samples may change their ploidy from site to site.
 
     calls: int8 (n_sites, n_samples, 2), 0 REF, 1 ALT, -1 missing, and -2 for the second allele of a call that
-    has one. The rest as in `Haplotypes`.
+    has one. sexes: sample -> whether male, where the file states it. The rest as in `Haplotypes`.
     """
 
     sites: Sites
@@ -48,18 +48,12 @@ class Calls:
     contig_line: str
     skipped: dict[str, int] = field(default_factory=dict)
     unphased: np.ndarray | None = None
+    sexes: dict[str, bool] = field(default_factory=dict)
 
     def part(self, chosen: np.ndarray | slice) -> Calls:
         """Some of the sites."""
         unphased = None if self.unphased is None else self.unphased[chosen]
-        return Calls(
-            self.sites.take(chosen),
-            self.calls[chosen],
-            self.samples,
-            self.contig_line,
-            self.skipped,
-            unphased,
-        )
+        return replace(self, sites=self.sites.take(chosen), calls=self.calls[chosen], unphased=unphased)
 
 
 def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:

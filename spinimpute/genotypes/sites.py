@@ -16,6 +16,13 @@ ALLELES_DIFFER = "alleles differ from the panel"
 SWAPPED = "REF and ALT swapped"
 DUPLICATE = "duplicate of an earlier typed site"
 
+# why a record, or an ALT allele of it, makes no site
+ON_ANOTHER_CHROMOSOME = "on another chromosome"
+NO_ALT = "no ALT allele"
+SPANNING_DELETION = "ALT * (spanning deletion)"
+SYMBOLIC = "symbolic ALT"
+AT_POSITION_0 = "at position 0, the telomere"
+
 LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
 FEW_SITES = 20  # unless so few are lost
 
@@ -30,6 +37,10 @@ def plain_chromosome(name: str) -> str:
     plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
     plain = plain.upper() if plain.lower() in {"x", "y", "m", "mt", "xy"} else plain
     return "MT" if plain == "M" else plain
+
+
+class NoRecord(InputError):
+    """A file holds nothing of what was asked for."""
 
 
 class NoMatch(InputError):

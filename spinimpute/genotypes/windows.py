@@ -38,7 +38,7 @@ def cut_windows(
     length, `length_cM` at most, and at most `max_sites` sites: where the map is flat or the panel dense they
     are cut further, into equal numbers of sites. An overlap is `overlap_cM` long, `max_sites` sites at most.
     Records at the same position always stay in the same core and the same overlap, even where that exceeds
-    `max_sites`. A stretch without sites makes no window.
+    `max_sites`. An interval without sites makes no window.
 
     Raises InputError for a length or number of sites that is not positive, or a negative overlap.
     """

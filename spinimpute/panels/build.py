@@ -19,7 +19,7 @@ from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.writer import PanelWriter, package_version
-from spinimpute.vcf.index_intervals import stretches_of
+from spinimpute.vcf.index_reader import index_intervals
 
 
 def build_panel(
@@ -79,7 +79,7 @@ def _reader(
     vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
 ) -> PieceReader | ParallelReader:
     one = PieceReader(vcf, region, samples)
-    if threads > 1 and (regions := stretches_of(Path(vcf), one.contigs, region)):
+    if threads > 1 and (regions := index_intervals(Path(vcf), one.contigs, region)):
         one.close()
         return ParallelReader(vcf, region, samples, regions, threads)
     return one

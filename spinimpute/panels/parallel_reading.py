@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region
 from spinimpute.panels.pieces import Piece, PieceReader
 from spinimpute.vcf.index_reader import index_error
-from spinimpute.vcf.reader import AT_POSITION_0, NoRecord
 
 
 class _RegionRead(NamedTuple):

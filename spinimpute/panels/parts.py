@@ -11,19 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import cyvcf2
-
+from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import Region, Sites
+from spinimpute.genotypes.sites import NoRecord, Region, Sites
 from spinimpute.genotypes.x_chromosome import Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.vcf.check import check_variant_file
-from spinimpute.vcf.reader import NoRecord, contig_line_of
+from spinimpute.vcf.variant_file import VariantFile
 
 
 @contextmanager
@@ -121,18 +119,15 @@ def build_panels(
 
 def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
     """The parts of X that a region overlaps, cut to it; none for other chromosomes and unknown builds."""
-    check_variant_file(Path(vcf), "panel")
-    try:
-        opened = cyvcf2.VCF(str(vcf), lazy=True)
-        chrom = region.chrom if region else next(iter(opened)).CHROM
-    except Exception:  # whatever is wrong with it, the reader has the better message
-        return []
-    if not is_x(chrom):
-        opened.close()
-        return []
-    chrom = next((name for name in opened.seqnames if is_x(name)), chrom)
-    build = build_of(contig_line_of(opened.raw_header, chrom), chrom)
-    opened.close()
+    with VariantFile(vcf, "panel") as file:
+        try:
+            chrom = region.chrom if region else next(file.records()).CHROM
+        except (InputError, StopIteration):  # whatever is wrong with it, the reader has the better message
+            return []
+        if not is_x(chrom):
+            return []
+        chrom = next((name for name in file.contigs if is_x(name)), chrom)
+        build = build_of(file.contig_line(chrom), chrom)
     if not build:
         return []
     wanted = region or Region(chrom)

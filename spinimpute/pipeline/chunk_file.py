@@ -14,10 +14,11 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
+from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, BadRecord, file_start, header_length
 from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
-from spinimpute.vcf.check import check_variant_file
 from spinimpute.vcf.header import FORMAT_LINES, definition
-from spinimpute.vcf.raw_records import BadRecord, BcfRecords, RawRecords, Scanned, TextRecords
+from spinimpute.vcf.raw_records import BcfRecords, RawRecords, Scanned, TextRecords
+from spinimpute.vcf.variant_file import check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
 PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
@@ -26,7 +27,6 @@ _REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmat
 _COMMAND = "##spinimpute_command="
 _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 _GZIP_MAGIC = b"\x1f\x8b"
-_BCF_MAGIC = b"BCF\2"
 _LONGEST_HEADER = 2**30
 
 
@@ -80,7 +80,7 @@ class Chunk:
         text = ("\n".join(self.common_lines()) + "\n").encode()
         if not self.is_bcf:
             return text
-        return b"BCF\2\2" + struct.pack("<I", len(text) + 1) + text + b"\0"
+        return file_start(text)
 
     @contextmanager
     def opened(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
@@ -158,9 +158,9 @@ def _opened(path: Path, threads: int) -> Iterator[Stream]:
 
 def _read_header(path: Path, stream: Stream) -> tuple[bool, bytes, bytes]:
     """Whether it is a BCF, the header's text, and what was read beyond it."""
-    start = stream.read(9)
-    if start.startswith(_BCF_MAGIC):
-        size = int.from_bytes(start[5:9], "little")
+    start = stream.read(START_BYTES)
+    if start.startswith(BCF_MAGIC):
+        size = header_length(start)
         text = stream.read(size) if size < _LONGEST_HEADER else b""
         if len(text) == size:
             return True, text, b""
@@ -212,7 +212,7 @@ def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
         phased_here=match[6] is not None,
         is_bcf=is_bcf,
         records=records,
-        data_start=len(text) + (9 if is_bcf else 0),
+        data_start=len(text) + (START_BYTES if is_bcf else 0),
         position=none,
         ref_length=none,
         length=none,

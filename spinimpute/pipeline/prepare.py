@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import ResolvedPloidy
-from spinimpute.genotypes.sites import NoMatch, Region, SiteMatch, check_overlap
+from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch, check_overlap
 from spinimpute.hmm.recombination_scale import rate_of_panel
 from spinimpute.panels.parts import part_of
 from spinimpute.panels.reference import ReferencePanel
@@ -16,7 +16,6 @@ from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
 from spinimpute.targets.repair import Repaired, repair_and_match
-from spinimpute.vcf.reader import NoRecord
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def prepare(
             allow_unphased=allow_unphased,
             sexes=target.sexes,
             chain=target.chain,
-            stretch=wanted,
+            region=wanted,
         )
 
     try:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
@@ -22,7 +21,8 @@ from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_chunks import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.vcf.check import fresh_index, starts_as_variant_file
+from spinimpute.vcf.index_reader import fresh_index
+from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
 def panel_ranges(panels: Sequence[ReferencePanel], region: Region | None) -> dict[str, tuple[int, int]]:
@@ -156,9 +156,9 @@ def _of_file(vcf: str | Path) -> tuple[str, int]:
     if not path.is_file() or not starts_as_variant_file(path) or not fresh_index(path):
         return "", 0
     try:
-        reader = cyvcf2.VCF(str(path), lazy=True)
-        return reader.raw_header, reader.num_records
-    except Exception:  # what is wrong with it is said when it is read
+        with VariantFile(path, "target") as file:
+            return file.header, file.n_records
+    except InputError:  # what is wrong with it is said when it is read
         return "", 0
 
 

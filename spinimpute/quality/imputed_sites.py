@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from spinimpute.quality.metrics import DEFAULT_BINS, EDGE_TOLERANCE
+from spinimpute.quality.metrics import DEFAULT_BINS, frequency_bins
 
 GOOD_R2 = 0.8
 
@@ -39,14 +38,14 @@ class ImputedSites:
         """A row for each bin (low, high] that holds imputed sites: number, mean R2, share of good ones."""
         _, minor, r2, typed = self.all()
         rows = []
-        for low, high in pairwise(bins):
-            chosen = ~typed & (minor > low + EDGE_TOLERANCE) & (minor <= high + EDGE_TOLERANCE)
+        for one in frequency_bins(bins):
+            chosen = ~typed & one.holds(minor)
             if not chosen.any():
                 continue
             known = r2[chosen][np.isfinite(r2[chosen])]
             rows.append(
                 {
-                    "bin": f"({low:g},{high:g}]",
+                    "bin": one.label,
                     "sites": int(chosen.sum()),
                     "r2": float(known.mean()) if len(known) else float("nan"),
                     "good": float((known >= GOOD_R2).sum() / chosen.sum()),
@@ -55,7 +54,7 @@ class ImputedSites:
         return rows
 
     def along(self, n_places: int = 60) -> list[dict[str, Any]]:
-        """A row for each of equally long stretches: middle in Mb, panel sites, typed sites, and mean R2 of
+        """A row for each of equally long segments: middle in Mb, panel sites, typed sites, and mean R2 of
         the imputed sites with a minor allele frequency of 5 % and more."""
         position, minor, r2, typed = self.all()
         edge = np.linspace(position[0], position[-1] + 1, n_places + 1)

@@ -10,9 +10,9 @@ on the number of sites, not on sites times samples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,13 +42,21 @@ def turn_to_minor(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Counts of the panel's minor allele from counts of ALT.
 
-    Args:
-        dosage: ALT count or dosage, shape (n_sites, n_samples); NaN stays NaN.
-        frequency: ALT frequency in the panel, shape (n_sites,); ALT is the minor allele at 0.5 exactly.
-        ploidy: alleles of each sample, shape (n_samples,), or one number for all.
+    Parameters
+    ----------
+    dosage : (n_sites, n_samples)
+        ALT count or dosage; NaN stays NaN.
+    frequency : (n_sites,)
+        ALT frequency in the panel; ALT is the minor allele at 0.5 exactly.
+    ploidy : (n_samples,) or int
+        Alleles of each sample, or one number for all.
 
-    Returns:
-        the turned dosage, same shape and type, and the minor allele frequency, shape (n_sites,).
+    Returns
+    -------
+    (n_sites, n_samples)
+        The turned dosage, of the same type.
+    (n_sites,)
+        Minor allele frequency.
     """
     turned = frequency > 0.5
     minor = np.where(turned[:, None], np.asarray(ploidy, dtype=dosage.dtype) - dosage, dosage)
@@ -60,13 +68,19 @@ def turn_probabilities_to_minor(
 ) -> np.ndarray:
     """Probabilities of 0, 1, 2 copies of the panel's minor allele from those of ALT.
 
-    Args:
-        probability: shape (n_sites, n_samples, 3); the third is ignored for haploid samples.
-        frequency: ALT frequency in the panel, shape (n_sites,).
-        ploidy: 1 or 2 for each sample, shape (n_samples,), or one number for all.
+    Parameters
+    ----------
+    probability : (n_sites, n_samples, 3)
+        The third is ignored for haploid samples.
+    frequency : (n_sites,)
+        ALT frequency in the panel.
+    ploidy : (n_samples,) or int
+        1 or 2 for each sample, or one number for all.
 
-    Returns:
-        shape (n_sites, n_samples, 3), NaN as the third probability of haploid samples.
+    Returns
+    -------
+    (n_sites, n_samples, 3)
+        NaN as the third probability of haploid samples.
     """
     haploid = np.broadcast_to(np.asarray(ploidy) == 1, probability.shape[1:2])
     out = probability.copy()
@@ -81,13 +95,16 @@ def turn_probabilities_to_minor(
 def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
     """Reduce each site to the sums from which every accuracy follows.
 
-    Args:
-        true: minor allele counts, shape (n_sites, n_samples); NaN where the truth is unknown, which leaves
-            the genotype out.
-        dosage: predicted minor allele dosages, same shape, no NaN where `true` is known.
+    Parameters
+    ----------
+    true : (n_sites, n_samples)
+        Minor allele counts; NaN where the truth is unknown: the genotype does not count.
+    dosage : (n_sites, n_samples)
+        Predicted minor allele dosages, no NaN where `true` is known.
 
-    Returns:
-        array of dtype `SITE_STATISTICS`, shape (n_sites,).
+    Returns
+    -------
+    SITE_STATISTICS (n_sites,)
     """
     known = ~np.isnan(true)
     n = known.sum(1)
@@ -114,8 +131,9 @@ def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
 def pooled_r2(statistics: np.ndarray) -> float:
     """Squared correlation over all genotypes of all given sites; NaN where truth or dosage is constant.
 
-    Args:
-        statistics: dtype `SITE_STATISTICS`, shape (n_sites,).
+    Parameters
+    ----------
+    statistics : SITE_STATISTICS (n_sites,)
     """
     n = statistics["genotypes"]
     total = n.sum()
@@ -136,8 +154,9 @@ def mean_variant_r2(statistics: np.ndarray) -> float:
 
     Only sites that vary in the truth count; one of them whose dosage is constant counts as 0.
 
-    Args:
-        statistics: dtype `SITE_STATISTICS`, shape (n_sites,).
+    Parameters
+    ----------
+    statistics : SITE_STATISTICS (n_sites,)
     """
     varies = statistics[statistics["square_true"] > 1e-9]
     if len(varies) == 0:
@@ -152,11 +171,32 @@ def minor_concordance(statistics: np.ndarray) -> float:
     A carrier is a genotype with a minor allele in the truth or in the best guess, so that the mass of
     homozygotes of the major allele, right by default, does not count.
 
-    Args:
-        statistics: dtype `SITE_STATISTICS`, shape (n_sites,).
+    Parameters
+    ----------
+    statistics : SITE_STATISTICS (n_sites,)
     """
     carriers = statistics["carriers"].sum()
     return float(statistics["concordant"].sum() / carriers) if carriers else float("nan")
+
+
+class FrequencyBin(NamedTuple):
+    """Minor allele frequencies (low, high]; label is how tables name them."""
+
+    low: float
+    high: float
+    label: str
+
+    def holds(self, minor_frequency: np.ndarray) -> np.ndarray:
+        """Which sites are in it, bool of the same shape."""
+        return (minor_frequency > self.low + EDGE_TOLERANCE) & (minor_frequency <= self.high + EDGE_TOLERANCE)
+
+
+ALL_FREQUENCIES = FrequencyBin(0.0, 0.5, "all")
+
+
+def frequency_bins(edges: Sequence[float] = DEFAULT_BINS) -> list[FrequencyBin]:
+    """The bins between increasing edges."""
+    return [FrequencyBin(low, high, f"({low:g},{high:g}]") for low, high in pairwise(edges)]
 
 
 def frequency_rows(
@@ -168,29 +208,34 @@ def frequency_rows(
 ) -> list[dict[str, Any]]:
     """The accuracy of one imputer over all sites and per bin (low, high] of minor allele frequency.
 
-    Args:
-        imputer: the name in the rows' first column.
-        statistics: dtype `SITE_STATISTICS`, shape (n_sites,).
-        minor_frequency: of each site in the panel, shape (n_sites,).
-        missing: bool, True where the imputer left the site out, shape (n_sites,).
-        bins: increasing edges between 0 and 0.5.
+    Parameters
+    ----------
+    imputer : str
+        The name in the rows' first column.
+    statistics : SITE_STATISTICS (n_sites,)
+    minor_frequency : (n_sites,)
+        Of each site in the panel.
+    missing : bool (n_sites,)
+        Sites that the imputer did not impute.
+    bins : sequence of float
+        Increasing edges between 0 and 0.5.
 
-    Returns:
-        one dict for all sites and one for each bin that holds sites; columns imputer, bin, sites, pooled_r2,
-        mean_r2, nrc (minor-allele concordance), missing_sites, genotypes.
+    Returns
+    -------
+    list of dict
+        One for all sites and one for each bin that holds sites: imputer, bin, sites, pooled_r2, mean_r2, nrc
+        (minor-allele concordance), missing_sites, genotypes.
     """
-    labelled = [(0.0, 0.5, "all")]
-    labelled += [(low, high, f"({low:g},{high:g}]") for low, high in pairwise(bins)]
     rows: list[dict[str, Any]] = []
-    for low, high, label in labelled:
-        chosen = (minor_frequency > low + EDGE_TOLERANCE) & (minor_frequency <= high + EDGE_TOLERANCE)
+    for one in (ALL_FREQUENCIES, *frequency_bins(bins)):
+        chosen = one.holds(minor_frequency)
         if not chosen.any():
             continue
         of_bin = statistics[chosen]
         rows.append(
             {
                 "imputer": imputer,
-                "bin": label,
+                "bin": one.label,
                 "sites": int(chosen.sum()),
                 "pooled_r2": pooled_r2(of_bin),
                 "mean_r2": mean_variant_r2(of_bin),
@@ -200,6 +245,17 @@ def frequency_rows(
             }
         )
     return rows
+
+
+def bin_labels(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+    """The bins that rows of `frequency_rows` are of, in their order, without that of all sites."""
+    return [label for label in dict.fromkeys(row["bin"] for row in rows) if label != ALL_FREQUENCIES.label]
+
+
+def curve(rows: Sequence[Mapping[Any, Any]], labels: Sequence[str], measure: str) -> list[float]:
+    """A measure along bins, NaN where there is no row of a bin; the rows are of one imputer."""
+    of_bin = {row["bin"]: row[measure] for row in rows}
+    return [of_bin.get(label, float("nan")) for label in labels]
 
 
 class GenotypeCalibration:
@@ -222,9 +278,12 @@ class GenotypeCalibration:
     def add(self, true: np.ndarray, probability: np.ndarray) -> None:
         """Count a block of genotypes.
 
-        Args:
-            true: minor allele counts, shape (n_sites, n_samples); NaN is left out.
-            probability: of 0, 1, 2 minor alleles, shape (n_sites, n_samples, 3); NaN is left out.
+        Parameters
+        ----------
+        true : (n_sites, n_samples)
+            Minor allele counts; NaN does not count.
+        probability : (n_sites, n_samples, 3)
+            Of 0, 1, 2 minor alleles; NaN does not count.
         """
         n_bins = len(self.edges) - 1
         for copies in range(len(self.GENOTYPES)):
@@ -241,10 +300,12 @@ class GenotypeCalibration:
     def rows(self) -> list[dict[str, Any]]:
         """The reliability table: for each number of copies and for "any", a row per bin that is not empty.
 
-        Returns:
-            dicts with minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. The row
-            of bin "all" holds the expected calibration error: the bins' |mean_predicted - observed| weighted
-            by their predictions.
+        Returns
+        -------
+        list of dict
+            minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. The row of bin "all"
+            holds the expected calibration error: the bins' |mean_predicted - observed| weighted by their
+            predictions.
         """
         groups = [("any", self.count.sum(0), self.sum_predicted.sum(0), self.sum_observed.sum(0))]
         groups += [

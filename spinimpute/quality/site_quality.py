@@ -1,4 +1,4 @@
-"""What dosages alone tell of a site: frequency, and how well it was imputed."""
+"""Statistics of a site from its dosages alone: frequency, and how well it was imputed."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class ImputationSummary:
     how many samples have one copy, a line for each part of the chromosome in which some have.
 
     used_sites: with a buffer, the matched sites that are used for the region. array_sites, outside_array:
-    with an inducing panel, the sites of its array, and the matched sites that are not among them and so told
-    the model nothing.
+    with an inducing panel, the sites of its array, and the matched sites that are not among them, which the
+    model does not see.
     """
 
     panel_sites: int = 0

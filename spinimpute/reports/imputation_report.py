@@ -1,9 +1,8 @@
-"""The report of `impute`: what was matched and repaired, how good it is, where and for whom it is weak."""
+"""The report of `impute`: what was matched and repaired, how good it is, where and in whom it is weak."""
 
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+from spinimpute.quality.metrics import curve
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
 from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
@@ -58,14 +58,13 @@ def _quality(frequency: Sequence[dict[str, Any]], leave_one_out: LeaveOneOutQual
         )
     ]
     if leave_one_out is not None:
-        of_bin = {row["bin"]: row for row in leave_one_out.by_frequency()}
-        pooled, each = (
-            [of_bin.get(name, {}).get(key, math.nan) for name in names] for key in ("pooled_r2", "mean_r2")
-        )
+        typed = leave_one_out.by_frequency()
+        n_typed = {row["bin"]: row["sites"] for row in typed}
+        pooled, each = (curve(typed, names, measure) for measure in ("pooled_r2", "mean_r2"))
         lines += [Series("typed sites left out: pooled r²", pooled), Series("the same: mean ER2", each)]
         head += ["typed sites", "left out: pooled r²", "mean ER2"]
         for row, name, r2, er2 in zip(rows, names, pooled, each, strict=True):
-            row += [of_bin.get(name, {}).get("sites"), r2, er2]
+            row += [n_typed.get(name), r2, er2]
         texts.append(
             paragraph(
                 "The other numbers are measured: each typed call is predicted from the other typed calls of "

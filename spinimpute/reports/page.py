@@ -12,7 +12,7 @@ Row = list[Cell]
 
 
 def number(value: Cell, decimals: int = 4) -> str:
-    """As shown to people: thousands apart, what cannot be told as a dash."""
+    """As readers see it: thousands apart, unknown values as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, float):
@@ -62,7 +62,7 @@ def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: b
         out.append("</tr>")
     out.append("</tbody></table>")
     tall = " tall" if sortable else ""
-    # whoever has no mouse can scroll what has the focus
+    # without a mouse one can scroll what has the focus
     label = f'tabindex="0" role="region" aria-label="{escape(caption)}"'
     return f'<div class="scroll{tall}" {label}>{"".join(out)}</div>'
 

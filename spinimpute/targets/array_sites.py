@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
-from spinimpute.genotypes.sites import Sites, plain_chromosome
-from spinimpute.vcf.check import check_variant_file
-from spinimpute.vcf.reader import NO_ALT, ON_ANOTHER_CHROMOSOME
+from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 NOT_IN_PANEL = "not in the panel"
 TWICE = "named before"
-
-_VARIANTS = (b"##fileformat=VCF", b"BCF\x02")
 
 
 class NoSiteOfPanel(InputError):
@@ -103,34 +100,25 @@ def _site(
 def _listed(path: Path, found: PanelArray) -> Iterator[_Listed]:
     if not path.is_file():
         raise InputError(f"array {path}: {why_no_file(path)}")
-    try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if compressed else path.open("rb") as content:
-            start = content.read(16)
-    except (OSError, EOFError) as error:
-        raise InputError(f"array {path}: cannot be read ({error})") from error
-    return _records(path, found) if start.startswith(_VARIANTS) else _lines(path, compressed)
+    return _records(path, found) if starts_as_variant_file(path) else _lines(path)
 
 
 def _records(path: Path, found: PanelArray) -> Iterator[_Listed]:
-    check_variant_file(path, "array")
-    n_read = 0
-    try:
-        for record in cyvcf2.VCF(str(path), lazy=True):
-            n_read += 1
-            alts = [alt for alt in record.ALT if alt.isalpha()]
+    with VariantFile(path, "array") as file:
+        for record in file.records():
+            ref, alleles = file.alleles(record)
+            alts = [alt for alt in alleles if alt.isalpha()]
             for alt in alts:
-                yield _Listed(record.CHROM, record.POS, record.REF, alt)
+                yield _Listed(record.CHROM, record.POS, ref, alt)
             if not alts:
                 found.n_sites += 1
                 found.skip(NO_ALT)
-    except Exception as error:  # whatever the library raises for malformed records
-        raise InputError(f"array {path}: truncated or malformed after record {n_read} ({error})") from error
 
 
-def _lines(path: Path, compressed: bool) -> Iterator[_Listed]:
+def _lines(path: Path) -> Iterator[_Listed]:
     try:
+        with path.open("rb") as file:
+            compressed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path, "rt", encoding="utf-8") if compressed else path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 words = line.split()
@@ -144,5 +132,5 @@ def _lines(path: Path, compressed: bool) -> Iterator[_Listed]:
                     )
                 ref, alt = words[2:] or (None, None)
                 yield _Listed(words[0], int(words[1]), ref, alt)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"array {path}: cannot be read ({error})") from error

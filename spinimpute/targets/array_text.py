@@ -1,4 +1,4 @@
-"""Genotypes of one person as consumer arrays are delivered: a text file with a site in each line.
+"""Genotypes of one sample as consumer arrays are delivered: a text file with a site in each line.
 
 23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and what looks like them: identifier, chromosome,
 position, and the two alleles as letters, together or apart; tabs or commas, with or without quotes and a
@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
-from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
-from spinimpute.vcf.reader import ON_ANOTHER_CHROMOSOME
 
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
@@ -118,6 +118,12 @@ def read_array_text(path: Path) -> ArrayText:
     if not calls:
         raise InputError(f"target {path}: the file has no genotypes")
     return ArrayText(re.sub(r"\s+", "_", path.name.split(".")[0]) or "sample", build, calls, unplaced)
+
+
+def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
+    """`array_calls` of `read_array_text`; the panel's build is that of its contig line."""
+    build = build_of(contig_line, panel.chrom)
+    return array_calls(read_array_text(path), path, panel, contig_line, build, lift)
 
 
 def array_calls(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
 from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_ALLELES, NO_PLACE
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
-from spinimpute.vcf.reader import ON_ANOTHER_CHROMOSOME
 
+if TYPE_CHECKING:
+    import pandas as pd  # imported where it is used: that takes its time, and few targets are reports
+
+_HEAD = b"[Header]"
 _DATA = "[Data]"
 _HEAD_LINES = 100  # at most
 # in the order of preference: Plus is the reference genome's strand, the others are some strand
@@ -23,14 +26,33 @@ _ROWS_AT_ONCE = 1_000_000
 _MISSING = frozenset({"-", "0", ""})
 
 
+def is_final_report(path: Path) -> bool:
+    """Whether the first line is that of Illumina's FinalReport."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip(b"\xef\xbb\xbf").startswith(_HEAD)
+    except OSError:
+        return False
+
+
 def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
     """The calls on the panel's chromosome, unphased, with REF and ALT as the panel has them.
 
-    lift: to the panel's build.
+    Parameters
+    ----------
+    path, contig_line, lift
+        As of `plink.read_plink`.
+    panel : Sites
+        Of all parts of the panel.
 
-    Raises InputError if the report has no table, lacks columns of names, positions or alleles, is cut, or has
-    no call on the chromosome.
+    Raises
+    ------
+    InputError
+        The report has no table, lacks columns of names, positions or alleles, is cut, or has no call on the
+        chromosome.
     """
+    import pandas as pd
+
     first_row, columns, separator = _table(path)
     strand = next((s for s in _STRANDS if {f"Allele1 - {s}", f"Allele2 - {s}"} <= set(columns)), None)
     sample = next((name for name in ("Sample ID", "Sample Name") if name in columns), None)
@@ -151,6 +173,8 @@ def _rows(
     path: Path, first_row: int, separator: str, used: dict[str, str], chrom: str
 ) -> tuple[pd.DataFrame, int]:
     """The rows of a chromosome, and how many SNPs of others there are."""
+    import pandas as pd
+
     with path.open("rb") as file:
         file.seek(-1, 2)
         if file.read(1) != b"\n":
@@ -193,6 +217,8 @@ def _rows(
 
 
 def _refuse_repeats(path: Path, site: np.ndarray, sample: np.ndarray, rows: pd.DataFrame) -> None:
+    import pandas as pd
+
     repeated = pd.Series(site.astype(np.int64) << 32 | sample).duplicated().to_numpy()
     if repeated.any():
         row = rows.iloc[int(repeated.argmax())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,7 @@ class Lift:
 
         position = np.array([place for place, *_ in rows], np.int64)
         lifted = Sites(sites.chrom, position, alleles(kept.sites.ref), alleles(kept.sites.alt), kept.sites.id)
-        return Calls(lifted, kept.calls, calls.samples, calls.contig_line, skipped, kept.unphased)
+        return replace(kept, sites=lifted, skipped=skipped)
 
 
 def _names(content: bytes) -> set[str]:

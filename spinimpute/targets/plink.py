@@ -18,24 +18,23 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import site_alleles, snp_places
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.genotypes.sites import (
+    LAST_POSITION,
+    NO_ALT,
+    ON_ANOTHER_CHROMOSOME,
+    SYMBOLIC,
+    NoRecord,
+    Sites,
+    plain_chromosome,
+)
 from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_PLACE
 from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift, turned
-from spinimpute.vcf.reader import NO_ALT, ON_ANOTHER_CHROMOSOME, SYMBOLIC, NoRecord
 
 _BED_MAGIC = b"\x6c\x1b\x01"
 _PLINK_MAGIC = b"\x6c\x1b"
 _NO_ALLELE = frozenset({"0", ".", "", "-"})
 _BASES = re.compile(r"[ACGTNacgtn]+")
 _BLOCK_ALLELES = 16 * 2**20  # read at once
-
-
-@dataclass(frozen=True)
-class PlinkTarget:
-    """calls: of one chromosome; sexes: sample -> whether male, where the file says it."""
-
-    calls: Calls
-    sexes: dict[str, bool]
 
 
 @dataclass(frozen=True)
@@ -56,18 +55,32 @@ def is_plink(path: Path) -> bool:
     return _starts_with(path, _PLINK_MAGIC)
 
 
-def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> PlinkTarget:
+def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
     """The calls on the panel's chromosome.
 
-    path: of the .bed or .pgen; the files beside it have its name. Heterozygotes of a .bed have no phase,
-    those of a .pgen have what the file says. Where a .bim has one allele of a site only, the panel tells the
-    other. lift: to the panel's build.
-    Raises InputError if pgenlib is not installed, a file is missing or damaged, or the samples have no names.
+    Heterozygotes of a .bed have no phase, those of a .pgen have what the file says. Where a .bim has one
+    allele of a site only, the other is the panel's.
+
+    Parameters
+    ----------
+    path : Path
+        The .bed or .pgen; the files beside it have its name.
+    panel : Sites
+        Of all parts of the panel.
+    contig_line : str
+        The panel's.
+    lift : Lift or None
+        To the panel's build.
+
+    Raises
+    ------
+    InputError
+        pgenlib is not installed, a file is missing or damaged, or the samples have no names.
     """
     pgenlib = _pgenlib()
     bed = _starts_with(path, _BED_MAGIC)
-    variants, people = (_beside(path, bed, kind) for kind in ("variants", "samples"))
-    samples, sexes = _samples(people)
+    variants, names = (_beside(path, bed, kind) for kind in ("variants", "samples"))
+    samples, sexes = _samples(names)
     if variants.suffix == ".bim":
         _check_bim(variants)
     try:
@@ -79,7 +92,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     except (RuntimeError, MemoryError) as error:
         raise InputError(
             f"target {path}: cannot be read ({_said(error)}); is it whole, and do {variants.name} and "
-            f"{people.name} belong to it?"
+            f"{names.name} belong to it?"
         ) from error
     skipped: Counter[str] = Counter()
     rows = sorted(_rows(table, panel, lift, skipped), key=lambda row: row.position)
@@ -104,7 +117,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
         [row.id for row in rows],
     )
     none = unphased if unphased.any() else None
-    return PlinkTarget(Calls(sites, calls, samples, contig_line, dict(skipped), none), sexes)
+    return Calls(sites, calls, samples, contig_line, dict(skipped), none, sexes)
 
 
 def _pgenlib() -> Any:
@@ -137,13 +150,13 @@ def _beside(path: Path, bed: bool, kind: str) -> Path:
 
 def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
     """Names, and who is known to be male or not. A name is the second column of a .fam, with the family
-    before it if two people share one."""
+    before it if two samples share one."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"target {path}: cannot be read ({error})") from error
     columns = {"FID": 0, "IID": 1, "SEX": 4}
-    people: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         if line.startswith("#"):
@@ -162,19 +175,17 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
             fields[columns[name]] if name in columns and columns[name] < len(fields) else "0"
             for name in ("FID", "SEX")
         )
-        people.append((family, fields[columns["IID"]], sex))
-    if not people:
+        rows.append((family, fields[columns["IID"]], sex))
+    if not rows:
         raise InputError(f"target {path}: there are no samples in it")
-    names = [iid for _, iid, _ in people]
+    names = [iid for _, iid, _ in rows]
     if len(set(names)) < len(names):
-        names = [f"{family}_{iid}" for family, iid, _ in people]
+        names = [f"{family}_{iid}" for family, iid, _ in rows]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"target {path}: two samples are named {twice}; rename one of them")
     male = {"1": True, "M": True, "2": False, "F": False}
-    sexes = {
-        n: male[sex.upper()] for n, (_, _, sex) in zip(names, people, strict=True) if sex.upper() in male
-    }
+    sexes = {n: male[sex.upper()] for n, (_, _, sex) in zip(names, rows, strict=True) if sex.upper() in male}
     return names, sexes
 
 

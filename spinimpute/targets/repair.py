@@ -1,7 +1,7 @@
 """Target sites whose alleles are those of the panel, but swapped or read from the other strand.
 
-A/T and C/G look the same from both strands: whether such a site is on the other one can only be told from
-its allele frequency, and is asked only of a file in which other sites are.
+A/T and C/G look the same from both strands. Such a site is found to be on the other one by its allele
+frequency alone, and this is asked only of a file in which other sites are on the other strand.
 """
 
 from __future__ import annotations
@@ -79,13 +79,19 @@ def repair_and_match(
 ) -> Repaired:
     """Exchange alleles and strands where that makes target sites panel sites, then match them.
 
-    Parameters:
-        panel_frequency: (n_panel_sites,), of the panel's ALT alleles.
-        ambiguous: what is done with A/T and C/G sites. "keep": their letters are believed; "drop": they are
-            left out; "frequency": believed if no other site is on the other strand, else decided by the
-            frequencies of target and panel, or left out.
-    Raises:
-        InputError: as `match_sites`, and if `ambiguous` is none of these.
+    Parameters
+    ----------
+    panel_frequency : (n_panel_sites,)
+        Of the panel's ALT alleles.
+    ambiguous : str
+        What is done with A/T and C/G sites. "keep": their letters are believed; "drop": they are left out;
+        "frequency": believed if no other site is on the other strand, else decided by the frequencies of
+        target and panel, or left out.
+
+    Raises
+    ------
+    InputError
+        As `match_sites`, and if `ambiguous` is none of these.
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")

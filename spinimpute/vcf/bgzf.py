@@ -54,9 +54,12 @@ class BgzfWriter:
 
     def __init__(self, file: BinaryIO, threads: int = 1) -> None:
         """
-        Parameters:
-            file: where the blocks go, opened for writing in binary mode.
-            threads: threads that compress; with 1 the calling thread compresses.
+        Parameters
+        ----------
+        file : binary file
+            Where the blocks go, opened for writing in binary mode.
+        threads : int
+            Threads that compress; with 1 the calling thread compresses.
         """
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bgzf") if threads > 1 else None
@@ -95,10 +98,15 @@ class BgzfWriter:
     def virtual_offsets(self, positions: np.ndarray) -> np.ndarray:
         """The BGZF virtual offsets of positions in the uncompressed stream, once `finish` has been called.
 
-        Parameters:
-            positions: int64, any shape; the end of the stream is a valid position.
-        Returns:
-            uint64 of the same shape: offset of the block in the file << 16 | offset inside the block.
+        Parameters
+        ----------
+        positions : int64 (...)
+            The end of the stream is a valid position.
+
+        Returns
+        -------
+        uint64 (...)
+            Offset of the block in the file << 16 | offset inside the block.
         """
         block_start = np.concatenate([[0], np.cumsum(self._block_lengths, dtype=np.uint64)]).astype(np.uint64)
         block, within = np.divmod(positions, BLOCK_SIZE)
@@ -124,14 +132,16 @@ class DamagedFile(Exception):
 class BgzfReader:
     """Inflates a file that the caller opened (binary, for reading) and will close, from where it stands.
 
-    Raises DamagedFile for a block that is cut or has not the content that its checksum tells, and for a file
+    Raises DamagedFile for a block that is cut or has not the content that its checksum states, and for a file
     without the block that marks its end.
     """
 
     def __init__(self, file: BufferedReader, threads: int = 1) -> None:
         """
-        Parameters:
-            threads: threads that inflate; with 1 the calling thread does.
+        Parameters
+        ----------
+        threads : int
+            Threads that inflate; with 1 the calling thread does.
         """
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None

@@ -1,8 +1,9 @@
-"""The header of an output file, and the dictionaries by which BCF numbers its names."""
+"""The header of an output file, what header lines define, and how BCF numbers their names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spinimpute.errors import InputError
 
@@ -27,7 +28,14 @@ FORMAT_LINES = {
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
 _CONTIG_LENGTH = re.compile(r"[<,]length=(\d+)")
-_EXPLICIT_NUMBER = re.compile(r",IDX=\d+")
+_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
+
+
+class HeaderNumbers(NamedTuple):
+    """The numbers by which a BCF's records name contigs, and fields: those of FILTER, INFO and FORMAT."""
+
+    contigs: dict[str, int]
+    fields: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class OutputHeader:
     text: str  # all lines, each ending with a newline
     contigs: dict[str, int | None]  # name -> length where the header states one, in order
     info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ..., in order
-    dictionary: dict[str, int]  # number of each FILTER, INFO and FORMAT name in BCF
+    numbers: HeaderNumbers
 
 
 def make_header(
@@ -49,15 +57,25 @@ def make_header(
 ) -> OutputHeader:
     """Compose the header of an output file.
 
-    Parameters:
-        samples: names in column order; any text without tabs and line breaks.
-        contig_lines: "##contig=<ID=...>" lines; their order numbers the contigs.
-        header_lines: further lines ("##source=..."), put last.
-        formats: keys of FORMAT_LINES.
-        extra_info_lines: definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
-    Raises:
-        InputError: a sample name is empty, repeated, or would break the columns of the file.
-        ValueError: a line is not a header line, or a contig or INFO field is defined twice.
+    Parameters
+    ----------
+    samples : sequence of str
+        Names in column order; any text without tabs and line breaks.
+    contig_lines : sequence of str
+        "##contig=<ID=...>" lines; their order numbers the contigs.
+    header_lines : sequence of str
+        Further lines ("##source=..."), put last.
+    formats : sequence of str
+        Keys of FORMAT_LINES.
+    extra_info_lines : sequence of str
+        Definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
+
+    Raises
+    ------
+    InputError
+        A sample name is empty, repeated, or would break the columns of the file.
+    ValueError
+        A line is not a header line, or a contig or INFO field is defined twice.
     """
     _check_samples(samples)
     lines = [
@@ -72,7 +90,6 @@ def make_header(
     ]
     contigs: dict[str, int | None] = {}
     info_types: dict[str, str] = {}
-    dictionary: dict[str, int] = {}
     for line in lines:
         if not line.startswith("##") or "\n" in line or "\r" in line:
             raise ValueError(f"not a line of a VCF header: {line!r}")
@@ -90,9 +107,23 @@ def make_header(
                 raise ValueError(f"INFO/{name} is defined twice")
             info_type = _INFO_TYPE.search(line)
             info_types[name] = info_type[1] if info_type else "String"
-        dictionary.setdefault(name, len(dictionary))
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
-    return OutputHeader("\n".join([*lines, "\t".join(columns)]) + "\n", contigs, info_types, dictionary)
+    text = "\n".join([*lines, "\t".join(columns)]) + "\n"
+    return OutputHeader(text, contigs, info_types, header_numbers(lines))
+
+
+def header_numbers(lines: Iterable[str]) -> HeaderNumbers:
+    """The numbers that a header gives: those it states (IDX), else in the order of its lines."""
+    contigs: dict[str, int] = {}
+    fields = {"PASS": 0}
+    for line in lines:
+        if (defined := definition(line)) is None:
+            continue
+        kind, name = defined
+        of_kind = contigs if kind == "contig" else fields
+        explicit = _EXPLICIT_NUMBER.search(line)
+        of_kind.setdefault(name, int(explicit[1]) if explicit else len(of_kind))
+    return HeaderNumbers(contigs, fields)
 
 
 def definition(line: str) -> tuple[str, str] | None:

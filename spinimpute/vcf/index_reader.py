@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import re
 import struct
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region, plain_chromosome
+from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
-from spinimpute.vcf.check import fresh_index
-from spinimpute.vcf.header import definition
+from spinimpute.vcf.header import header_numbers
+from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
+
+INTERVAL_BYTES = 4 * 2**20  # of the compressed file, at least
 
 _TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines to skip, bytes of the names
-_TBI_SHIFT, _TBI_DEPTH = 14, 5
 _MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
 _CHUNK_BYTES = 16
-_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
 
 
 class Run(NamedTuple):
@@ -77,10 +78,65 @@ def index_error(role: str, path: Path, what: object) -> InputError:
     )
 
 
-def is_bcf(path: Path) -> bool:
-    """Of a file that is compressed. Raises OSError, EOFError or zlib.error if it cannot be read."""
-    with gzip.open(path) as file:
-        return file.read(5) == b"BCF\2\2"
+def index_intervals(path: Path, header_contigs: list[str], region: Region | None) -> list[Region]:
+    """Intervals that take about equal parts of the file, INTERVAL_BYTES or more, one behind the other.
+
+    Parameters
+    ----------
+    path : Path
+        A compressed VCF or BCF.
+    header_contigs : list of str
+        The header's names.
+    region : Region or None
+        What they are to cover; None for the file's only chromosome.
+
+    Returns
+    -------
+    list of Region
+        Empty where the index is missing, older than the file or unreadable, where the file has several
+        chromosomes and no region is given, and where the file is small.
+
+    Raises
+    ------
+    InputError
+        The index is of another file.
+    """
+    try:
+        contigs = read_index(path)
+    except DamagedFile as error:
+        raise index_error("panel", path, error) from error
+    if region is not None:
+        wanted = plain_chromosome(region.chrom)
+        contigs = [contig for contig in contigs if plain_chromosome(contig.name) == wanted]
+    if len(contigs) != 1:
+        return []
+    (contig,) = contigs
+    same = plain_chromosome(contig.name)
+    if [name for name in header_contigs if plain_chromosome(name) == same] != [contig.name]:
+        return []  # a reader goes through all of such a file
+    whole = Region(contig.name, region.start, region.end) if region else Region(contig.name)
+    regions = []
+    first, begin = whole.start, None
+    for start, byte in contig.places:
+        if start < first:
+            begin = byte
+        elif start >= whole.end:
+            break
+        elif begin is None:
+            begin = byte
+        elif byte - begin >= INTERVAL_BYTES:
+            regions.append(Region(contig.name, first, start))
+            first, begin = start + 1, byte
+    return [*regions, Region(contig.name, first, whole.end)] if regions else []
+
+
+def fresh_index(path: Path) -> bool:
+    """Whether there is a .csi or .tbi index not older than the file; an older one may be of other data."""
+    for suffix in (".csi", ".tbi"):
+        index = path.with_name(path.name + suffix)
+        if index.is_file() and path.is_file():
+            return index.stat().st_mtime >= path.stat().st_mtime
+    return False
 
 
 def _bcf_contigs(path: Path) -> dict[int, str] | None:
@@ -88,15 +144,8 @@ def _bcf_contigs(path: Path) -> dict[int, str] | None:
     if not is_bcf(path):
         return None
     with gzip.open(path) as file:
-        (length,) = struct.unpack("<I", file.read(9)[5:])
-        header = file.read(length).rstrip(b"\0").decode()
-    names: dict[int, str] = {}
-    for line in header.splitlines():
-        kind, name = definition(line) or ("", "")
-        if kind == "contig":
-            given = _EXPLICIT_NUMBER.search(line)
-            names[int(given[1]) if given else len(names)] = name
-    return names
+        header = read_header(file).rstrip(b"\0").decode()
+    return {number: name for name, number in header_numbers(header.splitlines()).contigs.items()}
 
 
 def _check_end(path: Path, end: int) -> None:
@@ -138,14 +187,14 @@ def _read_tbi(content: bytes) -> list[Contig]:
     found = []
     for number in range(n_contigs):
         n_bins, at = _count(content, at)
-        bins = _Bins(_TBI_SHIFT, _TBI_DEPTH)
+        bins = _Bins(MIN_SHIFT, TBI_DEPTH)
         for _ in range(n_bins):
             (bin_number,) = struct.unpack_from("<I", content, at)
             at = bins.add(bin_number, content, at + 4)
         n_windows, at = _count(content, at)
         offsets = struct.unpack_from(f"<{n_windows}Q", content, at)
         at += 8 * n_windows
-        places = [(window << _TBI_SHIFT, offset >> 16) for window, offset in enumerate(offsets) if offset]
+        places = [(window << MIN_SHIFT, offset >> 16) for window, offset in enumerate(offsets) if offset]
         if bins.runs:
             found.append(Contig(names[number], number, sorted(bins.runs), bins.end, places))
     return found
@@ -156,7 +205,7 @@ class _Bins:
 
     def __init__(self, shift: int, depth: int) -> None:
         self._shift, self._depth = shift, depth
-        self.n_bins = ((1 << 3 * (depth + 1)) - 1) // 7
+        self.n_bins = first_bin(depth + 1)
         self.runs: list[Run] = []
         self.end = 0
 
@@ -172,12 +221,10 @@ class _Bins:
 
     def interval(self, bin_number: int) -> tuple[int, int]:
         """First position and the one behind, 0-based."""
-        level, first = 0, 0
-        while bin_number >= first + (1 << 3 * level):
-            first += 1 << 3 * level
-            level += 1
-        width = self._shift + 3 * (self._depth - level)
-        return (bin_number - first) << width, (bin_number - first + 1) << width
+        level = next(level for level in range(self._depth + 1) if bin_number < first_bin(level + 1))
+        width = self._shift + LEVEL_SHIFT * (self._depth - level)
+        place = bin_number - first_bin(level)
+        return place << width, (place + 1) << width
 
 
 def _count(content: bytes, at: int) -> tuple[int, int]:

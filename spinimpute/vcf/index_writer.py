@@ -1,7 +1,7 @@
 """Indices of compressed VCF and BCF files: TBI, and CSI for BCF and for contigs longer than TBI can hold.
 
-An index sorts the records into a tree of bins over the contig and says, for each bin, which stretches of the
-file hold its records; a query then reads only the bins that overlap its region.
+An index sorts the records into a tree of bins over the contig and says, for each bin, which parts of the file
+hold its records; a query then reads only the bins that overlap its region.
 """
 
 import struct
@@ -13,9 +13,9 @@ import numpy as np
 TBI_MAX_LENGTH = 2**29
 """Last position (1-based) that a TBI index can hold."""
 
-_MIN_SHIFT = 14  # a leaf bin covers 2**14 positions
-_TBI_DEPTH = 5
-_LEVEL_SHIFT = 3  # each bin has eight children
+MIN_SHIFT = 14  # a leaf bin covers 2**14 positions
+TBI_DEPTH = 5
+LEVEL_SHIFT = 3  # each bin has eight children
 
 # How tabix describes a VCF: format 2, columns of contig, begin, end (0: none), comment sign, lines to skip.
 _TABIX_VCF = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
@@ -61,8 +61,10 @@ class RecordPlaces:
     ) -> list[ContigRecords]:
         """The records of the named contigs, some of which may have none.
 
-        Parameters:
-            virtual_offsets: turns positions in the stream into virtual offsets in the file.
+        Parameters
+        ----------
+        virtual_offsets : callable
+            Turns positions in the stream into virtual offsets in the file.
         """
         no_records = [(np.empty(0, dtype=np.int64),) * 4]
         contigs = []
@@ -76,7 +78,7 @@ class RecordPlaces:
 def csi_depth(length: int) -> int:
     """Levels below the root that a CSI index needs so that its root bin covers `length` positions."""
     depth = 0
-    while length > 1 << (_MIN_SHIFT + _LEVEL_SHIFT * depth):
+    while length > 1 << (MIN_SHIFT + LEVEL_SHIFT * depth):
         depth += 1
     return depth
 
@@ -87,12 +89,12 @@ def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
     parts = [b"TBI\1", struct.pack("<i", len(contigs)), _TABIX_VCF, struct.pack("<i", len(names)), names]
     for contig in contigs:
         linear = _linear_index(contig)
-        bins = _chunks_by_bin(contig, _TBI_DEPTH)
+        bins = _chunks_by_bin(contig, TBI_DEPTH)
         parts.append(struct.pack("<i", len(bins) + 1))
         for number, chunks in bins.items():
             parts.append(struct.pack("<Ii", number, len(chunks)))
             parts.extend(struct.pack("<2Q", *chunk) for chunk in chunks)
-        parts.append(struct.pack("<Ii4Q", _statistics_bin(_TBI_DEPTH), 2, *_statistics(contig)))
+        parts.append(struct.pack("<Ii4Q", _statistics_bin(TBI_DEPTH), 2, *_statistics(contig)))
         parts += [struct.pack("<i", len(linear)), linear.astype("<u8").tobytes()]
     parts.append(struct.pack("<Q", 0))
     return b"".join(parts)
@@ -101,17 +103,20 @@ def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
 def csi_index(contigs: Sequence[ContigRecords], length: int, *, of_bcf: bool) -> bytes:
     """The uncompressed CSI index of a VCF (`of_bcf` false) or BCF.
 
-    Parameters:
-        contigs: of a VCF those that have records, in order of the file; of a BCF all those of the header, in
-            its order, since a BCF names its contigs by their number there.
-        length: of the longest contig; no record ends beyond it.
+    Parameters
+    ----------
+    contigs : sequence of ContigRecords
+        Of a VCF those that have records, in order of the file; of a BCF all those of the header, in its
+        order, since a BCF names its contigs by their number there.
+    length : int
+        Of the longest contig; no record ends beyond it.
     """
     depth = csi_depth(length)
     names = _joined_names(contigs)
     auxiliary = b"" if of_bcf else _TABIX_VCF + struct.pack("<i", len(names)) + names
     parts = [
         b"CSI\1",
-        struct.pack("<3i", _MIN_SHIFT, depth, len(auxiliary)),
+        struct.pack("<3i", MIN_SHIFT, depth, len(auxiliary)),
         auxiliary,
         struct.pack("<i", len(contigs)),
     ]
@@ -135,29 +140,29 @@ def _joined_names(contigs: Sequence[ContigRecords]) -> bytes:
     return b"".join(contig.name.encode() + b"\0" for contig in contigs)
 
 
-def _first_bin(level: int) -> int:
-    """Number of the first bin of a level; level 0 is the root."""
-    return ((1 << (_LEVEL_SHIFT * level)) - 1) // 7
+def first_bin(level: int) -> int:
+    """Number of the first bin of a level, and of bins in the levels above; level 0 is the root."""
+    return ((1 << (LEVEL_SHIFT * level)) - 1) // 7
 
 
 def _bins(begin: np.ndarray, end: np.ndarray, depth: int) -> np.ndarray:
     """The smallest bin that contains each interval [begin, end); int64 (n_records,)."""
     bins = np.zeros(len(begin), dtype=np.int64)
     for level in range(1, depth + 1):
-        shift = _MIN_SHIFT + _LEVEL_SHIFT * (depth - level)
+        shift = MIN_SHIFT + LEVEL_SHIFT * (depth - level)
         fits = begin >> shift == (end - 1) >> shift
-        bins = np.where(fits, _first_bin(level) + (begin >> shift), bins)
+        bins = np.where(fits, first_bin(level) + (begin >> shift), bins)
     return bins
 
 
 def _first_window(bin_number: int, depth: int) -> int:
     """The leaf-sized window with which a bin begins."""
-    level = max(level for level in range(depth + 1) if _first_bin(level) <= bin_number)
-    return (bin_number - _first_bin(level)) << (_LEVEL_SHIFT * (depth - level))
+    level = max(level for level in range(depth + 1) if first_bin(level) <= bin_number)
+    return (bin_number - first_bin(level)) << (LEVEL_SHIFT * (depth - level))
 
 
 def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[int, int]]]:
-    """Stretches of the file (virtual offsets, end exclusive) with the records of each bin, bins ascending."""
+    """Parts of the file (virtual offsets, end exclusive) with the records of each bin, bins ascending."""
     bins = _bins(contig.begin, contig.end, depth)
     run_start = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
     run_last = np.concatenate([run_start[1:], [len(bins)]]) - 1
@@ -170,7 +175,7 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
     ):
         of_bin = chunks.setdefault(number, [])
         if of_bin and of_bin[-1][1] >> 16 == start >> 16:
-            # The block has to be decompressed for the earlier stretch anyway.
+            # The block has to be decompressed for the earlier part anyway.
             of_bin[-1] = (of_bin[-1][0], stop)
         else:
             of_bin.append((start, stop))
@@ -180,7 +185,7 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
 def _linear_index(contig: ContigRecords) -> np.ndarray:
     """Per leaf-sized window the offset of the first record that overlaps it, or of the next one; uint64."""
     none = np.iinfo(np.uint64).max
-    first, last = contig.begin >> _MIN_SHIFT, (contig.end - 1) >> _MIN_SHIFT
+    first, last = contig.begin >> MIN_SHIFT, (contig.end - 1) >> MIN_SHIFT
     linear = np.full(int(last.max()) + 1, none, dtype=np.uint64)
     np.minimum.at(linear, first, contig.offset)
     for record in np.flatnonzero(last > first):
@@ -191,7 +196,7 @@ def _linear_index(contig: ContigRecords) -> np.ndarray:
 
 def _statistics_bin(depth: int) -> int:
     """Number of the pseudo-bin that holds where a contig's records are and how many there are."""
-    return _first_bin(depth + 1) + 1
+    return first_bin(depth + 1) + 1
 
 
 def _statistics(contig: ContigRecords) -> tuple[int, int, int, int]:

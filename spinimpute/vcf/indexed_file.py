@@ -40,14 +40,23 @@ class IndexedFile:
     ) -> None:
         """Open the file and write its start.
 
-        Parameters:
-            path: of the output; an existing file is replaced when the writer is closed.
-            output_type: "z", "b" or "v", as `choose_output_type` gives it.
-            file_start: the header, as bytes of the output's form.
-            contigs: name -> length where the header states one, in the order of the header.
-            threads: threads that compress.
-        Raises:
-            InputError: the path cannot be written.
+        Parameters
+        ----------
+        path : path
+            Of the output; an existing file is replaced when the writer is closed.
+        output_type : str
+            "z", "b" or "v", as `choose_output_type` gives it.
+        file_start : bytes
+            The header, as bytes of the output's form.
+        contigs : mapping
+            Name -> length where the header states one, in the order of the header.
+        threads : int
+            Threads that compress.
+
+        Raises
+        ------
+        InputError
+            The path cannot be written.
         """
         self.path = Path(path)
         self._output_type = output_type
@@ -72,12 +81,19 @@ class IndexedFile:
     ) -> None:
         """Append r records, which follow those written before.
 
-        Parameters:
-            chrom: contig, one of the header.
-            position, ref_length, length: integers (r,): 1-based position, letters of REF, bytes of a record.
-            data: the records.
-        Raises:
-            InputError: the file cannot be written (any longer), such as on a full disk.
+        Parameters
+        ----------
+        chrom : str
+            Contig, one of the header.
+        position, ref_length, length : int (r,)
+            1-based position, letters of REF, bytes of a record.
+        data : bytes
+            The records.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written (any longer), such as on a full disk.
         """
         stop = self._position + np.cumsum(length)
         self._places.add(chrom, position, ref_length, stop - length, stop)

@@ -5,8 +5,6 @@ Axes: R records, N samples.
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,19 +12,22 @@ from typing import Protocol
 import numpy as np
 
 from spinimpute.kernels import kernel
-from spinimpute.vcf.header import definition
+from spinimpute.vcf.bcf_format import (
+    CHAR,
+    FLOAT,
+    FLOAT_END,
+    INT8,
+    RECORD_HEAD,
+    RECORD_LENGTHS,
+    SIZES,
+    BadRecord,
+    read_descriptor,
+    read_integer,
+)
+from spinimpute.vcf.header import header_numbers
 
-_INT8, _FLOAT, _CHAR = 1, 5, 7
-_INTEGERS = {1: "<b", 2: "<h", 3: "<i"}
-_SIZES = {1: 1, 2: 2, 3: 4, _FLOAT: 4, _CHAR: 1}
 _MOST_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
-_FLOAT_END = 0x7F800002
 _FIXED_COLUMNS = 9
-_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
-
-
-class BadRecord(Exception):
-    """A record cannot be read; the message says why."""
 
 
 @dataclass
@@ -225,27 +226,16 @@ class BcfRecords:
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
     ) -> None:
         self._chrom, self._formats, self._n_samples = chrom, list(formats), n_samples
-        self._contigs: dict[int, str] = {}
-        numbers: dict[str, int] = {"PASS": 0}
-        for line in header_lines:
-            if (defined := definition(line)) is None:
-                continue
-            kind, name = defined
-            given = _EXPLICIT_NUMBER.search(line)
-            if kind == "contig":
-                self._contigs[int(given[1]) if given else len(self._contigs)] = name
-            else:
-                numbers.setdefault(name, int(given[1]) if given else len(numbers))
-        self._names = {number: name for name, number in numbers.items()}
+        contigs, fields = header_numbers(header_lines)
+        self._contigs = {number: name for name, number in contigs.items()}
+        self._names = {number: name for name, number in fields.items()}
 
     def scan(self, data: bytes, into: Scanned) -> int:
         begin = 0
-        while begin + 32 <= len(data):
-            shared, of_samples, contig, position, _, _, counts, samples = struct.unpack_from(
-                "<2I3i3I", data, begin
-            )
-            stop = begin + 8 + shared + of_samples
-            if shared < 24:
+        while begin + RECORD_HEAD.size <= len(data):
+            shared, of_samples, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(data, begin)
+            stop = begin + RECORD_LENGTHS.size + shared + of_samples
+            if shared < RECORD_HEAD.size - RECORD_LENGTHS.size:
                 raise BadRecord("its length is impossible")
             if stop > len(data):
                 break
@@ -256,11 +246,11 @@ class BcfRecords:
                     f"it has {counts >> 16} alleles, {samples & 0xFFFFFF} samples and {samples >> 24} FORMAT "
                     f"fields in place of 2, {self._n_samples} and {len(self._formats)}"
                 )
-            at = begin + 32
+            at = begin + RECORD_HEAD.size
             texts = []
             for _ in range(3):  # ID, REF, ALT
-                kind, count, at = _typed(data, at)
-                if kind != _CHAR and count:
+                kind, count, at = read_descriptor(data, at)
+                if kind != CHAR and count:
                     raise BadRecord("its alleles are no text")
                 texts.append(data[at : at + count])
                 at += count
@@ -278,7 +268,7 @@ class BcfRecords:
             fields, _ = self._fields(data, begin)
             if "DS" in fields:
                 dosage_RN[r] = np.frombuffer(data, "<f4", n, fields["DS"][2])
-            _, count, at = fields.get("GT", (_INT8, 0, 0))
+            _, count, at = fields.get("GT", (INT8, 0, 0))
             if count == 2:
                 codes = np.frombuffer(data, np.int8, 2 * n, at).reshape(n, 2)
                 phased = (codes[:, 1] & 1).astype(bool) & (codes[:, 1] > 0)
@@ -297,38 +287,25 @@ class BcfRecords:
                 codes[mine] = (codes[mine][:, ::-1] & ~np.int8(1)) | bit
             if "HDS" in fields and fields["HDS"][1] == 2:
                 values = np.frombuffer(changed, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
-                mine = chosen_N & (values[:, 1] != _FLOAT_END)
+                mine = chosen_N & (values[:, 1] != FLOAT_END)
                 values[mine] = values[mine][:, ::-1]
         return bytes(changed)
 
     def _fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
         """By FORMAT key: type, values of a sample, and where they begin; and where the last ones end."""
-        (shared,) = struct.unpack_from("<I", data, begin)
-        at = begin + 8 + shared
+        shared, _ = RECORD_LENGTHS.unpack_from(data, begin)
+        at = begin + RECORD_LENGTHS.size + shared
         fields = {}
         for expected in self._formats:
-            kind, _, at = _typed(data, at)
-            (number,) = struct.unpack_from(_INTEGERS[kind], data, at)
-            at += _SIZES[kind]
+            kind, _, at = read_descriptor(data, at)
+            number = read_integer(data, at, kind)
+            at += SIZES[kind]
             name = self._names.get(number, "of unknown name")
-            kind, count, at = _typed(data, at)
+            kind, count, at = read_descriptor(data, at)
             if name != expected:
                 raise BadRecord(f"a FORMAT field of it is {name} in place of {expected}")
-            if kind != (_INT8 if name == "GT" else _FLOAT) or not 1 <= count <= _MOST_VALUES[name]:
+            if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= _MOST_VALUES[name]:
                 raise BadRecord(f"its {name} is not stored as impute writes it")
             fields[name] = (kind, count, at)
-            at += count * _SIZES[kind] * self._n_samples
+            at += count * SIZES[kind] * self._n_samples
         return fields, at
-
-
-def _typed(data: bytes, at: int) -> tuple[int, int, int]:
-    """Type and number of the values described at a place, and where they begin."""
-    kind, count = data[at] & 15, data[at] >> 4
-    at += 1
-    if count == 15:
-        size = data[at] & 15
-        if size not in _INTEGERS:
-            raise BadRecord("a length in it is no integer")
-        (count,) = struct.unpack_from(_INTEGERS[size], data, at + 1)
-        at += 1 + _SIZES[size]
-    return kind, count, at

@@ -5,14 +5,14 @@ import numpy as np
 from spinimpute.genotypes.sites import Sites
 from spinimpute.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
-from spinimpute.vcf.record_info import InfoValues
-from spinimpute.vcf.sample_fields import (
+from spinimpute.vcf.record_fields import (
     ABSENT,
     ALLELE_ABSENT,
     ALLELE_MISSING,
     MISSING,
     N_CODES,
     ONE,
+    InfoValues,
     SampleFields,
     SampleLayout,
     numbers_per_sample,
@@ -123,8 +123,12 @@ class VcfTextEncoder:
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
         """Lines of r records.
 
-        Returns:
-            the pieces of the text in order, and the length of each record, int64 (r,).
+        Returns
+        -------
+        list of bytes
+            The pieces in order.
+        int64 (r,)
+            Length of each record.
         """
         fixed = [
             f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}".encode()

@@ -10,8 +10,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.header import FORMAT_LINES, make_header
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
-from spinimpute.vcf.record_info import InfoValues
-from spinimpute.vcf.sample_fields import SampleLayout
+from spinimpute.vcf.record_fields import InfoValues, SampleLayout
 from spinimpute.vcf.text import VcfTextEncoder
 
 _ENCODED_BYTES = 4 * 2**20  # how much of a block is encoded at once; bounds the memory
@@ -37,19 +36,33 @@ class GenotypeWriter(IndexedFile):
     ) -> None:
         """Check everything that can be checked and write the header.
 
-        Parameters:
-            path: of the output; an existing file is replaced when the writer is closed.
-            samples: sample names (n_samples,).
-            ploidy: 1 or 2 for each sample (n_samples,).
-            contig_lines: "##contig=<ID=...>" lines, one for each contig of the output.
-            header_lines: further header lines, such as "##source=...".
-            formats: which of GT, DS, HDS and GP to write, in this order; GT, if any, comes first.
-            output_type: "z" (VCF.gz), "b" (BCF) or "v" (VCF); None goes by the suffix of the path.
-            threads: threads that compress.
-            extra_info_lines: "##INFO=<...>" lines of numeric fields beyond AF and R2.
-        Raises:
-            InputError: the suffix is unknown, the path cannot be written, or a sample name is unusable.
-            ValueError: the arguments contradict each other.
+        Parameters
+        ----------
+        path : path
+            Of the output; an existing file is replaced when the writer is closed.
+        samples : sequence of str (n_samples,)
+            Names.
+        ploidy : int (n_samples,)
+            1 or 2.
+        contig_lines : sequence of str
+            "##contig=<ID=...>" lines, one for each contig of the output.
+        header_lines : sequence of str
+            Further header lines, such as "##source=...".
+        formats : sequence of str
+            Which of GT, DS, HDS and GP to write, in this order; GT, if any, comes first.
+        output_type : str or None
+            "z" (VCF.gz), "b" (BCF) or "v" (VCF); None goes by the suffix of the path.
+        threads : int
+            Threads that compress.
+        extra_info_lines : sequence of str
+            "##INFO=<...>" lines of numeric fields beyond AF and R2.
+
+        Raises
+        ------
+        InputError
+            The suffix is unknown, the path cannot be written, or a sample name is unusable.
+        ValueError
+            The arguments contradict each other.
         """
         ploidy = np.asarray(ploidy)
         if ploidy.shape != (len(samples),) or not np.isin(ploidy, (1, 2)).all():
@@ -86,17 +99,28 @@ class GenotypeWriter(IndexedFile):
     ) -> None:
         """Append r records, which follow those written before.
 
-        Parameters:
-            chrom: contig, one of the header.
-            sites: r sites by position; their own `chrom` is not used.
-            hap_dosage: float32 (r, n_haplotypes), P(ALT) of each haplotype, clipped to 0..1; NaN is missing.
-            info: numbers (r,) per INFO key, of which those that are not finite are left out, or None.
-            haplotypes: int8 (r, n_haplotypes), hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
-            typed: bool (r,).
-            unphased: bool (r, n_samples), calls to be written with "/"; None if all have their phase.
-        Raises:
-            InputError: the file cannot be written (any longer), such as on a full disk.
-            ValueError: shapes disagree, the contig is unknown, or the records are not sorted.
+        Parameters
+        ----------
+        chrom : str
+            Contig, one of the header.
+        sites : Sites (r,)
+            By position; their own `chrom` is not used.
+        hap_dosage : float32 (r, n_haplotypes)
+            P(ALT) of each haplotype, clipped to 0..1; NaN is missing.
+        info : mapping
+            INFO key -> numbers (r,), of which those that are not finite are not written, or None.
+        haplotypes : int8 (r, n_haplotypes) or None
+            Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
+        typed : bool (r,)
+        unphased : bool (r, n_samples) or None
+            Calls to be written with "/"; None if all have their phase.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written (any longer), such as on a full disk.
+        ValueError
+            Shapes disagree, the contig is unknown, or the records are not sorted.
         """
         hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
         typed = np.asarray(typed, dtype=bool)

@@ -376,9 +376,7 @@ def test_absent_and_cut_files_name_their_role(problem, role):
     with pytest.raises(InputError, match=f"{role} .*truncated"):
         evaluate(**files)
     files[role].write_bytes(cut_in_a_record + b"\n" + b"".join(lines[31:]))
-    with pytest.raises(
-        InputError, match=rf"{role} .*truncated or damaged after \d+ records \(after 20:\d+\)"
-    ):
+    with pytest.raises(InputError, match=rf"{role} .*truncated or malformed at record \d+, after 20:\d+"):
         evaluate(**files)
     files[role].unlink()
     with pytest.raises(InputError, match=f"{role} .*no such file"):
@@ -399,7 +397,7 @@ def test_bins_must_increase_within_a_half(problem, bins):
         evaluate("absent", "absent", "absent", "absent", bins=bins)
 
 
-def test_people_of_the_panel_among_the_samples_are_reported(problem):
+def test_samples_of_the_panel_among_those_compared_are_reported(problem):
     truth, imputed, panel, typed = problem.files()
     panel.write_text(panel.read_text().replace("\tp3\t", "\ts3\t"))
     result = evaluate(truth, imputed, panel, typed)

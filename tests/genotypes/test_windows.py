@@ -11,7 +11,7 @@ from spinimpute.genotypes.windows import Window, cut_windows
 
 @st.composite
 def chromosomes(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (some with several records) and a map with flat stretches, hot spots and gaps."""
+    """Positions (some with several records) and a map with flat segments, hot spots and gaps."""
     n_sites = draw(st.integers(1, 120))
     steps = draw(st.lists(st.sampled_from([0, 0, 1, 7, 1000]), min_size=n_sites, max_size=n_sites))
     rates = draw(st.lists(st.sampled_from([0.0, 1e-4, 0.01, 3.0]), min_size=n_sites, max_size=n_sites))

@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 
 from spinimpute.quality.metrics import (
     GenotypeCalibration,
+    bin_labels,
+    curve,
+    frequency_bins,
     frequency_rows,
     mean_variant_r2,
     minor_concordance,
@@ -161,3 +164,12 @@ def test_drawing_truth_from_the_probabilities_is_calibrated():
     overall = {row["minor_alleles"]: row for row in calibration.rows() if row["bin"] == "all"}
     assert overall["any"]["calibration_error"] < 0.01
     assert overall["any"]["predictions"] == 60_000
+
+
+def test_a_curve_has_a_gap_where_a_bin_has_no_row():
+    bins = frequency_bins((0, 0.01, 0.05, 0.5))
+    assert [one.label for one in bins] == ["(0,0.01]", "(0.01,0.05]", "(0.05,0.5]"]
+    assert bins[1].holds(np.array([0.01, 0.05, 0.02])).tolist() == [False, True, True]
+    rows = [{"bin": label, "r2": r2} for label, r2 in [("all", 0.5), ("(0,0.01]", 0.2), ("(0.05,0.5]", 0.9)]]
+    assert bin_labels(rows) == ["(0,0.01]", "(0.05,0.5]"]
+    np.testing.assert_array_equal(curve(rows, [one.label for one in bins], "r2"), [0.2, np.nan, 0.9])

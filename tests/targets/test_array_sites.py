@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites
 from spinimpute.targets.array_sites import NOT_IN_PANEL, TWICE, read_array
-from spinimpute.vcf.reader import NO_ALT, ON_ANOTHER_CHROMOSOME
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 PANEL = Sites(

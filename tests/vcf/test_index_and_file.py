@@ -14,15 +14,14 @@ import pytest
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.sites import AT_POSITION_0, ON_ANOTHER_CHROMOSOME, Region
 from spinimpute.panels.build import build_panel
-from spinimpute.vcf import index_intervals as index_stretches
+from spinimpute.vcf import index_reader
 from spinimpute.vcf import reader as vcf_reader
 from spinimpute.vcf.bgzf import DamagedFile, compress_block
-from spinimpute.vcf.index_intervals import stretches_of
-from spinimpute.vcf.index_reader import read_index
-from spinimpute.vcf.reader import AT_POSITION_0, ON_ANOTHER_CHROMOSOME, read_haplotypes
-from spinimpute.vcf.record_count import count_records
+from spinimpute.vcf.chromosome_records import count_records
+from spinimpute.vcf.index_reader import index_intervals, read_index
+from spinimpute.vcf.reader import read_haplotypes
 
 MAP = GeneticMap.constant(1.3)
 NAMES = [f"s{i}" for i in range(4)]
@@ -35,7 +34,7 @@ PARTS = [{"chrom": "20"}, {"region": Region("20", 60_001, 200_000)}, {"region": 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_stretches, "STRETCH_BYTES", 1_000)
+    monkeypatch.setattr(index_reader, "INTERVAL_BYTES", 1_000)
     monkeypatch.setattr(vcf_reader, "BLOCK_BYTES", 6 * len(NAMES) * 100)
 
 
@@ -100,7 +99,7 @@ def damage(path: Path, what: str) -> None:
 def test_damage_in_the_middle(write: Callable[..., Path], tmp_path: Path, form: str, what: str) -> None:
     path = write(lines(), form)
     damage(path, what)
-    assert len(stretches_of(path, ["19", "20", "21"], None)) > 1
+    assert len(index_intervals(path, ["19", "20", "21"], None)) > 1
     before = sorted(tmp_path.iterdir())
     for region in (None, Region("20", 1_001, 230_000)):
         for threads in (1, 2):

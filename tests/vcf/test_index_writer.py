@@ -82,7 +82,7 @@ def overlapping_bins(begin: int, end: int, min_shift: int, depth: int) -> list[i
 
 
 def chunks_to_read(index: ReadIndex, contig: ReadContig, begin: int, end: int) -> list[tuple[int, int]]:
-    """The stretches that a reader visits for a query, as htslib does it."""
+    """The parts of a file that a reader visits for a query, as htslib does it."""
     smallest = 0
     if contig.linear:
         smallest = contig.linear[min(begin >> index.min_shift, len(contig.linear) - 1)]

@@ -9,9 +9,9 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-from cyvcf2 import VCF
 
 from spinimpute.reports.page import page, paragraph, section, table
+from spinimpute.vcf.variant_file import VariantFile
 
 RELIABLE = 0.8  # R2
 
@@ -51,12 +51,11 @@ def main() -> None:
 
 def quality(path: Path) -> dict[str, object]:
     """Of the imputed sites of a file."""
-    vcf = VCF(str(path))
-    values = pd.Series(
-        [record.INFO.get("R2") for record in vcf if record.INFO.get("TYPED") is None], dtype=float
-    )
+    with VariantFile(path, "imputed") as file:
+        r2 = [record.INFO.get("R2") for record in file.records() if record.INFO.get("TYPED") is None]
+    values = pd.Series(r2, dtype=float)
     return {
-        "samples": len(vcf.samples), "imputed sites": len(values), "mean R2": float(values.mean()),
+        "samples": len(file.samples), "imputed sites": len(values), "mean R2": float(values.mean()),
         f"share with R2 of {RELIABLE} or more": float((values.dropna() >= RELIABLE).mean()),
         "sites without R2": int(values.isna().sum()),
     }  # fmt: skip

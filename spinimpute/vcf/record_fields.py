@@ -1,12 +1,18 @@
-"""What an output file says of each sample (GT, DS, HDS, GP), as small integers that VCF and BCF look up.
+"""What an output record says: its INFO fields, and GT, DS, HDS and GP of each sample.
+
+Values are rounded once, so that VCF and BCF agree: INFO to text, those of the samples to small integers that
+both look up.
 
 Shapes: r records, n samples, p the largest ploidy (1 or 2).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from spinimpute.vcf.header import OutputHeader
 
 ONE = 10_000
 """Code of the number 1: numbers are kept in units of 1/10,000, the four decimals that are written: with
@@ -27,6 +33,62 @@ def numbers_per_sample(key: str, ploidy: int) -> int:
 
 
 @dataclass(frozen=True)
+class InfoValues:
+    """The INFO fields of r records."""
+
+    columns: dict[str, list[str | None]]  # key -> the value of each record as text, None where it is left out
+    typed: list[bool]
+
+    @classmethod
+    def from_arrays(
+        cls, header: OutputHeader, arrays: Mapping[str, np.ndarray | None], typed: np.ndarray
+    ) -> "InfoValues":
+        """Format the arrays in the order of the header.
+
+        Parameters
+        ----------
+        arrays : mapping
+            INFO key -> numbers (r,), of which those that are not finite are not written, or None.
+        typed : bool (r,)
+            The TYPED flag (IMPUTED where it is false).
+
+        Raises
+        ------
+        ValueError
+            A key is not in the header, is no number there, or has another length.
+        """
+        unknown = [key for key in arrays if header.info_types.get(key) not in ("Float", "Integer")]
+        if unknown:
+            raise ValueError(f"the header defines no numeric INFO field {', '.join(unknown)}")
+        columns = {}
+        for key, info_type in header.info_types.items():
+            values = arrays.get(key)
+            if values is None:
+                continue
+            if np.shape(values) != np.shape(typed):
+                raise ValueError(f"INFO/{key} has shape {np.shape(values)}, the records {np.shape(typed)}")
+            pattern = "%.6g" if key == "AF" else "%.4f" if info_type == "Float" else "%d"
+            columns[key] = [
+                pattern % value if math.isfinite(value) else None for value in np.asarray(values).tolist()
+            ]
+        return cls(columns, typed.tolist())
+
+    def part(self, records: slice) -> "InfoValues":
+        """The values of some of the records."""
+        return InfoValues({key: values[records] for key, values in self.columns.items()}, self.typed[records])
+
+    def texts(self) -> list[str]:
+        """The INFO column of each record."""
+        records = ["TYPED" if is_typed else "IMPUTED" for is_typed in self.typed]
+        for key, values in reversed(self.columns.items()):
+            records = [
+                record if value is None else f"{key}={value};{record}"
+                for record, value in zip(records, values, strict=True)
+            ]
+        return records
+
+
+@dataclass(frozen=True)
 class SampleFields:
     """The sample columns of some records."""
 
@@ -42,9 +104,12 @@ class SampleLayout:
 
     def __init__(self, ploidy: np.ndarray, formats: Sequence[str]) -> None:
         """
-        Parameters:
-            ploidy: integers (n,), 1 or 2.
-            formats: keys in order of output.
+        Parameters
+        ----------
+        ploidy : int (n,)
+            1 or 2.
+        formats : sequence of str
+            Keys in order of output.
         """
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
@@ -60,10 +125,14 @@ class SampleLayout:
     ) -> SampleFields:
         """Round, clip and combine.
 
-        Parameters:
-            hap_dosage: float32 (r, n_haplotypes), P(ALT); NaN is missing.
-            haplotypes: int8 (r, n_haplotypes), 0, 1 or -1; None calls ALT from 0.5 on.
-            unphased: bool (r, n), kept as it is.
+        Parameters
+        ----------
+        hap_dosage : float32 (r, n_haplotypes)
+            P(ALT); NaN is missing.
+        haplotypes : int8 (r, n_haplotypes) or None
+            0, 1 or -1; None calls ALT from 0.5 on.
+        unphased : bool (r, n) or None
+            Kept as it is.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)

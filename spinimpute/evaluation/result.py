@@ -1,0 +1,78 @@
+"""What an evaluation finds: tables, counts, and r2 against allele frequency as curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from spinimpute.quality.metrics import bin_labels, curve
+
+BASELINE = "allele-frequency"
+IMPUTED = "imputed"
+
+
+@dataclass(frozen=True)
+class AccuracyCurves:
+    """r2 by minor allele frequency, a curve for each imputer and measure; the one source of all drawings.
+
+    Attributes
+    ----------
+    bins : list of str
+        Labels of the bins that hold sites, by increasing frequency.
+    sites : list of int
+        Sites of each bin.
+    r2 : dict
+        "pooled_r2" or "mean_r2" -> imputer, in the order of the table -> r2 of each bin, NaN where it is
+        undefined.
+    """
+
+    bins: list[str]
+    sites: list[int]
+    r2: dict[str, dict[str, list[float]]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of `evaluate`.
+
+    Attributes
+    ----------
+    by_frequency : DataFrame
+        A row for each imputer (BASELINE and IMPUTED) and bin of minor allele frequency in the panel: imputer,
+        bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites, genotypes.
+    by_sample : DataFrame
+        A row for each sample: sample, pooled_r2, nrc and genotypes of the imputed file, all scored sites.
+    calibration : DataFrame or None
+        Reliability of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
+        calibration_error); None where the imputed file has no GP.
+    """
+
+    by_frequency: pd.DataFrame
+    by_sample: pd.DataFrame
+    calibration: pd.DataFrame | None
+    scored_sites: int
+    missing_sites: int  # scored sites that the imputed file left out: they count as the panel's frequency
+    missing_genotypes: int  # missing values within imputed sites: they too count as the panel's frequency
+    unknown_genotypes: int  # missing in the truth at scored sites: not scored
+    samples: list[str]  # compared, in the order of the truth
+    truth_only_samples: list[str]
+    imputed_only_samples: list[str]
+    samples_in_panel: list[str]  # compared samples whose names are in the panel too: their scores mean little
+    left_out: dict[str, int] = field(default_factory=dict)  # reason -> sites that are not scored
+    fields_used: tuple[str, ...] = ()  # of DS, HDS, GP, GT those that dosages were read from
+
+    def accuracy_curves(self) -> AccuracyCurves:
+        """The table by frequency as curves."""
+        rows = self.by_frequency.to_dict("records")
+        bins = bin_labels(rows)
+        of_imputer = {
+            str(imputer): [row for row in rows if row["imputer"] == imputer]
+            for imputer in dict.fromkeys(row["imputer"] for row in rows)
+        }
+        sites = {row["bin"]: int(row["sites"]) for row in rows}
+        r2 = {
+            measure: {imputer: curve(own, bins, measure) for imputer, own in of_imputer.items()}
+            for measure in ("pooled_r2", "mean_r2")
+        }
+        return AccuracyCurves(bins, [sites[label] for label in bins], r2)

@@ -1,0 +1,263 @@
+"""A VCF, VCF.gz or BCF that is opened to be read: whether it is whole, its header, its records.
+
+The library that reads, cyvcf2, opens truncated files without complaint and reports defects in its own terms.
+It is used here alone, and every defect becomes an `InputError` that names the file's role and the place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import cyvcf2
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.vcf.bcf_format import BCF_MAGIC
+from spinimpute.vcf.bgzf import EOF_BLOCK
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_VCF_MAGIC = b"##fileformat=VCF"
+_FORMAT_LINE = [2]  # htslib's number of ##FORMAT
+
+Record = Any  # a cyvcf2.Variant, which has no types
+
+
+class VariantFile:
+    """An open VCF, VCF.gz or BCF; a context manager that closes it.
+
+    Parameters
+    ----------
+    path : str or Path
+        Any of the three forms.
+    role : str
+        What the file is to the user ("panel", "target"); every message starts with it.
+
+    Attributes
+    ----------
+    samples : list of str
+        All samples, in the order of the file.
+    header : str
+        The lines of the header.
+    n_read : int
+        Records that have been read so far.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is truncated, it is no VCF or BCF, or its header cannot be read.
+    """
+
+    def __init__(self, path: str | Path, role: str) -> None:
+        self.path, self.role = Path(path), role
+        self.n_read = 0
+        check_variant_file(self.path, role)
+        try:
+            self._vcf = cyvcf2.VCF(str(self.path))
+            self.samples: list[str] = list(self._vcf.samples)
+            self.header: str = self._vcf.raw_header
+        except UnicodeDecodeError as error:
+            raise self.error(
+                "the header holds bytes that are no text (UTF-8); is the file damaged?"
+            ) from error
+        except Exception as error:  # OSError or a bare Exception, depending on the defect
+            if twice := _repeated_sample(self.path):
+                raise self.error(f"two samples are named {twice}; rename one of them") from error
+            raise self.error(f"the header cannot be read ({error}); is the file damaged?") from error
+
+    @property
+    def contigs(self) -> list[str]:
+        """Names of the chromosomes that the header, or an index, lists."""
+        return list(self._vcf.seqnames)
+
+    @property
+    def n_records(self) -> int:
+        """Records of the whole file, as its index counts them.
+
+        Raises
+        ------
+        InputError
+            The file has no index that can be read.
+        """
+        try:
+            return int(self._vcf.num_records)
+        except Exception as error:
+            raise self.error(
+                f"its index cannot be read ({error}); write it again: bcftools index -f"
+            ) from error
+
+    def contig_line(self, chrom: str) -> str:
+        """The '##contig=<...>' line of a chromosome; one with its name alone if the header has none."""
+        for line in self.header.splitlines():
+            if line.startswith((f"##contig=<ID={chrom},", f"##contig=<ID={chrom}>")):
+                return line
+        return f"##contig=<ID={chrom}>"
+
+    def declares(self, format_key: str) -> bool:
+        """Whether the header defines a FORMAT field."""
+        try:
+            self._vcf.get_header_type(format_key, _FORMAT_LINE)
+        except KeyError:
+            return False
+        return True
+
+    def choose_samples(self, names: Sequence[str]) -> None:
+        """Read the genotypes of these samples alone, in the order of the file; call it before `records`."""
+        self._vcf.set_samples(list(names))
+
+    def records(self, region: str | None = None) -> Iterator[Record]:
+        """The records in file order; of a region ("20:1000-2000", "20") those that the index leads to.
+
+        Raises
+        ------
+        InputError
+            The file is cut off or damaged within a record, or has an empty line.
+        """
+        source = iter(self._vcf) if region is None else self._vcf(region)
+        place = "the header"
+        while True:
+            try:
+                record = next(source)
+                chrom, position = record.CHROM, record.POS
+            except StopIteration:
+                return
+            except Exception as error:  # a record cut in two is a bare Exception in cyvcf2
+                raise self.error(
+                    f"the file is truncated or malformed at record {self.n_read + 1}, after {place}. "
+                    "Get the file again, or check it with bcftools view"
+                ) from error
+            self.n_read += 1
+            if not chrom:
+                raise self.error(f"record {self.n_read}, after {place}, is an empty line; remove it")
+            place = f"{chrom}:{position}"
+            yield record
+
+    def alleles(self, record: Record) -> tuple[str, list[str]]:
+        """REF and the ALT alleles of a record. Raises InputError if they are no text."""
+        try:
+            return record.REF, record.ALT
+        except UnicodeDecodeError as error:
+            place = f"{record.CHROM}:{record.POS}"
+            raise self.error(
+                f"the record at {place} holds bytes that are no text (UTF-8); is the file damaged?"
+            ) from error
+
+    def genotypes(self, record: Record) -> np.ndarray:
+        """The calls of a record.
+
+        Returns
+        -------
+        int16 (n_samples, ploidy + 1)
+            Alleles, -1 missing and -2 absent, and in the last column whether they are phased.
+
+        Raises
+        ------
+        InputError
+            The record has no genotypes.
+        """
+        try:
+            genotypes: np.ndarray = record.genotype.array()
+        except Exception as error:
+            raise self.error(
+                f"no genotypes (GT) at {record.CHROM}:{record.POS}; every record must have them"
+            ) from error
+        return genotypes
+
+    def error(self, what: str, kind: type[InputError] = InputError) -> InputError:
+        """What to raise for a defect of the file."""
+        return kind(f"{self.role} {self.path}: {what}")
+
+    def close(self) -> None:
+        """Nothing more will be read."""
+        self._vcf.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_variant_file(path: Path, role: str) -> None:
+    """Raise InputError unless `path` starts and ends like a VCF, VCF.gz or BCF file.
+
+    role: what the file is ("panel", "target"), for the message. A pipe is not checked: reading consumes it.
+    """
+
+    def error(what: str) -> InputError:
+        return InputError(f"{role} {path}: {what}")
+
+    if not path.exists():
+        raise error("there is no such file")
+    if path.is_dir():
+        raise error("this is a folder; give a VCF, VCF.gz or BCF file")
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(18)
+            size = file.seek(0, 2)
+            file.seek(max(size - len(EOF_BLOCK), 0))
+            tail = file.read()
+    except OSError as failure:
+        raise error(f"cannot be read: {failure.strerror}") from failure
+    if not head:
+        raise error("the file is empty")
+    content = head
+    if head.startswith(_GZIP_MAGIC):
+        try:
+            with gzip.open(path) as decompressed:
+                content = decompressed.read(len(_VCF_MAGIC))
+        except (OSError, EOFError, zlib.error) as failure:
+            raise error(f"the compressed file is damaged ({failure}); get it again") from failure
+    if not content.startswith((_VCF_MAGIC, BCF_MAGIC)):
+        kind = "a compressed file, but not of a VCF" if content is not head else "no VCF or BCF file"
+        raise error(f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'")
+    # htslib takes a last line that is cut inside a genotype ("0|1" to "0") for a whole one
+    if head.startswith(_VCF_MAGIC) and not tail.endswith(b"\n"):
+        raise error(
+            "the file is truncated: its last line has no end. Get it again; if it is whole, add a newline"
+        )
+    if _is_bgzf(head) and tail != EOF_BLOCK:
+        raise error("the file is truncated: the block that ends a BGZF file is missing; copy the file again")
+
+
+def starts_as_variant_file(path: Path) -> bool:
+    """Whether the content, unpacked if need be, starts as a VCF or BCF does; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(len(_VCF_MAGIC))
+        if content.startswith(_GZIP_MAGIC):
+            with gzip.open(path) as decompressed:
+                content = decompressed.read(len(_VCF_MAGIC))
+    except (OSError, EOFError, zlib.error):
+        return False
+    return content.startswith((_VCF_MAGIC, BCF_MAGIC))
+
+
+def _repeated_sample(path: Path) -> str | None:
+    """The name of a sample that the header of a VCF has twice, if there is one and the header can be read."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP_MAGIC
+        with gzip.open(path) if packed else path.open("rb") as text:
+            for line in text:
+                if line.startswith(b"#CHROM"):
+                    names = line.decode(errors="replace").rstrip("\r\n").split("\t")[9:]
+                    return next((name for name in names if names.count(name) > 1), None)
+                if not line.startswith(b"#"):
+                    return None
+    except (OSError, EOFError, zlib.error):
+        return None
+    return None
+
+
+def _is_bgzf(head: bytes) -> bool:
+    """A gzip member with the extra field "BC"; plain gzip has no block that ends the file."""
+    return head[:4] == b"\x1f\x8b\x08\x04" and head[12:14] == b"BC"

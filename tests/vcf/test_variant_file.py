@@ -1,0 +1,69 @@
+"""`VariantFile`: what it gives of a whole file, and how it refuses others."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.vcf.variant_file import VariantFile
+
+RECORDS = [(i, "A", "C,G" if i == 2 else "C", ["0|1", "1"]) for i in range(1, 6)]
+
+
+@pytest.mark.parametrize("name", ["t.vcf", "t.vcf.gz", "t.bcf", "t.plain.gz"])
+def test_header_and_records(write_vcf: Callable[..., Path], name: str) -> None:
+    with VariantFile(write_vcf(RECORDS, name=name), "target") as file:
+        assert file.samples == ["a", "b"]
+        assert file.contigs == ["20", "21"]
+        assert file.contig_line("20").startswith("##contig=<ID=20,length=63025520")
+        assert file.contig_line("X") == "##contig=<ID=X>"
+        assert [file.declares(key) for key in ("GT", "DS")] == [True, False]
+        found = []
+        for record in file.records():
+            np.testing.assert_array_equal(file.genotypes(record), [[0, 1, 1], [1, -2, 1]])
+            found.append((record.POS, record.ID, *file.alleles(record)))
+        assert found == [(p, f"rs{p}", ref, alt.split(",")) for p, ref, alt, _ in RECORDS]
+        assert file.n_read == 5
+
+
+def test_through_the_index(write_vcf: Callable[..., Path], index: Callable[[Path], None]) -> None:
+    path = write_vcf(RECORDS, name="t.bcf")
+    with VariantFile(path, "target") as file, pytest.raises(InputError, match="its index cannot be read"):
+        _ = file.n_records
+    index(path)
+    with VariantFile(path, "target") as file:
+        assert [record.POS for record in file.records("20:2-3")] == [2, 3]
+        assert file.n_records == 5
+
+
+def read(path: Path) -> None:
+    with VariantFile(path, "chunk") as file:
+        for record in file.records():
+            file.alleles(record)
+            file.genotypes(record)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace(b"\ta\tb", b"\ta\ta"), "two samples are named a"),
+        (lambda text: text.replace(b"\ta\tb", b"\t\xff\tb"), "header holds bytes that are no text"),
+        (lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"), "malformed at record 3, after 20:2"),
+        (lambda text: text.replace(b"20\t3\t", b"\n20\t3\t"), "record 3, after 20:2, is an empty line"),
+        (lambda text: text.replace(b"rs4\tA", b"rs4\t\xff"), "record at 20:4 holds bytes that are no text"),
+        (
+            lambda text: text.replace(b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1\t1", b"rs4\tA\tC"),
+            "at record 4, after 20:3",
+        ),
+        (lambda text: text[:-5], "truncated"),
+    ],
+)
+def test_defects_name_role_and_place(
+    write_vcf: Callable[..., Path], change: Callable[[bytes], bytes], message: str
+) -> None:
+    path = write_vcf(RECORDS)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(InputError, match=f"chunk {path}: .*{message}"):
+        read(path)
