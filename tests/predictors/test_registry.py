@@ -97,7 +97,8 @@ def test_names_and_kinds_are_told_apart() -> None:
 @pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
 def test_what_a_row_names_is_there(row: PredictorRow) -> None:
     assert callable(imported(row.load))
-    assert row.training is not None
+    if row.training is None:
+        return
     settings = imported(row.training.settings)
     assert dataclasses.is_dataclass(settings)
     assert settings()
@@ -117,7 +118,7 @@ def test_what_is_shipped_loads(row: PredictorRow) -> None:
 
 def test_what_is_not_shipped_needs_a_checkpoint() -> None:
     for row in PREDICTORS:
-        if row.shipped is None:
+        if row.has_weights and row.shipped is None:
             with pytest.raises(InputError, match=f"no model of the kind '{row.kind}' is shipped"):
                 load_predictor(name=row.name)
 
@@ -147,7 +148,7 @@ def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
 def test_what_the_command_line_says_of_options() -> None:
     assert option_help("max_memory").endswith("For haplotype.")
     assert option_help("overlap_cM").endswith("Default: 1 (inducing, kmer).")
-    assert "2 (inducing, kmer)" in option_help("window_cM")
+    assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (inducing, kmer).")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
 
 
