@@ -65,7 +65,7 @@ def load(
 
 SHARE = Option("share", "number", "Of the frequency.", default=1.0, rule="a share must be at least 0")
 TOY = PredictorRow(
-    "frequency",
+    "toy",
     "the panel's allele frequencies",
     kind="toy",
     reads=(HAPLOTYPES, INDUCING_POINTS),
@@ -221,10 +221,10 @@ def test_a_new_predictor_takes_its_own_options_alone(
     toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     for options, resources, said in (
-        ({"overlap_cM": 1.0}, {}, "'frequency' does not take --overlap-cm"),
+        ({"overlap_cM": 1.0}, {}, "'toy' does not take --overlap-cm"),
         ({"share": -1.0}, {}, "a share must be at least 0, found -1.0"),
-        ({}, {"max_memory": 10**10}, "'frequency' does not take --max-memory"),
-        ({}, {"device": "cuda"}, "'frequency' computes on the processor alone"),
+        ({}, {"max_memory": 10**10}, "'toy' does not take --max-memory"),
+        ({}, {"device": "cuda"}, "'toy' computes on the processor alone"),
     ):
         with pytest.raises(InputError, match=said):
             spinimpute.impute(
