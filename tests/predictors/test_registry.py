@@ -65,7 +65,7 @@ def load(
 
 SHARE = Option("share", "number", "Of the frequency.", default=1.0, rule="a share must be at least 0")
 TOY = PredictorRow(
-    "frequency",
+    "toy",
     "the panel's allele frequencies",
     kind="toy",
     reads=(HAPLOTYPES, INDUCING_POINTS),
@@ -97,7 +97,8 @@ def test_names_and_kinds_are_told_apart() -> None:
 @pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
 def test_what_a_row_names_is_there(row: PredictorRow) -> None:
     assert callable(imported(row.load))
-    assert row.training is not None
+    if row.training is None:
+        return
     settings = imported(row.training.settings)
     assert dataclasses.is_dataclass(settings)
     assert settings()
@@ -117,7 +118,7 @@ def test_what_is_shipped_loads(row: PredictorRow) -> None:
 
 def test_what_is_not_shipped_needs_a_checkpoint() -> None:
     for row in PREDICTORS:
-        if row.shipped is None:
+        if row.has_weights and row.shipped is None:
             with pytest.raises(InputError, match=f"no model of the kind '{row.kind}' is shipped"):
                 load_predictor(name=row.name)
 
@@ -147,7 +148,7 @@ def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
 def test_what_the_command_line_says_of_options() -> None:
     assert option_help("max_memory").endswith("For haplotype.")
     assert option_help("overlap_cM").endswith("Default: 1 (inducing, kmer).")
-    assert "2 (inducing, kmer)" in option_help("window_cM")
+    assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (inducing, kmer).")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
 
 
@@ -220,10 +221,10 @@ def test_a_new_predictor_takes_its_own_options_alone(
     toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     for options, resources, said in (
-        ({"overlap_cM": 1.0}, {}, "'frequency' does not take --overlap-cm"),
+        ({"overlap_cM": 1.0}, {}, "'toy' does not take --overlap-cm"),
         ({"share": -1.0}, {}, "a share must be at least 0, found -1.0"),
-        ({}, {"max_memory": 10**10}, "'frequency' does not take --max-memory"),
-        ({}, {"device": "cuda"}, "'frequency' computes on the processor alone"),
+        ({}, {"max_memory": 10**10}, "'toy' does not take --max-memory"),
+        ({}, {"device": "cuda"}, "'toy' computes on the processor alone"),
     ):
         with pytest.raises(InputError, match=said):
             spinimpute.impute(
