@@ -211,8 +211,8 @@ def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
     out.parent.mkdir()
     script = tmp_path / "build.py"
     script.write_text(
-        "from spinimpute.vcf import index_intervals\n"
-        "index_intervals.STRETCH_BYTES = 1_000\n"
+        "from spinimpute.vcf import index_reader\n"
+        "index_reader.INTERVAL_BYTES = 1_000\n"
         "from spinimpute.cli.main import main\n"
         "if __name__ == '__main__':\n"
         f"    main(['panel', 'build', '--vcf', {str(vcf)!r}, '--out', {str(out)!r}, '--threads', '2'])\n"
