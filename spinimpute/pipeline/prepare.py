@@ -12,7 +12,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import Settled
 from spinimpute.genotypes.sites import NoMatch, Region, SiteMatch, check_overlap
-from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
 from spinimpute.panels.panel import Panel, is_panel_file
@@ -65,8 +65,8 @@ def open_panels(
 class Prepared:
     """A target, or its part on one part of chromosome X, with the alleles of the panel.
 
-    jumps_per_cM: by all typed sites of the target (`rate_of_panel`), where some of them have been left out;
-    None: to be estimated from those that there are.
+    jumps_per_cM: by all typed sites of the target (`recombination_scale`), where some of them have been left
+    out; None: to be estimated from those that there are.
     """
 
     panel: AnyPanel
@@ -86,7 +86,7 @@ class Prepared:
         """With the rate that its matched sites tell, unless it has one; of inducing points there is none."""
         if self.jumps_per_cM is not None or not isinstance(self.panel, Panel):
             return self
-        return replace(self, jumps_per_cM=rate_of_panel(self.panel, self.match.panel_index))
+        return replace(self, jumps_per_cM=recombination_scale(self.panel, self.match.panel_index))
 
     def check_array(self) -> None:
         """Raises InputError if inducing points are of an array that has none of the typed sites."""

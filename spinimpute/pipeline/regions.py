@@ -13,7 +13,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
-from spinimpute.hmm.recombination_scale import told_rate
+from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import AnyPanel, Prepared
@@ -77,7 +77,7 @@ def stretch_of(
     starts = told_starts(header, panel)
     if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
         return None
-    jumps_per_cM = told_rate(header, panel) if isinstance(panel, Panel) else None
+    jumps_per_cM = scale_in_header(header, panel) if isinstance(panel, Panel) else None
     if n_records != starts.n_typed or (isinstance(panel, Panel) and jumps_per_cM is None):
         return None
     ((first, last),) = panel_ranges(panels, region).values()

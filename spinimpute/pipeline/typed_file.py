@@ -13,7 +13,7 @@ import numpy as np
 from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.hmm.recombination_scale import rate_line
+from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.output_files import check_output
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.phase import phase as phase_calls
@@ -161,7 +161,7 @@ class _Job:
                         f"##source=spinimpute {version('spinimpute')}",
                         *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
                         *(
-                            rate_line(part.panel, part.jumps_per_cM)
+                            scale_line(part.panel, part.jumps_per_cM)
                             for part in prepared
                             if isinstance(part.panel, Panel) and part.jumps_per_cM is not None
                         ),

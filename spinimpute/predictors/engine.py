@@ -19,7 +19,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
-from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk, chunks_between, prepare_chunk
 from spinimpute.predictors.haplotype_attention.memory import DEFAULT, Limits
@@ -126,7 +126,8 @@ class HaplotypeEngine(Engine):
     """Haplotype attention; a part is some queries in a chunk.
 
     limits: what is worked on at the same time. scratch: folder for the results of chunks that are cut into
-    several windows. jumps_per_cM: None for what the typed sites tell (`rate_of_panel`).
+    several windows. jumps_per_cM: None for the scale that is estimated at the typed sites
+    (`recombination_scale`).
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class HaplotypeEngine(Engine):
         self.scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
 
         def rate() -> float:
-            return rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
+            return recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
 
         self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
 
