@@ -226,7 +226,7 @@ def _decide_window(
     call_SL = np.where(known_SL, targets.alleles_TQ[places, column_L], MISSING)
     open_SH = targets.open_TX[places, lanes]
     open_SH[:, len(chosen) :] = False
-    wanted_S = ~known_SL[:, : len(chosen)].all(axis=1)
+    wanted_S = ~known_SL.all(axis=1)
     rows_NW = window.panel_NW
     if not settings.starting:
         others = np.setdiff1d(np.arange(targets.alleles_TQ.shape[1]), column_L)

@@ -254,6 +254,19 @@ def test_missing_calls_stay_or_are_filled(rng: np.random.Generator) -> None:
     assert missing_TX.sum() > 50
 
 
+def test_the_second_of_two_alleles_is_filled_alone(rng: np.random.Generator) -> None:
+    """A phased call may lack one of its alleles; nobody else lacks anything there, nor is a heterozygote."""
+    panel, truth_TQ = split(mosaic_panel(rng, 150, 220), 4)
+    _, het_TX = without_phase(truth_TQ)
+    for column in (0, 1):
+        calls_TQ = truth_TQ[:, :2].copy()
+        missing_T = (rng.random(150) < 0.3) & ~het_TX[:, 0]
+        calls_TQ[missing_T, column] = -1
+        filled_TQ = run(panel, calls_TQ, np.zeros((150, 1), bool), fill=True)
+        assert truth_TQ[missing_T, column].sum() > 5
+        assert (filled_TQ[missing_T, column] == truth_TQ[missing_T, column]).mean() > 0.9
+
+
 def test_haploid_samples_are_left_alone_and_one_sample_and_site_will_do(rng: np.random.Generator) -> None:
     panel, truth_TQ = split(mosaic_panel(rng, 60, 43), 3)
     calls_TQ = truth_TQ.copy()
