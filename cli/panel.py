@@ -172,8 +172,8 @@ def tune(
     Each of up to 1,000 haplotypes is taken out and copied from the others; lengths between the array's sites
     become those that explain where it changes whom it copies. The panel is otherwise the same.
     """
-    from spinimpute.hmm.map_tuning import tune_panel
     from spinimpute.panels.opening import open_panel_file
+    from spinimpute.pipeline.tune import tune_panel
 
     with progress_bar("tuning the map", quiet) as progress:
         tune_panel(

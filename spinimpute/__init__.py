@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.ploidy import read_sexes
-    from spinimpute.hmm.map_tuning import tune_panel
     from spinimpute.panels.build import build_panel
     from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.panel import Panel
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         Resources,
         TargetSettings,
     )
+    from spinimpute.pipeline.tune import tune_panel
     from spinimpute.pipeline.typed_file import convert, phase
     from spinimpute.predictors.loading import load_predictor
     from spinimpute.predictors.spin.build import build_inducing_panel
@@ -55,7 +55,7 @@ _MODULES = {
     "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
     "train": "predictors.train",
-    "tune_panel": "hmm.map_tuning",
+    "tune_panel": "pipeline.tune",
 }
 
 __all__ = [

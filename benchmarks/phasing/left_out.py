@@ -1,7 +1,8 @@
 """Switch errors of people who are left out of a panel, whose phase there is taken for the truth.
 
 The settings of phasing were chosen by this, never by the targets: `--set` changes one of
-`spinimpute.phasing.phase` and shows what it does. Installs nothing; data as for `benchmarks.imputation`.
+`spinimpute.phasing.phase` or `spinimpute.hmm.parameters` and shows what it does. Installs nothing; data as
+for `benchmarks.imputation`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.hmm import windows as phase_windows
+from spinimpute.hmm import parameters
 from spinimpute.phasing import phase as phasing
 from spinimpute.vcf.reader import read_haplotypes
 
 RESULTS = Path(__file__).parent / "results"
 MISSING = 0.01  # of the calls
 PEOPLE = {"chr20_eur": 100, "chr22_1kg": 400}
-SETTINGS = ("CORE", "FLANK", "MISMATCH", "FACTORS", "DOUBTFUL", "VOTES", "MOST_OTHERS")
+SETTINGS = ("CORE", "FLANK", "PHASING_MISMATCH", "FACTORS", "DOUBTFUL", "VOTES", "MOST_OTHERS")
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def measure(name: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def _module_of(setting: str) -> ModuleType:
-    return phase_windows if setting in ("CORE", "FLANK") else phasing
+    return parameters if hasattr(parameters, setting) else phasing
 
 
 def main() -> None:

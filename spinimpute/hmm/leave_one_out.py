@@ -4,7 +4,8 @@ Each typed call is predicted from all others of its haplotype, by the model of L
 haplotypes of the panel. It is no more than a stand-in for the imputed sites: it lacks the network, but has
 neighbours closer than most imputed sites do.
 
-Axes: T typed sites, Q haplotypes of targets, L lanes (haplotypes computed side by side).
+Axes: T typed sites, S those of a window, Q haplotypes of targets, N panel haplotypes, I spans, P places of a
+span, D patterns, L lanes (haplotypes computed side by side), 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from spinimpute.genotypes.bit_rows import pack_rows
-from spinimpute.hmm.li_stephens import LANES, MISMATCH, SPAN, jump_probabilities, span_patterns
-from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm.backward_values import backward_values
+from spinimpute.hmm.emissions import allele_emissions, side_by_side
+from spinimpute.hmm.parameters import LANES, MISMATCH, SPAN
+from spinimpute.hmm.patterns import most_patterns, span_patterns
+from spinimpute.hmm.recombination_scale import recombination_scale
+from spinimpute.hmm.steps import emit, end_span, go_through_to_meet, join, leave, sum_both
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
+from spinimpute.kernels import kernel
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.passes import HALF, pass_backward, pass_forward
 from spinimpute.progress import Progress
 
 
@@ -30,25 +35,38 @@ def leave_one_out_probabilities(
     progress: Progress | None = None,
     jumps_per_cM: float | None = None,
 ) -> np.ndarray:
-    """float32 (T, Q): P(ALT) of each call by the other calls of its haplotype.
+    """Predict each call from the other calls of its haplotype.
 
-    typed_index: int64 (T,), the panel sites that are typed, increasing. alleles_TQ: int8, 0, 1, or -1
-    (missing), haplotypes with their phase. jumps_per_cM: None for what the typed sites tell
-    (`rate_of_panel`). Results do not depend on threads.
+    Parameters
+    ----------
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing.
+    alleles_TQ : int8 (T, Q)
+        0, 1, or -1 (missing), haplotypes with their phase.
+    threads : int
+        Results do not depend on it.
+    jumps_per_cM : float or None
+        The recombination scale; None for the one that is estimated at the typed sites.
+
+    Returns
+    -------
+    float32 (T, Q)
+        P(ALT).
     """
     n_typed, n_queries = alleles_TQ.shape
     probability_TQ = np.empty((n_typed, n_queries), np.float32)
     windows = windows_of(panel, typed_index)
-    rate = rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
+    scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     tasks = [(window, first) for window in windows for first in range(0, n_queries, LANES)]
 
     def run(task: tuple[PassWindow, int]) -> None:
         window, first = task
-        columns = np.arange(first, min(first + LANES, n_queries))
+        columns = slice(first, min(first + LANES, n_queries))
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
-        probability_LS = _probabilities(window, alleles_TQ[window.first : window.stop], columns, rate)
-        probability_TQ[rows, columns] = probability_LS[: len(columns), decided].T
+        alleles_SQ = alleles_TQ[window.first : window.stop, columns]
+        probability_SL = _probabilities_of_window(window, alleles_SQ, scale)
+        probability_TQ[rows, columns] = probability_SL[decided, : alleles_SQ.shape[1]]
 
     with ThreadPoolExecutor(threads, "leave one out") as pool:
         for number, _ in enumerate(pool.map(run, tasks), start=1):
@@ -57,25 +75,54 @@ def leave_one_out_probabilities(
     return probability_TQ
 
 
-def _probabilities(
-    window: PassWindow, alleles_SQ: np.ndarray, columns: np.ndarray, jumps_per_cM: float
-) -> np.ndarray:
-    """float32 (L, S) of some haplotypes; the last one fills up the lanes."""
-    lanes = np.concatenate([columns, np.repeat(columns[-1:], LANES - len(columns))])
-    alleles_SL = alleles_SQ[:, lanes]
-    query_LW = pack_rows((alleles_SL == 1).view(np.uint8))
-    known_LW = pack_rows((alleles_SL >= 0).view(np.uint8))
-    n, n_places = len(window.panel_NW), window.stop - window.first
-    patterns = span_patterns(window.panel_NW, n_places)
-    jump_S = jump_probabilities(window.cM_S, n, jumps_per_cM)
-    right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
-    stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
-    mismatch = np.float32(MISMATCH)
-    pass_backward(*patterns, query_LW, known_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL)
-    probability_LS = np.zeros((LANES, n_places), np.float32)
-    pass_forward(
-        *patterns, query_LW, known_LW, np.zeros_like(query_LW), jump_S, mismatch, right_INL, stay_DPL,
-        come_DPL, HALF, window.first_decided, window.stop_decided, False, np.zeros((HALF, 2), np.int64),
-        True, np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32), probability_LS,
-    )  # fmt: skip
-    return probability_LS
+def _probabilities_of_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: float) -> np.ndarray:
+    """float32 (S, L) of up to LANES haplotypes, at the places that the window decides on."""
+    patterns = span_patterns(window.panel_NW, len(alleles_SQ))
+    jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
+    emission_S2L = side_by_side(allele_emissions(alleles_SQ.T, MISMATCH))[0]
+    right = backward_values(patterns, emission_S2L, jump_S)
+    probability_SL = np.zeros((len(alleles_SQ), LANES), np.float32)
+    _predict(
+        *patterns, emission_S2L, jump_S, *right, window.first_decided, window.stop_decided, probability_SL
+    )
+    return probability_SL
+
+
+@kernel(fast=True)
+def _predict(  # type: ignore[no-untyped-def]
+    pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, behind_INL, right_stay_PDL, right_come_PDL,
+    first_decided, stop_decided, probability_SL,
+):  # fmt: skip
+    """P(ALT) by what is left and right of the places [first_decided, stop_decided)."""
+    n = pattern_IN.shape[1]
+    most = most_patterns(first_I1)
+    left_DL, right_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
+    product_DL = np.empty((most, LANES), np.float32)
+    stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
+    scale_L, joined_2L = np.empty(LANES, np.float32), np.empty((2, LANES), np.float32)
+    left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
+    sum_both(pattern_IN[0], left_NL, behind_INL[0], left_DL, right_DL, product_DL)
+    n_spans = (stop_decided - 1) // SPAN + 1
+    for i in range(n_spans):
+        first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
+        here = slice(first, first + d)
+        stay_DL[:d] = 1
+        come_DL[:d] = 0
+        scale_L[:] = 1
+        for place in range(i * SPAN, min(i * SPAN + SPAN, stop_decided)):
+            at = place - i * SPAN
+            leave(count_D[here], jump_S[place], n, scale_L, stay_DL, come_DL)
+            if place >= first_decided:
+                join(
+                    bits_D[here], count_D[here], at, stay_DL, come_DL, left_DL, right_stay_PDL[at, here],
+                    right_come_PDL[at, here], right_DL, product_DL, joined_2L,
+                )  # fmt: skip
+                for l in range(LANES):
+                    probability_SL[place, l] = joined_2L[1, l] / (joined_2L[0, l] + joined_2L[1, l])
+            emit(bits_D[here], at, emission_S2L[place], left_DL, scale_L, stay_DL, come_DL)
+        if i + 1 < n_spans:
+            end_span(count_D[here], scale_L, stay_DL, come_DL)
+            go_through_to_meet(
+                pattern_IN[i], stay_DL, come_DL, left_NL, pattern_IN[i + 1], behind_INL[i + 1], left_DL,
+                right_DL, product_DL,
+            )  # fmt: skip

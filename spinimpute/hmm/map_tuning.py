@@ -3,150 +3,79 @@
 A published map says where chromosomes recombine in some population; what imputation needs is where this
 panel's haplotypes change whom they copy, as seen from the typed sites. By the model of Li and Stephens
 (2003) each of many haplotypes is taken out and copied from all others; by expectation-maximization the
-length between two typed sites becomes the one that explains the changes found there. Nothing else of the
-panel changes, so that whatever reads it is tuned.
+length between two typed sites becomes the one that explains the changes found there.
 
-Axes: T typed sites, S typed sites of a window, N panel haplotypes.
+Axes: T typed sites, S typed sites of a window, N panel haplotypes, 2 alleles of a state.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import default_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.bit_rows import unpack_rows
-from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_probabilities
-from spinimpute.hmm.recombination_scale import LEAST_SITES, content_hash, rate_of_panel
+from spinimpute.hmm import parameters
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES, MISMATCH, MOST_JUMP_PROBABILITY
+from spinimpute.hmm.recombination_scale import content_hash, recombination_scale
+from spinimpute.hmm.steps import step_back_states, step_forward_states, whole_lanes
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.kernels import kernel
-from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_parts
-from spinimpute.panels.writer import package_version, write_with_map
 from spinimpute.progress import Progress
-from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
-
-TUNED = "map tuned"  # in the provenance
-LEAST_HAPLOTYPES = 4
-ITERATIONS = 4
-QUERIES = 1_000  # haplotypes taken out, one at a time
-MOST_HAPLOTYPES = 20_000  # that they copy
-PRIOR = 1.0  # changes as the map has them, added to those found between two typed sites
-MOST_PROBABILITY = 0.99
-LEAST_RATE = 0.02  # of the mean rate between first and last typed site
 
 
-def tune_panel(
-    path: str | Path,
-    array: str | Path,
-    out: str | Path,
-    *,
-    threads: int | None = None,
-    force: bool = False,
-    command: str = "",
-    progress: Progress | None = None,
-) -> None:
-    """Write the panel file `path` to `out` with its genetic map tuned to the sites of an array.
-
-    array: see `read_array`. Parts of chromosome X in which the array has too few sites keep their map.
-    Raises InputError if the panel or array cannot be read, the array has fewer than LEAST_SITES sites of the
-    panel, or `out` exists without `force`.
-    """
-    out = check_output(out, force, [path, array])
-    threads = default_threads() if threads is None else threads
-    with written_whole(out) as partial, open_parts(path) as panels:
-        made: list[Path] = []
-        typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
-        found = max(map(len, typed_P))
-        if max(panel.n_haplotypes for panel in panels) < LEAST_HAPLOTYPES:
-            raise InputError(
-                f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {LEAST_HAPLOTYPES} are "
-                "needed to tune a map"
-            )
-        if found < LEAST_SITES:
-            raise InputError(
-                f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
-                "needed to tune a map"
-            )
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-            for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
-                if TUNED in panel.provenance:
-                    raise InputError(
-                        f"panel {path}: its map is tuned already; tune the panel that it was made from"
-                    )
-
-                def shown(share: float, number: int = number) -> None:
-                    if progress is not None:
-                        progress((number + share) / len(panels))
-
-                cM = tuned_map(panel, typed_index, threads, shown)
-                tuned = {
-                    "array": Path(array).name,
-                    "sites": len(typed_index),
-                    "spinimpute": package_version(),
-                    "command": command,
-                }
-                made.append(Path(folder) / str(number))
-                write_with_map(panel, made[-1], cM, {TUNED: tuned} if _enough(panel, typed_index) else {})
-            if len(made) == 1:
-                os.replace(made[0], partial)
-            else:
-                join_panels(made, partial)
-
-
-def _enough(panel: Panel, typed_index: np.ndarray) -> bool:
+def can_tune(panel: Panel, typed_index: np.ndarray) -> bool:
+    """Whether there are enough typed sites and haplotypes."""
     return len(typed_index) >= LEAST_SITES and panel.n_haplotypes >= LEAST_HAPLOTYPES
-
-
-def _typed(array: str | Path, panel: Panel, alone: bool) -> np.ndarray:
-    try:
-        return read_array(array, panel.sites, panel.frequency).panel_index
-    except NoSiteOfPanel:
-        if alone:
-            raise
-        return np.empty(0, np.int64)  # of one part of several
 
 
 def tuned_map(
     panel: Panel, typed_index: np.ndarray, threads: int, progress: Progress | None = None
 ) -> np.ndarray:
-    """float64 (n_sites,): genetic positions (cM) of the panel's sites by its own haplotypes.
+    """Genetic positions of the panel's sites by its own haplotypes.
 
-    typed_index: int64 (T,), the panel sites that are typed, increasing; with fewer than LEAST_SITES the map
-    stays as it is. Does not depend on threads, nor on the order of the panel's haplotypes.
+    Parameters
+    ----------
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing; if they are too few, the map stays as it is (`can_tune`).
+    threads : int
+        Results do not depend on it, nor on the order of the panel's haplotypes.
+
+    Returns
+    -------
+    float64 (n_sites,)
+        cM.
     """
-    if not _enough(panel, typed_index):
+    if not can_tune(panel, typed_index):
         return panel.cM
     typed_cM_T = panel.cM[typed_index]
-    rate = rate_of_panel(panel, typed_index)
+    scale = recombination_scale(panel, typed_index)
     windows = windows_of(panel, typed_index)
-    n = min(panel.n_haplotypes, MOST_HAPLOTYPES)
+    n = min(panel.n_haplotypes, parameters.MOST_HAPLOTYPES)
     start_T = np.diff(typed_cM_T, prepend=typed_cM_T[:1])
     # a map says nothing where its own sites are too far apart: no gap is quite without length
     bp_T = np.diff(panel.position[typed_index], prepend=panel.position[typed_index[0]])
-    start_T = np.maximum(start_T, LEAST_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
-    map_probability_T = -np.expm1(-start_T * rate / n)
+    start_T = np.maximum(start_T, parameters.LEAST_MAP_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
+    map_probability_T = -np.expm1(-start_T * scale / n)
     width_T = start_T
+    iterations, prior = parameters.TUNING_ITERATIONS, parameters.PRIOR_CHANGES
     with ThreadPoolExecutor(threads, "tune") as pool:
-        for iteration in range(ITERATIONS):
+        for iteration in range(iterations):
             changes_T, queries_T = np.zeros(len(typed_index)), np.zeros(len(typed_index))
             for number, window in enumerate(windows):
                 rows = slice(window.first + window.first_decided, window.first + window.stop_decided)
                 width_S = width_T[window.first : window.stop]
-                changes_T[rows], queries_T[rows] = _changes(window, width_S, rate, n, pool)
+                changes_T[rows], queries_T[rows] = _changes(window, width_S, scale, n, pool)
                 if progress is not None:
-                    progress((iteration + (number + 1) / len(windows)) / ITERATIONS)
-            more_T = (changes_T + PRIOR) / (queries_T * map_probability_T + PRIOR)
-            probability_T = (map_probability_T * more_T).clip(max=MOST_PROBABILITY)
+                    progress((iteration + (number + 1) / len(windows)) / iterations)
+            more_T = (changes_T + prior) / (queries_T * map_probability_T + prior)
+            probability_T = (map_probability_T * more_T).clip(max=MOST_JUMP_PROBABILITY)
             # where all haplotypes are left anyway, nothing can be learned
             width_T = np.where(
-                map_probability_T < MOST_PROBABILITY, -np.log1p(-probability_T) * n / rate, start_T
+                map_probability_T < MOST_JUMP_PROBABILITY, -np.log1p(-probability_T) * n / scale, start_T
             )
             width_T[0] = 0
     return _between(panel.cM, panel.position, typed_index, width_T)
@@ -173,26 +102,24 @@ def _between(
 
 
 def _changes(
-    window: PassWindow, width_S: np.ndarray, rate: float, n: int, pool: ThreadPoolExecutor
+    window: PassWindow, width_S: np.ndarray, jumps_per_cM: float, n: int, pool: ThreadPoolExecutor
 ) -> tuple[np.ndarray, int]:
     """How often the haplotypes taken out are expected to change whom they copy before each decided place,
     and how many were taken out."""
     alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
     order_N = _fair_order(alleles_NS.T)[:n]
-    alleles_SN = np.zeros((alleles_NS.shape[1], -(-n // LANES) * LANES), np.uint8)
-    alleles_SN[:, :n] = alleles_NS[order_N].T
-    jump_S = jump_probabilities(np.cumsum(width_S), n, rate)
+    alleles_SN = whole_lanes(alleles_NS[order_N].T)
+    jump_S = jump_probabilities(np.cumsum(width_S), n, jumps_per_cM)
 
     def of_query(query: int) -> np.ndarray:
         share_N = np.zeros(alleles_SN.shape[1], np.float32)
         share_N[:n] = 1 / (n - 1)
         share_N[query] = 0
-        changes_S: np.ndarray = _expected_changes(
-            alleles_SN, alleles_SN[:, query].copy(), share_N, jump_S, np.float32(MISMATCH)
-        )
+        emission_S2 = allele_emissions(alleles_SN[:, query], MISMATCH)
+        changes_S: np.ndarray = _expected_changes(alleles_SN, share_N, emission_S2, jump_S)
         return changes_S
 
-    n_queries = min(n, QUERIES)
+    n_queries = min(n, parameters.TUNING_QUERIES)
     total_S = sum(pool.map(of_query, range(n_queries)), start=np.zeros(len(width_S)))
     return total_S[window.first_decided : window.stop_decided], n_queries
 
@@ -217,46 +144,22 @@ def _stirred(key_N: np.ndarray) -> np.ndarray:
 
 
 @kernel(fast=True)
-def _expected_changes(alleles_SN, query_S, share_N, jump_S, mismatch):  # type: ignore[no-untyped-def]
+def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
     """float64 (S,): the posterior probability that a query changes before each place. share_N: of every
     haplotype among those that it may change to, N a multiple of LANES."""
     n_places, n = alleles_SN.shape
-    one, zero = np.float32(1), np.float32(0)
-    hit = one - mismatch
     forward_SN, total_S = np.empty((n_places, n), np.float32), np.empty(n_places, np.float32)
-    before_N = share_N.copy()
-    scale = one
-    sum_L, also_L = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    before_N, total = share_N, np.float32(1)
     for s in range(n_places):
-        keep, jump = (one - jump_S[s]) * scale, jump_S[s]
-        sum_L[:] = zero
-        for i in range(0, n, LANES):
-            for l in range(LANES):  # sums in a fixed order that are side by side
-                emitted = hit if alleles_SN[s, i + l] == query_S[s] else mismatch
-                value = (before_N[i + l] * keep + jump * share_N[i + l]) * emitted
-                forward_SN[s, i + l] = value
-                sum_L[l] += value
-        total_S[s] = sum_L.sum()
-        scale = one / total_S[s]
-        before_N = forward_SN[s]  # times scale
+        total = step_forward_states(
+            alleles_SN[s], share_N, emission_S2[s], jump_S[s], before_N, total, forward_SN[s]
+        )
+        total_S[s] = total
+        before_N = forward_SN[s]
     changes_S = np.zeros(n_places)
     backward_N = np.ones(n, np.float32)
     for s in range(n_places - 1, 0, -1):
-        sum_L[:] = zero
-        also_L[:] = zero
-        for i in range(0, n, LANES):
-            for l in range(LANES):
-                emitted = hit if alleles_SN[s, i + l] == query_S[s] else mismatch
-                # what cannot be copied would grow without end
-                value = backward_N[i + l] * emitted if share_N[i + l] > zero else zero
-                backward_N[i + l] = value
-                sum_L[l] += share_N[i + l] * value
-                also_L[l] += forward_SN[s - 1, i + l] * value
-        come = jump_S[s] * sum_L.sum()
-        stayed = (one - jump_S[s]) * also_L.sum() / total_S[s - 1]
-        changes_S[s] = come / (come + stayed)
-        scale = one / (come + stayed)
-        keep, come = (one - jump_S[s]) * scale, come * scale
-        for i in range(n):
-            backward_N[i] = backward_N[i] * keep + come
+        changes_S[s] = step_back_states(
+            alleles_SN[s], share_N, emission_S2[s], jump_S[s], forward_SN[s - 1], total_S[s - 1], backward_N
+        )
     return changes_S

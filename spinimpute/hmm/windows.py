@@ -1,4 +1,7 @@
-"""Windows of typed sites that the passes of `phase_passes` go through."""
+"""Windows of typed sites: a pass over the panel decides on a core of sites, and sees flanks on either side.
+
+Axes: S typed sites of a window, N panel haplotypes, W 64-bit words.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.hmm import parameters
 from spinimpute.panels.panel import Panel
-
-CORE = 256  # typed sites that a window decides on
-FLANK = 128  # typed sites that it sees on either side
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class PassWindow:
     def around(cls, panel: Panel, typed_index: np.ndarray, core: int) -> PassWindow:
         """The window that decides on CORE typed sites from `core` on, as far as they exist."""
         n_typed = len(typed_index)
-        begin, end = max(0, core), min(n_typed, core + CORE)
-        first, stop = max(0, begin - FLANK), min(n_typed, end + FLANK)
+        begin, end = max(0, core), min(n_typed, core + parameters.CORE)
+        first, stop = max(0, begin - parameters.FLANK), min(n_typed, end + parameters.FLANK)
         rows = typed_index[first:stop]
         packed_SB = panel.packed_rows(rows)
         panel_NW = pack_rows(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes))
@@ -40,4 +41,5 @@ class PassWindow:
 
 def windows_of(panel: Panel, typed_index: np.ndarray, shift: int = 0) -> list[PassWindow]:
     """Windows that decide on all typed sites; shift: by how many sites the first one is shorter than CORE."""
-    return [PassWindow.around(panel, typed_index, first) for first in range(-shift, len(typed_index), CORE)]
+    starts = range(-shift, len(typed_index), parameters.CORE)
+    return [PassWindow.around(panel, typed_index, first) for first in starts]

@@ -1,9 +1,9 @@
 """Phases targets against the panel and against each other.
 
-Passes over all windows (`phase_passes`) repeat: the first one starts from nothing, the next ones leave
-doubtful heterozygotes out of what a decision sees on its right, ever fewer of them; the last ones vote. From
-pass to pass the model's rate of recombination changes between three values around the panel's: a haplotype's
-relatives are of all ages, and a single rate fits none of them.
+Passes over all windows (`passes`) repeat: the first one starts from nothing, the next ones leave doubtful
+heterozygotes out of what a decision sees on its right, ever fewer of them; the last ones vote. From pass to
+pass the recombination scale changes between three values around the panel's: a haplotype's relatives are of
+all ages, and a single scale fits none of them.
 
 Nothing is drawn at random. Windows and groups of targets only read what the last pass left behind, so that
 neither their order nor the number of threads changes a result.
@@ -21,24 +21,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import pack_rows
-from spinimpute.hmm import windows as phase_windows
-from spinimpute.hmm.li_stephens import LANES, SPAN, jump_probabilities, span_patterns
-from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm import parameters
+from spinimpute.hmm.backward_values import backward_values
+from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
+from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.recombination_scale import recombination_scale
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.passes import (
-    EXCHANGED,
-    EXCHANGED_BEHIND,
-    HALF,
-    pass_backward,
-    pass_forward,
-)
+from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, pass_forward
 
-MISMATCH = 3e-4
-FACTORS = (12.0, 3.0, 0.5)  # of the panel's rate of copying, one pass after the other; the last fills in
-DOUBTFUL = (0.99, 0.9, 0.6)  # below it a heterozygote is left out
-VOTES = 3  # passes
-MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy
+# Chosen on samples taken out of the real panels, see benchmarks/phasing/README.md.
+FACTORS = (12.0, 3.0, 0.5)  # of the panel's recombination scale, one pass after the other; the last fills in
+DOUBTFUL = (
+    0.99,
+    0.9,
+    0.6,
+)  # probability below which a heterozygote is not used; more such passes bring nothing
+VOTES = 3  # passes; twice as many bring nothing
+MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy: without them a tenth more errors
 
 
 @dataclass
@@ -58,8 +59,11 @@ class _Targets:
 
 @dataclass(frozen=True)
 class _Pass:
-    rate: float
-    doubtful_TX: np.ndarray  # bool: heterozygotes left out of what lies on the right
+    """jumps_per_cM: the recombination scale. doubtful_TX: bool, heterozygotes that are not used in what lies
+    on the right. starting: there was no pass before."""
+
+    jumps_per_cM: float
+    doubtful_TX: np.ndarray
     starting: bool
 
 
@@ -77,29 +81,44 @@ def phase_haplotypes(
 ) -> np.ndarray:
     """Phase the unphased heterozygotes; what is phased already keeps its phase.
 
-    Parameters:
-        panel: phased haplotypes.
-        typed_index: int64 (T,), the panel sites that are typed, increasing.
-        alleles_TQ: int8 (T, Q), 0, 1, or -1 (missing); two columns for a diploid sample, one for a haploid.
-        unphased_TX: bool (T, n_samples), True where a call is a heterozygote without phase.
-        ploidy: (n_samples,), 1 or 2.
-        threads: results do not depend on it.
-        progress: called with the fraction that is done.
-        fill: fill missing calls of diploid samples by what is around them.
-        jumps_per_cM: None for what the typed sites tell (`rate_of_panel`).
-    Returns:
-        int8 (T, Q), the calls with phase; what is missing and not filled is still -1.
-    Method:
-        Li & Stephens 2003 (Genetics 165:2213) for the haplotypes; deciding heterozygote by heterozygote, the
-        confident ones first, follows Browning et al. 2021 (Am. J. Hum. Genet. 108:1880).
+    Parameters
+    ----------
+    panel : Panel
+        Phased haplotypes.
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing.
+    alleles_TQ : int8 (T, Q)
+        0, 1, or -1 (missing); two columns for a diploid sample, one for a haploid one.
+    unphased_TX : bool (T, n_samples)
+        Where a call is a heterozygote without phase.
+    ploidy : (n_samples,)
+        1 or 2.
+    threads : int
+        Results do not depend on it.
+    progress : callable or None
+        Called with the fraction that is done.
+    fill : bool
+        Fill missing calls of diploid samples by what is around them.
+    jumps_per_cM : float or None
+        The recombination scale; None for the one that is estimated at the typed sites.
+
+    Returns
+    -------
+    int8 (T, Q)
+        The calls with phase; what is missing and not filled is still -1.
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213 (haplotypes). Browning et al. 2021, Am. J. Hum. Genet. 108:1880
+    (deciding heterozygote by heterozygote, the confident ones first).
     """
     targets = _targets_of(panel, typed_index, alleles_TQ, unphased_TX, ploidy, fill)
     if not len(targets.column_X2):
         return alleles_TQ
     # every other pass cuts elsewhere, so that no place is always at an edge
-    grids = [windows_of(panel, typed_index, shift) for shift in (0, phase_windows.CORE // 2)]
+    grids = [windows_of(panel, typed_index, shift) for shift in (0, parameters.CORE // 2)]
     n_passes = 1 + len(DOUBTFUL) + VOTES
-    rate = rate_of_panel(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
+    scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:
@@ -110,12 +129,12 @@ def phase_haplotypes(
                 progress((number + 1) / n_passes)
             return sure_TX
 
-        sure_TX = run(0, _Pass(rate, targets.open_TX, starting=True))
+        sure_TX = run(0, _Pass(scale, targets.open_TX, starting=True))
         for number in range(1, n_passes):
             factor = FACTORS[(number - 1) % len(FACTORS)]
             voting = number > len(DOUBTFUL)
             doubtful_TX = none_TX if voting else targets.open_TX & (sure_TX < DOUBTFUL[number - 1])
-            sure_TX = run(number, _Pass(rate * factor, doubtful_TX, starting=False))
+            sure_TX = run(number, _Pass(scale * factor, doubtful_TX, starting=False))
             if voting:
                 _vote(targets, votes_TX)
     _elect(targets, votes_TX)
@@ -175,12 +194,12 @@ def _run_pass(
         window, chosen = task
         decided = slice(window.first_decided, window.stop_decided)
         rows = slice(window.first + decided.start, window.first + decided.stop)
-        way_HS, sure_HS, probability_LS = _decide_window(window, targets, chosen, settings)
+        way_HS, sure_HS, probability_SL = _decide_window(window, targets, chosen, settings)
         n = len(chosen)
         way_TX[rows, chosen] = way_HS[:n, decided].T
         sure_TX[rows, chosen] = sure_HS[:n, decided].T
-        likely_T2X[rows, 0, chosen] = probability_LS[:n, decided].T > 0.5
-        likely_T2X[rows, 1, chosen] = probability_LS[HALF : HALF + n, decided].T > 0.5
+        likely_T2X[rows, 0, chosen] = probability_SL[decided, :n] > 0.5
+        likely_T2X[rows, 1, chosen] = probability_SL[decided, HALF : HALF + n] > 0.5
 
     for _ in pool.map(run, _tasks(windows, shape[1])):
         pass
@@ -198,37 +217,36 @@ def _tasks(windows: list[PassWindow], n_samples: int) -> Iterator[tuple[PassWind
 def _decide_window(
     window: PassWindow, targets: _Targets, chosen: np.ndarray, settings: _Pass
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """way_HS, sure_HS and probability_LS of `pass_forward` for some samples."""
+    """way_HS, sure_HS and probability_SL of `pass_forward` for some samples."""
     places = slice(window.first, window.stop)
     lanes = np.concatenate([chosen, np.repeat(chosen[-1:], HALF - len(chosen))])  # the last fills up
     column_L = np.concatenate([targets.column_X2[lanes, 0], targets.column_X2[lanes, 1]])
-    both = np.concatenate([lanes, lanes])
-    query_LW = pack_rows(targets.alleles_TQ[places, column_L])
-    known_LW = pack_rows(targets.known_TQ[places, column_L].view(np.uint8))
-    doubtful_LW = pack_rows(settings.doubtful_TX[places, both].view(np.uint8))
-    open_LW = pack_rows(targets.open_TX[places, both].view(np.uint8))
+    known_SL = targets.known_TQ[places, column_L]
+    doubtful_SL = settings.doubtful_TX[places, np.concatenate([lanes, lanes])]
+    call_SL = np.where(known_SL, targets.alleles_TQ[places, column_L], MISSING)
+    open_SH = targets.open_TX[places, lanes]
+    open_SH[:, len(chosen) :] = False
+    wanted_S = ~known_SL.all(axis=1)
     rows_NW = window.panel_NW
     if not settings.starting:
         others = np.setdiff1d(np.arange(targets.alleles_TQ.shape[1]), column_L)
         others = others[:: -(-len(others) // MOST_OTHERS)] if len(others) else others
         rows_NW = np.concatenate([rows_NW, pack_rows(targets.alleles_TQ[places, others])])
-    n, n_places = len(rows_NW), window.stop - window.first
-    patterns = span_patterns(rows_NW, n_places)
-    jump_S = jump_probabilities(window.cM_S, n, settings.rate)
-    right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
-    stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
-    mismatch = np.float32(MISMATCH)
-    pass_backward(
-        *patterns, query_LW, known_LW & ~doubtful_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL
-    )
-    way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
-    probability_LS = np.zeros((LANES, n_places), np.float32)
+    patterns = span_patterns(rows_NW, len(call_SL))
+    jump_S = jump_probabilities(window.cM_S, len(rows_NW), settings.jumps_per_cM)
+    right = backward_values(patterns, _emissions(np.where(doubtful_SL, MISSING, call_SL)), jump_S)
+    way_HS, sure_HS = np.zeros(open_SH.T.shape, np.uint8), np.ones(open_SH.T.shape, np.float32)
+    probability_SL = np.zeros(call_SL.shape, np.float32)
     pass_forward(
-        *patterns, query_LW, known_LW, open_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL,
-        len(chosen), window.first_decided, window.stop_decided, settings.starting,
-        targets.locked_X2[lanes] - window.first, False, way_HS, sure_HS, probability_LS,
+        *patterns, _emissions(call_SL), jump_S, *right, open_SH, wanted_S, window.first_decided,
+        window.stop_decided, settings.starting, targets.locked_X2[lanes] - window.first, way_HS, sure_HS,
+        probability_SL,
     )  # fmt: skip
-    return way_HS, sure_HS, probability_LS
+    return way_HS, sure_HS, probability_SL
+
+
+def _emissions(call_SL: np.ndarray) -> np.ndarray:
+    return side_by_side(allele_emissions(call_SL.T, parameters.PHASING_MISMATCH))[0]
 
 
 def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:

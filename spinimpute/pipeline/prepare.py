@@ -9,7 +9,7 @@ from pathlib import Path
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import ResolvedPloidy
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch, check_overlap
-from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.parts import part_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.settings import TargetSettings
@@ -22,8 +22,8 @@ from spinimpute.targets.repair import Repaired, repair_and_match
 class Prepared:
     """A target, or its part on one part of chromosome X, with the alleles of the panel.
 
-    jumps_per_cM: by all typed sites of the target (`rate_of_panel`), where some of them have been left out;
-    None: to be estimated from those that there are.
+    jumps_per_cM: by all typed sites of the target (`recombination_scale`), where some of them have been left
+    out; None: to be estimated from those that there are.
     """
 
     panel: ReferencePanel
@@ -44,7 +44,7 @@ class Prepared:
         haplotypes = self.panel.haplotypes
         if self.jumps_per_cM is not None or haplotypes is None:
             return self
-        return replace(self, jumps_per_cM=rate_of_panel(haplotypes, self.match.panel_index))
+        return replace(self, jumps_per_cM=recombination_scale(haplotypes, self.match.panel_index))
 
     @property
     def name(self) -> str:

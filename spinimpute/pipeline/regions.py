@@ -12,7 +12,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
-from spinimpute.hmm.recombination_scale import told_rate
+from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.memory import within_budget
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
@@ -141,7 +141,7 @@ def part_to_read(
     if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
         return None
     haplotypes = panel.haplotypes
-    jumps_per_cM = None if haplotypes is None else told_rate(header, haplotypes)
+    jumps_per_cM = None if haplotypes is None else scale_in_header(header, haplotypes)
     if n_records != starts.n_typed or (haplotypes is not None and jumps_per_cM is None):
         return None
     ((first, last),) = panel_ranges(panels, region).values()

@@ -13,7 +13,7 @@ import numpy as np
 from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.hmm.recombination_scale import rate_line
+from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_output
 from spinimpute.panels.opening import open_panels, path_of
@@ -158,7 +158,7 @@ class _Job:
                         f"##source=spinimpute {version('spinimpute')}",
                         *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
                         *(
-                            rate_line(part.panel.haplotypes, part.jumps_per_cM)
+                            scale_line(part.panel.haplotypes, part.jumps_per_cM)
                             for part in prepared
                             if part.panel.haplotypes is not None and part.jumps_per_cM is not None
                         ),

@@ -42,7 +42,7 @@ class ImputationJob:
     scratch : Path or None
         A folder for temporary results; None for the system's.
     jumps_per_cM : float or None
-        The recombination scale; None for what the typed sites give (`rate_of_panel`).
+        The recombination scale; None for what the typed sites give (`recombination_scale`).
     """
 
     panel: ReferencePanel

@@ -21,6 +21,7 @@ from spinimpute.genotypes.blocks import (
     starting_points,
 )
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
+from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
 from spinimpute.training.callset_errors import spoil_panel, switch_phases
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
@@ -37,7 +38,7 @@ class EpisodeSettings:
     typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
     the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
     most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
-    jumps_per_cM: of the probabilities of copying (0: the context's own, `most_likely_rate`, as at work);
+    jumps_per_cM: of the probabilities of copying (0: the context's own, `most_likely_scale`, as at work);
     mismatch: theirs too. The rest is what the panel's call set gets wrong, one value of each
     (`callset_errors`).
     """
@@ -53,8 +54,8 @@ class EpisodeSettings:
     foreign_share: float = 0.0
     whole_share: float = 0.3
     most_entries: int = 0
-    jumps_per_cM: float = 400.0
-    mismatch: float = 1e-3
+    jumps_per_cM: float = JUMPS_PER_CM
+    mismatch: float = TRAINING_MISMATCH
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)

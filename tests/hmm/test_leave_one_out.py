@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
-from spinimpute.hmm import windows as phase_windows
+from spinimpute.hmm import parameters
 from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
-from spinimpute.hmm.li_stephens import MISMATCH, jump_probabilities
-from spinimpute.hmm.recombination_scale import most_likely_rate
+from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.recombination_scale import most_likely_scale
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
 
@@ -29,10 +30,10 @@ class FakePanel:
         return np.packbits(self.alleles_TN[index], axis=1)
 
 
-def brute_force(panel_TN: np.ndarray, cM_T: np.ndarray, alleles_T: np.ndarray, rate: float) -> np.ndarray:
+def brute_force(panel_TN: np.ndarray, cM_T: np.ndarray, alleles_T: np.ndarray, scale: float) -> np.ndarray:
     """P(ALT) at each site from all other calls, in double precision, forward and backward anew for each."""
     n_sites, n = panel_TN.shape
-    jump_T = jump_probabilities(cM_T, n, rate).astype(float)
+    jump_T = jump_probabilities(cM_T, n, scale).astype(float)
     out = np.empty(n_sites)
     for left_out in range(n_sites):
         emission_TN = np.where(panel_TN == alleles_T[:, None], 1 - MISMATCH, MISMATCH)
@@ -62,8 +63,8 @@ def test_equals_brute_force(seed: int, n_sites: int, n: int, q: int) -> None:
     alleles_TQ = rng.integers(-1, 2, (n_sites, q)).astype(np.int8)
     panel = FakePanel(panel_TN, cM_T)
     found = leave_one_out_probabilities(panel, np.arange(n_sites), alleles_TQ, 2)  # type: ignore[arg-type]
-    rate = most_likely_rate(panel_TN, cM_T)
-    expected = np.stack([brute_force(panel_TN, cM_T, alleles_TQ[:, i], rate) for i in range(q)], axis=1)
+    scale = most_likely_scale(panel_TN, cM_T)
+    expected = np.stack([brute_force(panel_TN, cM_T, alleles_TQ[:, i], scale) for i in range(q)], axis=1)
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
@@ -72,7 +73,7 @@ def test_windows_hardly_matter(example_panel: spinimpute.Panel, monkeypatch: pyt
     alleles = example_panel.alleles(0, example_panel.n_sites)[index, :8].astype(np.int8)
     alone = leave_one_out_probabilities(example_panel, index, alleles, 1)
     np.testing.assert_array_equal(alone, leave_one_out_probabilities(example_panel, index, alleles, 3))
-    monkeypatch.setattr(phase_windows, "CORE", 10_000)
+    monkeypatch.setattr(parameters, "CORE", 10_000)
     difference = np.abs(alone - leave_one_out_probabilities(example_panel, index, alleles, 1))
     assert difference.mean() < 1e-4  # flanks of 128 sites hold nearly all that matters
     assert difference.max() < 0.2

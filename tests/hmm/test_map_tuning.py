@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.bit_rows import pack_rows, unpack_rows
-from spinimpute.hmm import map_tuning as panel_tuning
-from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_probabilities
-from spinimpute.hmm.map_tuning import tune_panel, tuned_map
+from spinimpute.hmm import map_tuning, parameters
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.map_tuning import tuned_map
+from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.steps import whole_lanes
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_parts
 from spinimpute.panels.writer import write_with_map
 
 
@@ -40,15 +41,13 @@ def test_expected_changes_equal_brute_force(n_places: int, n: int) -> None:
     rng = np.random.default_rng(n)
     alleles_SN = rng.integers(0, 2, (n_places, n)).astype(np.uint8)
     jump_S = jump_probabilities(np.cumsum(rng.exponential(0.02, n_places)), n, 100)
-    padded_SN = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
-    padded_SN[:, :n] = alleles_SN
+    padded_SN = whole_lanes(alleles_SN)
     for query in (0, n - 1):
         share_N = np.zeros(padded_SN.shape[1], np.float32)
         share_N[:n] = 1 / (n - 1)
         share_N[query] = 0
-        found_S = panel_tuning._expected_changes(
-            padded_SN, alleles_SN[:, query].copy(), share_N, jump_S, np.float32(MISMATCH)
-        )
+        emission_S2 = allele_emissions(alleles_SN[:, query], MISMATCH)
+        found_S = map_tuning._expected_changes(padded_SN, share_N, emission_S2, jump_S)
         np.testing.assert_allclose(found_S, brute_force(alleles_SN, query, jump_S), rtol=2e-3, atol=1e-5)
 
 
@@ -98,8 +97,8 @@ def test_a_hot_spot_is_found_and_nothing_depends_on_order_or_threads() -> None:
 def test_several_windows_and_few_of_the_haplotypes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hot spot lies across the border of two windows; a sample of haplotypes shows it, too."""
     panel = MosaicPanel(700, (240, 270))
-    monkeypatch.setattr(panel_tuning, "QUERIES", 60)
-    monkeypatch.setattr(panel_tuning, "MOST_HAPLOTYPES", 120)
+    monkeypatch.setattr(parameters, "TUNING_QUERIES", 60)
+    monkeypatch.setattr(parameters, "MOST_HAPLOTYPES", 120)
     tuned = tuned_map(panel, np.arange(700), 1)  # type: ignore[arg-type]
     assert panel.hot_share(tuned) > 0.1  # by the map that came with it 0.04
 
@@ -132,7 +131,7 @@ def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
     kinds_SK = rng.integers(0, 2, (20, 5)).astype(np.uint8)
     kinds_SK[:, 0] = 0
     kind_N = rng.choice(5, 2_000, p=[0.4, 0.3, 0.2, 0.06, 0.04])
-    first = kind_N[panel_tuning._fair_order(kinds_SK[:, kind_N])[:400]]
+    first = kind_N[map_tuning._fair_order(kinds_SK[:, kind_N])[:400]]
     share_K = np.bincount(first, minlength=5) / 400
     np.testing.assert_allclose(share_K, np.bincount(kind_N) / 2_000, atol=0.07)
 
@@ -140,7 +139,7 @@ def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
 def test_sites_between_are_stretched_and_ends_shifted() -> None:
     cM = np.array([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 5.0])
     position = np.array([10, 20, 30, 40, 50, 60, 70])
-    found = panel_tuning._between(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
+    found = map_tuning._between(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
     np.testing.assert_allclose(found, [0.0, 1.0, 1.5, 2.0, 2.25, 2.5, 4.5])
 
 
@@ -166,36 +165,3 @@ def test_only_the_map_changes(example_panel: Panel, tmp_path: Path) -> None:
         )
     write_with_map(example_panel, tmp_path / "same.spin", example_panel.cM, {})
     assert (tmp_path / "same.spin").read_bytes() == Path(example_panel.path).read_bytes()
-
-
-def test_an_array_of_too_few_sites(example_panel: Panel, tmp_path: Path) -> None:
-    array = tmp_path / "array.txt"
-    sites = example_panel.sites
-    array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[:3]))
-    with pytest.raises(InputError, match="3 of its sites are in the panel"):
-        tune_panel(example_panel.path, array, tmp_path / "o.spin")
-    assert list(tmp_path.iterdir()) == [array]
-
-
-def test_parts_of_x(example_panel: Panel, tmp_path: Path) -> None:
-    """A part that the array does not reach stays as it is; an array that cannot be read is told so."""
-    copies = []
-    for name in ("one", "two"):
-        copies.append(tmp_path / name)
-        write_with_map(example_panel, copies[-1], example_panel.cM, {})
-    joined = tmp_path / "x.spin"
-    join_panels(copies, joined)
-    with pytest.raises(InputError, match="there is no such file"):
-        tune_panel(joined, tmp_path / "no", tmp_path / "o.spin")
-    array = tmp_path / "array.txt"
-    sites = example_panel.sites
-    array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[::20]))
-    tune_panel(joined, array, tmp_path / "o.spin", threads=1)
-    with open_parts(tmp_path / "o.spin") as parts:
-        assert len(parts) == 2
-        for part in parts:
-            assert part.provenance["map tuned"]["sites"] > 100
-            assert not np.array_equal(part.cM, example_panel.cM)
-    with pytest.raises(InputError, match="tuned already"):
-        tune_panel(tmp_path / "o.spin", array, tmp_path / "again.spin")
-    assert not (tmp_path / "again.spin").exists()

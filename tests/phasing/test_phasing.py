@@ -9,15 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
-from spinimpute.hmm.li_stephens import LANES, SPAN, jump_probabilities, span_patterns
-from spinimpute.hmm.windows import CORE
-from spinimpute.phasing.passes import (
-    EXCHANGED,
-    EXCHANGED_BEHIND,
-    HALF,
-    pass_backward,
-    pass_forward,
-)
+from spinimpute.hmm.backward_values import backward_values
+from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
+from spinimpute.hmm.parameters import CORE, LANES
+from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, pass_forward
 from spinimpute.phasing.phase import phase_haplotypes
 
 MISMATCH = 0.01
@@ -149,22 +146,18 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
     jump_S = jump_probabilities(np.cumsum(rng.exponential(0.02, n_places)), n)
     patterns = span_patterns(pack_rows(panel_SN), n_places)
 
-    def lanes(values_HS: np.ndarray) -> np.ndarray:
-        return pack_rows(np.concatenate([values_HS, values_HS]).T.astype(np.uint8))
+    def emissions(known_HS: np.ndarray) -> np.ndarray:
+        call_H2S = np.where(known_HS[:, None], pair_H2S, MISSING)
+        return side_by_side(allele_emissions(np.concatenate([call_H2S[:, 0], call_H2S[:, 1]]), MISMATCH))[0]
 
-    query_LW = pack_rows(np.concatenate([pair_H2S[:, 0], pair_H2S[:, 1]]).T.copy())
-    right_INL = np.empty((len(patterns.pattern_IN), n, LANES), np.float32)
-    stay_DPL, come_DPL = (np.empty((len(patterns.bits_D), SPAN, LANES), np.float32) for _ in range(2))
-    mismatch = np.float32(MISMATCH)
-    known_LW, doubtful_LW = lanes(known_HS), lanes(doubtful_HS)
-    pass_backward(
-        *patterns, query_LW, known_LW & ~doubtful_LW, jump_S, mismatch, right_INL, stay_DPL, come_DPL
-    )
+    right = backward_values(patterns, emissions(known_HS & ~doubtful_HS), jump_S)
     way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
-    probability_LS = np.zeros((LANES, n_places), np.float32)
+    probability_SL = np.zeros((n_places, LANES), np.float32)
+    open_SH = open_HS.T.copy()
+    open_SH[:, n_targets:] = False
     pass_forward(
-        *patterns, query_LW, known_LW, lanes(open_HS), jump_S, mismatch, right_INL, stay_DPL, come_DPL,
-        n_targets, first, stop, starting, locked_H2, False, way_HS, sure_HS, probability_LS,
+        *patterns, emissions(known_HS), jump_S, *right, open_SH, ~known_HS[:n_targets].all(axis=0), first,
+        stop, starting, locked_H2, way_HS, sure_HS, probability_SL,
     )  # fmt: skip
     for h in range(n_targets):
         way_S, sure_S, clear_S = reference(
@@ -204,7 +197,7 @@ def test_a_target_that_is_in_the_panel_is_phased_without_fault(rng: np.random.Ge
 
 def test_targets_help_each_other(rng: np.random.Generator) -> None:
     whole = mosaic_panel(rng, 200, 404, founders=40)
-    panel, truth_TQ = split(whole, 400)  # two people in the panel
+    panel, truth_TQ = split(whole, 400)  # two samples in the panel
     unphased_TQ, het_TX = without_phase(truth_TQ)
     together = switches(run(panel, unphased_TQ, het_TX), truth_TQ)
     alone = sum(
@@ -259,6 +252,19 @@ def test_missing_calls_stay_or_are_filled(rng: np.random.Generator) -> None:
     assert right_TX[~missing_TX].all()
     assert right_TX[missing_TX].mean() > 0.95
     assert missing_TX.sum() > 50
+
+
+def test_the_second_of_two_alleles_is_filled_alone(rng: np.random.Generator) -> None:
+    """A phased call may lack one of its alleles; nobody else lacks anything there, nor is a heterozygote."""
+    panel, truth_TQ = split(mosaic_panel(rng, 150, 220), 4)
+    _, het_TX = without_phase(truth_TQ)
+    for column in (0, 1):
+        calls_TQ = truth_TQ[:, :2].copy()
+        missing_T = (rng.random(150) < 0.3) & ~het_TX[:, 0]
+        calls_TQ[missing_T, column] = -1
+        filled_TQ = run(panel, calls_TQ, np.zeros((150, 1), bool), fill=True)
+        assert truth_TQ[missing_T, column].sum() > 5
+        assert (filled_TQ[missing_T, column] == truth_TQ[missing_T, column]).mean() > 0.9
 
 
 def test_haploid_samples_are_left_alone_and_one_sample_and_site_will_do(rng: np.random.Generator) -> None:

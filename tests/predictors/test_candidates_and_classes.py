@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
-from spinimpute.hmm import li_stephens
-from spinimpute.hmm.li_stephens import (
-    MISMATCH,
-    copying_posteriors,
-    jump_probabilities,
-    span_patterns,
-)
+from spinimpute.hmm import parameters
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     DEPTH,
     LOG_COUNT,
@@ -212,10 +211,10 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     marked_BQW = np.stack([pack_rows(chosen.T.astype(np.uint8)) for chosen in chosen_BQN])
-    with mock.patch.object(li_stephens, "MOST_STATES", 0 if large else n):
+    with mock.patch.object(parameters, "MOST_STATES", 0 if large else n):
         posterior_CP, first_BQ1 = copying_posteriors(
-            span_patterns(panel.bits_XW, n_places), panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
-            marked_BQW, first_B, n_gaps_B, 0,
+            span_patterns(panel.bits_XW, n_places), panel.bits_XW,
+            allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, marked_BQW, first_B, n_gaps_B, 0,
         )  # fmt: skip
     for q in range(n_queries):
         possible_N = chosen_BQN[:, q].any(axis=0) if large else np.ones(n, bool)
@@ -242,10 +241,10 @@ def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
     patterns, jump_S = span_patterns(panel.bits_XW, 60), jump_probabilities(np.arange(60) * 0.01, 199)
     everyone_BQW = np.stack([pack_rows(np.ones((199, 1), np.uint8))] * 2)
     blocks = np.array([0, 16]), np.array([16, 16])
-    bits = query.bits_XW, query.known_XW, jump_S
-    every_CP, _ = copying_posteriors(patterns, panel.bits_XW, *bits, everyone_BQW.copy(), *blocks, 0)
+    model = allele_emissions(query.alleles_SX.T, MISMATCH), jump_S
+    every_CP, _ = copying_posteriors(patterns, panel.bits_XW, *model, everyone_BQW.copy(), *blocks, 0)
     kept_BQW = everyone_BQW.copy()
-    kept_CP, first_BQ1 = copying_posteriors(patterns, panel.bits_XW, *bits, kept_BQW, *blocks, 0.2)
+    kept_CP, first_BQ1 = copying_posteriors(patterns, panel.bits_XW, *model, kept_BQW, *blocks, 0.2)
     likely_C = (every_CP >= 0.2 / 199).any(axis=1)
     assert 0 < likely_C.sum() < 398
     np.testing.assert_array_equal(kept_CP, every_CP[likely_C])

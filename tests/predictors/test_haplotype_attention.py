@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.windows import Window
-from spinimpute.hmm import li_stephens
-from spinimpute.hmm.li_stephens import (
-    JUMPS_PER_CM,
-    copying_posteriors,
-    jump_probabilities,
-)
+from spinimpute.hmm import parameters
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.nn.model_weights import arrays_of
-from spinimpute.predictors.haplotype_attention import chunk as haplotype_chunk
 from spinimpute.predictors.haplotype_attention import copying, pbwt
 from spinimpute.predictors.haplotype_attention import predictor as haplotype_predictor
 from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, windows_of_chunks
@@ -63,8 +61,7 @@ def random_predictor(classes: int = 12) -> HaplotypePredictor:
 def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Panels are imputed as small ones are, and as large ones."""
     if request.param:
-        monkeypatch.setattr(li_stephens, "MOST_STATES", 0)
-        monkeypatch.setattr(haplotype_chunk, "MOST_STATES", 0)
+        monkeypatch.setattr(parameters, "MOST_STATES", 0)
         monkeypatch.setattr(pbwt, "ENOUGH", 30)
 
 
@@ -238,7 +235,7 @@ def test_at_work_it_computes_what_training_computes(
             predictor.candidates,
         )
         posterior_CP, first_BQ1 = copying_posteriors(
-            chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW,
+            chunk.spans, chunk.panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH),
             jump_probabilities(chunk.cM_S, panel.n_haplotypes),
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.memory import parse_size, resident_bytes, within_budget
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_chunks
@@ -128,8 +131,9 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     tracemalloc.start()
     candidate_BQW = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))
     found = copying_posteriors(
-        None, panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S, candidate_BQW, *blocks, LEAST_SHARE
-    )
+        None, panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidate_BQW,
+        *blocks, LEAST_SHARE,
+    )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found[0]) > 50 * n_queries * len(blocks[0])

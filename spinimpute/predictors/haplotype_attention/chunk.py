@@ -17,7 +17,8 @@ import numpy as np
 
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.windows import Window
-from spinimpute.hmm.li_stephens import MOST_STATES, SpanPatterns, span_patterns
+from spinimpute.hmm import parameters
+from spinimpute.hmm.patterns import SpanPatterns, span_patterns
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
@@ -150,7 +151,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
         patterns,
-        span_patterns(typed.bits_XW, len(rows)) if panel.n_haplotypes <= MOST_STATES else None,
+        span_patterns(typed.bits_XW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
     )
 
 

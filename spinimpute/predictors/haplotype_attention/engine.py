@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from spinimpute.genotypes.windows import Window
-from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk, prepare_chunk, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.memory import limits_of
@@ -99,7 +99,7 @@ class HaplotypeEngine(Engine):
         def rate() -> float:
             if job.jumps_per_cM is not None:
                 return job.jumps_per_cM
-            return rate_of_panel(self.panel, self.typed_index)
+            return recombination_scale(self.panel, self.typed_index)
 
         self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
 

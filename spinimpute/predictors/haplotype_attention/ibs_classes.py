@@ -41,7 +41,7 @@ class IBSClasses(NamedTuple):
     left, the same on the right; of the number of members; and, no logs, the information of the query's allele
     and of the other one at the 1st difference on the left, and on the right (0 where there is none); logs of
     the density of differences near the block on the left, and on the right; logs of the members' mean
-    probability to be copied from at the typed site on the left of the gap, and on its right (`li_stephens`).
+    probability to be copied from at the typed site on the left of the gap, and on its right (`posteriors`).
     count_QGK: float32, members; 0 where there is no such class, and in all later ones. first_QGK: int32,
     where a class's members begin in member_M; member_M: int32 haplotypes.
     """

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource, end_distances, gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
-from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities, span_patterns
-from spinimpute.hmm.recombination_scale import most_likely_rate
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.recombination_scale import most_likely_scale
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.chunk import CORE
 from spinimpute.predictors.haplotype_attention.ibs_classes import IBSClasses, find_ibs_classes, information
@@ -101,11 +104,11 @@ class HaplotypeLearner:
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
-        rate = self.episodes.jumps_per_cM or most_likely_rate(context_XN[split.typed_T], typed_cM)
+        scale = self.episodes.jumps_per_cM or most_likely_scale(context_XN[split.typed_T], typed_cM)
         posterior_CP, posterior_first_BQ1 = copying_posteriors(
-            span_patterns(panel.bits_XW, n_typed), panel.bits_XW, queries.bits_XW, queries.known_XW,
-            jump_probabilities(typed_cM, n, rate), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
-            mismatch=self.episodes.mismatch,
+            span_patterns(panel.bits_XW, n_typed), panel.bits_XW,
+            allele_emissions(queries.alleles_SX.T, self.episodes.mismatch),
+            jump_probabilities(typed_cM, n, scale), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         parts = []
         for candidate_QW, posterior_first_Q1, first, n_gaps in zip(

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 from spinimpute.genotypes.blocks import end_distances, gap_geometry
-from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
+from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
@@ -115,7 +118,7 @@ class HaplotypePredictor(Predictor):
         self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
     ) -> np.ndarray:
         """P(ALT), float32 (U, Q), at the chunk's sites. typed_TQ: int8, all typed sites, -1 where missing;
-        jumps_per_cM: `rate_of_panel`."""
+        jumps_per_cM: `recombination_scale`."""
         start, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         blocks = [
@@ -136,7 +139,7 @@ class HaplotypePredictor(Predictor):
         )
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
         posterior_CP, first_BQ1 = copying_posteriors(
-            chunk.spans, chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, jump_S,
+            chunk.spans, chunk.panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
             candidate_BQW, place_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)

@@ -1,0 +1,69 @@
+"""Backward values right of every place, of all haplotypes and LANES queries: for passes that decide, or leave
+a call out, on their way from the left.
+
+Axes: S typed places, N panel haplotypes, I spans, P places of a span, D patterns of all spans, L lanes, 2
+alleles of a state.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.hmm.parameters import LANES, SPAN
+from spinimpute.hmm.patterns import SpanPatterns, most_patterns
+from spinimpute.hmm.steps import go_through, step_back, sum_patterns
+from spinimpute.kernels import kernel
+
+
+class BackwardValues(NamedTuple):
+    """Of haplotype n in pattern d of span i, right of place p of the span: stay_PDL[p, d] behind_INL[i, n] +
+    come_PDL[p, d], all float32."""
+
+    behind_INL: np.ndarray
+    stay_PDL: np.ndarray
+    come_PDL: np.ndarray
+
+
+def backward_values(patterns: SpanPatterns, emission_S2L: np.ndarray, jump_S: np.ndarray) -> BackwardValues:
+    """Go from the last place to the first. emission_S2L: `side_by_side`; jump_S: `jump_probabilities`."""
+    values = BackwardValues(
+        np.empty((*patterns.pattern_IN.shape, LANES), np.float32),
+        np.empty((SPAN, len(patterns.bits_D), LANES), np.float32),
+        np.empty((SPAN, len(patterns.bits_D), LANES), np.float32),
+    )
+    _fill(*patterns, emission_S2L, jump_S, *values)
+    return values
+
+
+@kernel(fast=True)
+def _fill(  # type: ignore[no-untyped-def]
+    pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, behind_INL, stay_PDL, come_PDL
+):
+    n_spans, n = pattern_IN.shape
+    n_places = len(jump_S)
+    most = most_patterns(first_I1)
+    behind_DL = np.empty((most, LANES), np.float32)
+    stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
+    behind_INL[n_spans - 1] = 1
+    last = first_I1[n_spans] - first_I1[n_spans - 1]
+    sum_patterns(pattern_IN[n_spans - 1], behind_INL[n_spans - 1], behind_DL[:last])
+    for i in range(n_spans - 1, -1, -1):
+        first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
+        bits_here_D, count_here_D = bits_D[first : first + d], count_D[first : first + d]
+        stay_DL[:d] = 1
+        come_DL[:d] = 0
+        for place in range(min(i * SPAN + SPAN, n_places) - 1, i * SPAN - 1, -1):
+            at = place - i * SPAN
+            stay_PDL[at, first : first + d] = stay_DL[:d]
+            come_PDL[at, first : first + d] = come_DL[:d]
+            step_back(
+                bits_here_D, count_here_D, at, emission_S2L[place], jump_S[place], n, behind_DL, stay_DL,
+                come_DL,
+            )  # fmt: skip
+        if i > 0:
+            go_through(
+                pattern_IN[i], stay_DL, come_DL, behind_INL[i], behind_INL[i - 1], pattern_IN[i - 1],
+                behind_DL[: first - first_I1[i - 1]],
+            )  # fmt: skip

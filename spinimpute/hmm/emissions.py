@@ -1,0 +1,44 @@
+"""Emissions: the probability of what is known of a query at a place, for either allele of what it copies.
+
+The model knows a query by these pairs alone, so that hard alleles, missing ones and likelihoods are the same
+to it. Whoever has likelihoods of a haplotype's alleles gives them in place of `allele_emissions`: any
+positive numbers, as a factor common to both alleles of a place changes no posterior.
+
+Axes: Q queries, S typed places, 2 alleles of the state (REF, ALT), G groups of queries, L lanes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinimpute.hmm.parameters import LANES
+
+MISSING = 2  # of alleles; -1 will do, too
+
+
+def allele_emissions(alleles: np.ndarray, mismatch: float) -> np.ndarray:
+    """Emissions of alleles that are known, or missing.
+
+    Parameters
+    ----------
+    alleles : integers (...)
+        0, 1, or missing: MISSING or -1.
+    mismatch : float
+        Probability that an allele differs from that of the state. A missing one fits either.
+
+    Returns
+    -------
+    float32 (..., 2)
+        P(allele | state has REF), P(allele | state has ALT).
+    """
+    wrong = np.float32(mismatch)
+    right = np.float32(1) - wrong
+    table_32 = np.array([[right, wrong], [wrong, right], [right, right]])  # MISSING and -1: the last row
+    return table_32[alleles]
+
+
+def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:
+    """float32 (G, S, 2, L) of queries in groups of LANES; the last query fills up the last group."""
+    n_queries = len(emission_QS2)
+    lane_GL = np.arange(-(-n_queries // LANES) * LANES).reshape(-1, LANES).clip(max=n_queries - 1)
+    return np.ascontiguousarray(emission_QS2[lane_GL].transpose(0, 2, 3, 1))

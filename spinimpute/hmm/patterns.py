@@ -1,0 +1,72 @@
+"""Patterns of a panel in spans of typed places: haplotypes with the same alleles share their steps there.
+
+As in Minimac (Das et al. 2016, Nat. Genet. 48:1284).
+
+Axes: N panel haplotypes, S typed places, I spans of SPAN places, D patterns of the spans, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.hmm.parameters import SPAN
+from spinimpute.kernels import kernel
+
+
+class SpanPatterns(NamedTuple):
+    """Patterns of the panel in spans of typed places.
+
+    pattern_IN: int32, the pattern of a haplotype; first_I1: int64, where a span's patterns begin in the rest;
+    bits_D: uint64, alleles of a pattern, the span's first place lowest; count_D: float32, haplotypes.
+    """
+
+    pattern_IN: np.ndarray
+    first_I1: np.ndarray
+    bits_D: np.ndarray
+    count_D: np.ndarray
+
+
+def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
+    """Patterns in the order of the haplotypes that first show them. panel_NW: `pack_rows`."""
+    pattern_IN = np.empty((-(-n_places // SPAN), len(panel_NW)), np.int32)
+    return SpanPatterns(pattern_IN, *_span_patterns(panel_NW, pattern_IN))
+
+
+@kernel()
+def _span_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
+    n_spans, n = pattern_IN.shape
+    number_K = np.empty(1 << SPAN, np.int32)
+    first_I1 = np.zeros(n_spans + 1, np.int64)
+    bits_D, count_D = (
+        np.empty(n_spans * min(n, 1 << SPAN), np.uint64),
+        np.zeros(n_spans * min(n, 1 << SPAN), np.float32),
+    )
+    low = np.uint64((1 << SPAN) - 1)
+    total = 0
+    for i in range(n_spans):
+        number_K[:] = -1
+        word, shift = (i * SPAN) >> 6, np.uint64((i * SPAN) & 63)
+        first_I1[i] = total
+        for h in range(n):
+            key = (panel_NW[h, word] >> shift) & low
+            number = number_K[key]
+            if number < 0:
+                number = total - first_I1[i]
+                number_K[key] = number
+                bits_D[total] = key
+                total += 1
+            pattern_IN[i, h] = number
+            count_D[first_I1[i] + number] += 1
+    first_I1[n_spans] = total
+    return first_I1, bits_D[:total].copy(), count_D[:total].copy()
+
+
+@kernel()
+def most_patterns(first_I1):  # type: ignore[no-untyped-def]
+    """Of a span."""
+    most = 1
+    for i in range(len(first_I1) - 1):
+        most = max(most, first_I1[i + 1] - first_I1[i])
+    return most

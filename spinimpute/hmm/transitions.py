@@ -1,0 +1,34 @@
+"""Transitions: the probability that a query leaves the haplotype that it copies.
+
+Axes: S typed places.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinimpute.hmm.parameters import JUMPS_PER_CM
+
+LEAST_JUMP = 1e-7  # where the map has no length, too
+
+
+def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
+    """float32 (S,): the probability that a query leaves its haplotype before a place; 1 before the first.
+
+    Parameters
+    ----------
+    cM_S : float64 (S,)
+        Genetic positions, increasing.
+    n_haplotypes : int
+        That may be copied: the more there are, the closer is the nearest relative, and the rarer are changes.
+    jumps_per_cM : float
+        The recombination scale.
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213.
+    """
+    probability_S = -np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)
+    probability_S = probability_S.clip(LEAST_JUMP)
+    probability_S[0] = 1
+    return probability_S.astype(np.float32)

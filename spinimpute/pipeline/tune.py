@@ -1,0 +1,107 @@
+"""A panel file with its genetic map tuned to the sites of an array."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.devices import default_threads
+from spinimpute.errors import InputError
+from spinimpute.hmm.map_tuning import can_tune, tuned_map
+from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
+from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parts import join_panels, open_parts
+from spinimpute.panels.writer import package_version, write_with_map
+from spinimpute.progress import Progress
+from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
+
+TUNED = "map tuned"  # in the provenance
+
+
+def tune_panel(
+    path: str | Path,
+    array: str | Path,
+    out: str | Path,
+    *,
+    threads: int | None = None,
+    force: bool = False,
+    command: str = "",
+    progress: Progress | None = None,
+) -> None:
+    """Write the panel file `path` to `out` with its genetic map tuned to the sites of an array.
+
+    Nothing else of the panel changes, so that whatever reads it is tuned. Parts of chromosome X in which the
+    array has too few sites keep their map.
+
+    Parameters
+    ----------
+    array : path
+        See `read_array`.
+    threads : int or None
+        None for as many as there are processors. Results do not depend on it.
+    force : bool
+        Replace `out` if it exists.
+    command : str
+        Goes into the panel's provenance.
+    progress : callable or None
+        Called with the fraction that is done.
+
+    Raises
+    ------
+    InputError
+        The panel or array cannot be read, the array has fewer than LEAST_SITES sites of the panel, the panel
+        has been tuned or has fewer than LEAST_HAPLOTYPES haplotypes, or `out` exists without `force`.
+    """
+    out = check_output(out, force, [path, array])
+    threads = default_threads() if threads is None else threads
+    with written_whole(out) as partial, open_parts(path) as panels:
+        made: list[Path] = []
+        typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
+        found = max(map(len, typed_P))
+        if max(panel.n_haplotypes for panel in panels) < LEAST_HAPLOTYPES:
+            raise InputError(
+                f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {LEAST_HAPLOTYPES} are "
+                "needed to tune a map"
+            )
+        if found < LEAST_SITES:
+            raise InputError(
+                f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
+                "needed to tune a map"
+            )
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+            for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
+                if TUNED in panel.provenance:
+                    raise InputError(
+                        f"panel {path}: its map is tuned already; tune the panel that it was made from"
+                    )
+
+                def shown(share: float, number: int = number) -> None:
+                    if progress is not None:
+                        progress((number + share) / len(panels))
+
+                cM = tuned_map(panel, typed_index, threads, shown)
+                tuned = {
+                    "array": Path(array).name,
+                    "sites": len(typed_index),
+                    "spinimpute": package_version(),
+                    "command": command,
+                }
+                made.append(Path(folder) / str(number))
+                write_with_map(panel, made[-1], cM, {TUNED: tuned} if can_tune(panel, typed_index) else {})
+            if len(made) == 1:
+                os.replace(made[0], partial)
+            else:
+                join_panels(made, partial)
+
+
+def _typed(array: str | Path, panel: Panel, alone: bool) -> np.ndarray:
+    try:
+        return read_array(array, panel.sites, panel.frequency).panel_index
+    except NoSiteOfPanel:
+        if alone:
+            raise
+        return np.empty(0, np.int64)  # of one part of several

@@ -1,0 +1,70 @@
+"""Wide instructions do to each lane what numpy does."""
+
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+
+from spinimpute.hmm.lanes import (
+    all_lanes,
+    by_allele,
+    halves_exchanged,
+    load,
+    store,
+    sum_lanes,
+    where_positive,
+    without_tiny,
+)
+from spinimpute.hmm.parameters import LANES, SMALLEST
+from spinimpute.kernels import kernel
+
+
+@kernel()
+def _arithmetic(x_DL, y_D, out_DL):  # type: ignore[no-untyped-def]
+    for d in range(len(x_DL)):
+        x = load(x_DL, d)
+        total = x * y_D[d] + np.float32(2)
+        total += x / load(x_DL, 0)
+        store(out_DL, d, np.float32(1) / total)
+
+
+def test_arithmetic_is_by_lane(rng: np.random.Generator) -> None:
+    x_DL, y_D = rng.random((5, LANES)).astype(np.float32) + 1, rng.random(5).astype(np.float32)
+    out_DL = np.empty_like(x_DL)
+    _arithmetic(x_DL, y_D, out_DL)
+    np.testing.assert_allclose(out_DL, 1 / (x_DL * y_D[:, None] + 2 + x_DL / x_DL[0]), rtol=1e-6)
+
+
+@kernel()
+def _rearrange(x_K, allele_K, k, out_5L):  # type: ignore[no-untyped-def]
+    x = load(x_K, k)
+    store(out_5L, 0, halves_exchanged(x))
+    store(out_5L, 1, without_tiny(x))
+    store(out_5L, 2, where_positive(x, all_lanes(np.float32(7))))
+    store(out_5L, 3, by_allele(allele_K, k, np.float32(0.25), np.float32(0.75)))
+    store(out_5L, 4, all_lanes(sum_lanes(x)))
+
+
+def test_lanes_are_exchanged_chosen_and_summed(rng: np.random.Generator) -> None:
+    x_K = rng.normal(size=50).astype(np.float32)
+    x_K[25:30] = 0, -1, SMALLEST, SMALLEST * np.float32(2), 1e-31
+    allele_K = rng.integers(0, 2, 50).astype(np.uint8)
+    out_5L = np.empty((5, LANES), np.float32)
+    k = 21  # at no particular address
+    _rearrange(x_K, allele_K, k, out_5L)
+    x_L = x_K[k : k + LANES]
+    np.testing.assert_array_equal(out_5L[0], np.roll(x_L, LANES // 2))
+    np.testing.assert_array_equal(out_5L[1], np.where(x_L > SMALLEST, x_L, 0))
+    np.testing.assert_array_equal(out_5L[2], np.where(x_L > 0, 7, 0))
+    np.testing.assert_array_equal(out_5L[3], np.where(allele_K[k : k + LANES], 0.75, 0.25))
+    in_order = np.float32(0)
+    for number in x_L:
+        in_order += number
+    assert (out_5L[4] == in_order).all()
+
+
+def test_arrays_whose_rows_lie_apart_are_refused() -> None:
+    out_5L = np.empty((5, LANES), np.float32)
+    with pytest.raises(TypingError):
+        _rearrange(np.ones(100, np.float32)[::2], np.zeros(50, np.uint8), 0, out_5L)
+    with pytest.raises(TypingError):
+        _rearrange(np.ones(50), np.zeros(50, np.uint8), 0, out_5L)

@@ -1,0 +1,45 @@
+"""Tuning the map of a panel file: parts of chromosome X, and arrays and panels that will not do."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parts import join_panels, open_parts
+from spinimpute.panels.writer import write_with_map
+from spinimpute.pipeline.tune import tune_panel
+
+
+def test_an_array_of_too_few_sites(example_panel: Panel, tmp_path: Path) -> None:
+    array = tmp_path / "array.txt"
+    sites = example_panel.sites
+    array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[:3]))
+    with pytest.raises(InputError, match="3 of its sites are in the panel"):
+        tune_panel(example_panel.path, array, tmp_path / "o.spin")
+    assert list(tmp_path.iterdir()) == [array]
+
+
+def test_parts_of_x(example_panel: Panel, tmp_path: Path) -> None:
+    """A part that the array does not reach stays as it is; an array that cannot be read is an error."""
+    copies = []
+    for name in ("one", "two"):
+        copies.append(tmp_path / name)
+        write_with_map(example_panel, copies[-1], example_panel.cM, {})
+    joined = tmp_path / "x.spin"
+    join_panels(copies, joined)
+    with pytest.raises(InputError, match="there is no such file"):
+        tune_panel(joined, tmp_path / "no", tmp_path / "o.spin")
+    array = tmp_path / "array.txt"
+    sites = example_panel.sites
+    array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[::20]))
+    tune_panel(joined, array, tmp_path / "o.spin", threads=1)
+    with open_parts(tmp_path / "o.spin") as parts:
+        assert len(parts) == 2
+        for part in parts:
+            assert part.provenance["map tuned"]["sites"] > 100
+            assert not np.array_equal(part.cM, example_panel.cM)
+    with pytest.raises(InputError, match="tuned already"):
+        tune_panel(tmp_path / "o.spin", array, tmp_path / "again.spin")
+    assert not (tmp_path / "again.spin").exists()
