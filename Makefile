@@ -9,12 +9,20 @@ BIN := $(VENV)/bin
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# What earlier versions kept beside their installed files stays when they are uninstalled, and hides the sources.
+define install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(1)'
+	for folder in $(VENV)/lib/python*/site-packages/spinimpute; do \
+	    test -e "$$folder/__init__.py" || rm -rf "$$folder"; \
+	done
+endef
+
 $(VENV)/installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(call install,)
 	touch $@
 
 $(VENV)/installed-test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(call install,[test])
 	touch $@ $(VENV)/installed
 
 demo: $(VENV)/installed
@@ -30,7 +38,7 @@ demo: $(VENV)/installed
 	@echo "Accuracy:           demo/evaluation/accuracy.tsv and accuracy.png"
 
 workflow: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[workflow]'
+	$(call install,[workflow])
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --snakefile workflows/impute/Snakefile --cores 2 \
 	    --config out=demo/workflow chunk_cM=0.4
 	@echo
@@ -40,6 +48,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/numpydoc lint $$(find spinimpute cli -name '*.py')
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile

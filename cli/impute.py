@@ -113,7 +113,6 @@ def impute(
     """Impute genotypes at all sites of a reference panel; unphased ones are phased first."""
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.kernels import announce_compilation
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
@@ -142,10 +141,6 @@ def impute(
     check_outputs([out, report, *tables.values()], force, inputs)
     gc.freeze()
     gc.enable()
-    if not quiet:
-        announce_compilation(
-            lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)
-        )
     with progress_bar("imputing", quiet) as progress:
         summary = run(
             vcf,

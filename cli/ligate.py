@@ -41,15 +41,10 @@ def ligate(
     Chunks may overlap; where a sample's phase differs there, its haplotypes are exchanged in the right one.
     Chunks of a phased target give the file of a single run, whatever their --buffer.
     """
-    from spinimpute.kernels import announce_compilation
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.ligate import ligate as run
 
     check_outputs([out], force, [*chunks, panel])
-    if not quiet:
-        announce_compilation(
-            lambda: click.echo("compiling for this processor, which happens once ...", err=True)
-        )
     with progress_bar("joining", quiet) as progress:
         summary = run(
             chunks,

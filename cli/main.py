@@ -76,6 +76,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
+    from spinimpute.compilation import start_command
+
+    start_command(lambda line: click.echo(line, err=True))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

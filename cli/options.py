@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -135,7 +136,19 @@ force_option = click.option("--force", "-f", is_flag=True, help="Overwrite exist
 force_match_option = click.option(
     "--force", "-f", is_flag=True, help="Overwrite existing output; go on where hardly any site matches."
 )
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="No summary and no progress bar.")
+
+
+def _quiet(_: click.Context, __: click.Parameter, quiet: bool) -> bool:
+    if quiet:
+        from spinimpute.compilation import compile_quietly
+
+        compile_quietly()
+    return quiet
+
+
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, callback=_quiet, help="No summary and no progress bar."
+)
 threads_option = click.option(
     "--threads",
     "-t",
@@ -203,3 +216,32 @@ def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
             click.echo(line, err=True)
+
+
+# of `spinimpute tabular`: what it offers to train, and the options of training
+TABULAR_MODELS = {
+    "spin": "SPIN",
+    "npt": "NPT",
+    "set-transformer": "SetTransformer",
+    "ft-transformer": "FTTransformer",
+    "resnet": "ResNet",
+    "mlp": "MLP",
+}
+steps_option = click.option(
+    "--steps", type=click.IntRange(min=1), help="Training steps at most. Default: the model's."
+)
+seed_option = click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+
+
+@contextmanager
+def estimator_errors(what: str) -> Iterator[None]:
+    """What estimators say of what was asked for, as InputError: parameters, too few rows, numbers that
+    overflow, more memory than there is. No warnings of numpy's."""
+    from spinimpute.errors import InputError
+
+    try:
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of empty columns
+            yield
+    except (ValueError, RuntimeError, MemoryError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{what}: {said}") from error

@@ -57,16 +57,11 @@ def phase(
 
     Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
     """
-    from spinimpute.kernels import announce_compilation
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run
 
     check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
-    if not quiet:
-        announce_compilation(
-            lambda: click.echo("compiling for this processor, which happens once (20 s) ...", err=True)
-        )
     with progress_bar("phasing", quiet) as progress:
         summary = run(
             vcf,

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import available_device, device_option, force_option, quiet_option
+from .options import (
+    TABULAR_MODELS,
+    available_device,
+    device_option,
+    estimator_errors,
+    force_option,
+    quiet_option,
+    seed_option,
+    steps_option,
+)
 from .tabular_benchmark import benchmark
 from .tabular_columns import (
     ColumnChoice,
@@ -20,7 +29,6 @@ from .tabular_columns import (
     table_option,
     warn,
 )
-from .tabular_options import MODELS, estimator_errors, seed_option, steps_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +58,7 @@ tabular.add_command(benchmark)
 @tabular.command()
 @labelled_table_options
 @output_option("Model to write (safetensors).")
-@click.option("--model", "kind", type=click.Choice(list(MODELS)), default="spin", show_default=True)
+@click.option("--model", "kind", type=click.Choice(list(TABULAR_MODELS)), default="spin", show_default=True)
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameter of the estimator; repeatable."
 )
@@ -186,7 +194,9 @@ def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | Non
     from spinimpute.errors import InputError
     from spinimpute.tabular.model_files import ESTIMATORS, check_parameters
 
-    estimator = ESTIMATORS[MODELS[kind] + ("Classifier" if task == "classification" else "Regressor")]()
+    estimator = ESTIMATORS[
+        TABULAR_MODELS[kind] + ("Classifier" if task == "classification" else "Regressor")
+    ]()
     defaults = estimator.get_params()
     parameters: dict[str, Any] = {} if steps is None else {"steps": steps}
     for setting in settings:

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import available_device, device_option, force_option, quiet_option
+from .options import (
+    TABULAR_MODELS,
+    available_device,
+    device_option,
+    estimator_errors,
+    force_option,
+    quiet_option,
+    seed_option,
+    steps_option,
+)
 from .tabular_columns import ColumnChoice, labelled_table_options, read_labelled_table
-from .tabular_options import MODELS, estimator_errors, seed_option, steps_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +32,7 @@ TITLES = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy", "log_loss": "log 
     default="spin,mlp",
     show_default=True,
     metavar="A,B,...",
-    help=f"Of {', '.join(MODELS)}.",
+    help=f"Of {', '.join(TABULAR_MODELS)}.",
 )
 @click.option("--folds", type=click.IntRange(min=2), default=5, show_default=True)
 @steps_option
@@ -92,9 +100,11 @@ def _kinds(models: str) -> list[str]:
 
     names = models.split(",")
     for name in names:
-        if name not in MODELS:
-            raise InputError(f"--models {models}: there is no model {name!r}; choose of {', '.join(MODELS)}")
-    return [MODELS[name] for name in names]
+        if name not in TABULAR_MODELS:
+            raise InputError(
+                f"--models {models}: there is no model {name!r}; choose of {', '.join(TABULAR_MODELS)}"
+            )
+    return [TABULAR_MODELS[name] for name in names]
 
 
 def _shown(found: pd.DataFrame, metrics: tuple[str, ...]) -> str:

@@ -15,8 +15,13 @@ def default_threads() -> int:
 
 
 def choose_threads(threads: int | None) -> int:
-    """The number of threads that was asked for, by default all processors. Raises InputError for less than
-    one."""
+    """The number of threads that was asked for, by default all processors.
+
+    Raises
+    ------
+    InputError
+        It is less than one.
+    """
     if threads is None:
         return default_threads()
     if threads < 1:

@@ -33,6 +33,8 @@ def bits_of_float(typing_context, number):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
+    """The float32 that has the bits of an int32."""
+
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.FloatType())
 

@@ -1,84 +1,90 @@
-"""`kernel`: numba's njit for functions that run for long, compiled once for each version of the package.
+"""`kernel`: numba's njit for functions that run for long, compiled once for each kind of processor.
 
-Numba keeps compiled functions on disk and compiles anew when the function's own file changes. A constant or a
-function from another module is compiled in, and goes unnoticed when that one changes, as with an update of
-the package. Here the key of what is kept holds a hash of all sources.
+Numba itself would keep compiled functions among the installed files. It would compile anew all of a file that
+has changed anywhere, yet not what has a changed constant or function of another module compiled in. Here they
+lie in the user's cache (`kernel_files`), under the digest of what they are made of (`kernel_keys`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import pickle
+import sys
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from numba import njit
-from numba.core.caching import FunctionCache
+import llvmlite
+import numba
+import numpy as np
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
 from numba.core.runtime.nrt import rtsys
+from numba.core.serialize import dumps
+
+from spinimpute.compilation import before_compiling, signature_text
+from spinimpute.kernel_files import kernel_files
+from spinimpute.kernel_keys import kernel_key
 
 # sums may be contracted to fused multiply-adds and zeros have no sign; the order of sums stays
 FAST = frozenset({"contract", "nsz"})
+_VERSIONS = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
 
 
-@cache
-def source_hash() -> str:
-    """Of the package's Python files."""
-    digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder)}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+class _KernelCache(NullCache):
+    """Where numba looks for a kernel before it compiles it, and brings what it has compiled."""
 
+    def __init__(self, compiled: Any) -> None:
+        self._kernel = compiled
+        self._key = ""
 
-_announcements: list[Callable[[], None]] = []
+    @property
+    def cache_path(self) -> str:
+        return str(kernel_files().folder)
 
-
-def announce_compilation(announce: Callable[[], None]) -> None:
-    """Call this once, before the first function that has to be compiled."""
-    _announcements[:] = [announce]
-
-
-class _PackageCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """None if it has to be compiled.
 
         Numba would first set up all that compiling needs, and load scipy: a fifth of a second that a compiled
         function has no use for. The compiler does it by itself when it is called.
         """
-        found = None
         rtsys.initialize(target_context)  # of arrays that are made inside
-        with self._guard_against_spurious_io_errors():
-            found = self._load_overload(sig, target_context)
-        if found is None:
-            while _announcements:
-                _announcements.pop()()
-        return found
+        name = self._file_name(sig, target_context.codegen())
+        data = kernel_files().read(name)
+        if data is None and before_compiling(signature_text(self._kernel, sig), name):
+            data = kernel_files().read(name)
+        if data is None:
+            return None
+        parts = pickle.loads(data[data.index(b"\n") + 1 :])
+        return CompileResult._rebuild(target_context, *parts)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        # a full disk: it is compiled anew by each process
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
+        if not data.library.has_dynamic_globals and not data.lifted:
+            head = signature_text(self._kernel, sig).encode() + b"\n"  # for people who look into the folder
+            kernel_files().write(self._file_name(sig, data.codegen), head + dumps(data._reduce()))
 
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), source_hash())
+    def _file_name(self, sig: Any, codegen: Any) -> str:
+        self._key = self._key or kernel_key(self._kernel)
+        made_for = repr((self._key, sig, codegen.magic_tuple(), _VERSIONS))
+        digest = hashlib.sha256(made_for.encode()).hexdigest()[:32]
+        return f"{self._kernel.py_func.__name__.strip('_')}-{digest}"
 
 
 def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function, which then runs without the interpreter's lock.
 
-    fast: see `FAST`; inline: into each of its callers.
+    Parameters
+    ----------
+    fast : bool
+        Whether sums may be contracted, see `FAST`.
+    inline : bool
+        Compile it into each of its callers.
     """
 
     def compile_lazily(function: Callable[..., Any]) -> Any:
-        dispatcher = njit(
+        dispatcher = numba.njit(
             nogil=True, fastmath=set(FAST) if fast else False, inline="always" if inline else "never"
         )(function)
-        # where nothing can be kept, in a container without a home, say, it is compiled anew by each process
-        with contextlib.suppress(RuntimeError):
-            dispatcher._cache = _PackageCache(function)
+        dispatcher._cache = _KernelCache(dispatcher)
         return dispatcher
 
     return compile_lazily

@@ -1,51 +1,117 @@
-"""Compiled functions are kept on disk for one version of the package only."""
+"""Kernels are compiled once: another process loads them, until what they are made of changes."""
 
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from spinimpute import kernels
-from spinimpute.predictors.haplotype_attention.layers import add_products, dense_relu
-
 REPOSITORY = Path(__file__).resolve().parent.parent
+CONSTANTS = "SCALE = 2.0\nOTHER = 3.0\n"
+MODEL = '''
+from constants import OTHER, SCALE
+from spinimpute.kernels import kernel
+
+@kernel(fast=True)
+def scaled(x):
+    """Scaled."""
+    return x * SCALE
+
+@kernel()
+def plus_other(x):
+    return x + OTHER
+
+@kernel()
+def both(x):
+    return scaled(x) + plus_other(x)
+'''
+SCRIPT = """
+from model import both, plus_other, scaled
+for function in (both, plus_other, scaled):
+    print(function(1.5), end=" ")
+for function in (both, plus_other, scaled):
+    if function.stats.cache_misses:
+        print(function.py_func.__name__, end=" ")
+    assert sum(function.stats.cache_misses.values()) + sum(function.stats.cache_hits.values()) == 1
+"""
 
 
-def cached(function: object) -> tuple[int, int]:
-    """Functions loaded from the disk, and functions compiled."""
-    stats = function.stats  # type: ignore[attr-defined]
-    return sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
+def run(script: str, cache: Path, *folders: Path) -> str:
+    """What it prints, in a process of its own."""
+    path = os.pathsep.join(map(str, [*folders, REPOSITORY]))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False,
+        env=os.environ | {"SPINIMPUTE_CACHE": str(cache), "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def again() -> object:
-    """The same function as a new process would see it."""
-    return kernels.kernel(fast=True)(add_products.py_func)
+@pytest.fixture
+def compiled(tmp_path: Path) -> Callable[..., str]:
+    """compiled(model, constants): the results of both, plus_other and scaled, and which were compiled."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+
+    def run_modules(model: str = MODEL, constants: str = CONSTANTS) -> str:
+        (folder / "model.py").write_text(model)
+        (folder / "constants.py").write_text(constants)
+        return run(SCRIPT, tmp_path / "cache", folder).strip()
+
+    return run_modules
 
 
-def test_a_changed_package_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.eye(4, dtype=np.float32)
-    first = again()
-    first(x, x, 4, np.zeros((4, 4), np.float32))  # type: ignore[operator]
-    second = again()
-    second(x, x, 4, np.zeros((4, 4), np.float32))  # type: ignore[operator]
-    assert cached(second) == (1, 0)
-    version = uuid.uuid4().hex
-    monkeypatch.setattr(kernels, "source_hash", lambda: version)
-    announced = []
-    kernels.announce_compilation(lambda: announced.append(1))
-    third = again()
-    third(x, x, 4, np.zeros((4, 4), np.float32))  # type: ignore[operator]
-    assert cached(third) == (0, 1)
-    fourth = kernels.kernel(fast=True)(dense_relu.py_func)
-    fourth(x, x[0], x, 4, np.zeros((4, 4), np.float32))
-    assert cached(fourth) == (0, 1)
-    assert announced == [1]
+def test_another_process_compiles_nothing(compiled: Callable[..., str], tmp_path: Path) -> None:
+    assert compiled() == "7.5 4.5 3.0 both plus_other scaled"
+    files = sorted((tmp_path / "cache" / "kernels").iterdir())
+    assert [path.name.partition("-")[0] for path in files] == ["both", "plus_other", "scaled"]
+    assert compiled() == "7.5 4.5 3.0"
+    assert sorted((tmp_path / "cache" / "kernels").iterdir()) == files
+    kept_elsewhere = [path for path in tmp_path.rglob("*") if path.suffix in (".nbi", ".nbc")]
+    assert kept_elsewhere == []
+
+
+def test_what_is_not_compiled_can_be_edited(compiled: Callable[..., str]) -> None:
+    compiled()
+    edited = MODEL.replace("Scaled.", "By how much: by the scale.").replace(
+        "@kernel()", "\n# a comment\n@kernel()"
+    )
+    assert compiled(edited + "\n@kernel()\ndef another(x):\n    return x\n") == "7.5 4.5 3.0"
+
+
+def test_what_has_changed_is_compiled_again(compiled: Callable[..., str]) -> None:
+    compiled()
+    scale = CONSTANTS.replace("2.0", "4.0")
+    assert compiled(constants=scale) == "10.5 4.5 6.0 both scaled"
+    assert compiled(constants=CONSTANTS + "SCALE = 4.0\n") == "10.5 4.5 6.0"
+    assert compiled(MODEL.replace("x + OTHER", "x - OTHER"), scale) == "4.5 -1.5 6.0 both plus_other"
+    assert compiled() == "7.5 4.5 3.0"  # those of the first version are still there
+
+
+def test_damaged_files_are_compiled_again(compiled: Callable[..., str], tmp_path: Path) -> None:
+    compiled()
+    for path in (tmp_path / "cache" / "kernels").iterdir():
+        path.write_bytes(path.read_bytes()[:-100])
+    assert compiled() == "7.5 4.5 3.0 both plus_other scaled"
+    assert compiled() == "7.5 4.5 3.0"
+
+
+def test_processes_that_compile_at_the_same_time(compiled: Callable[..., str], tmp_path: Path) -> None:
+    cache = tmp_path / "another"
+    compiled()
+    path = os.pathsep.join([str(tmp_path / "modules"), str(REPOSITORY)])
+    environment = os.environ | {"SPINIMPUTE_CACHE": str(cache), "PYTHONPATH": path}
+    command = [sys.executable, "-c", SCRIPT]
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    results = [process.communicate()[0] for process in started]
+    assert all(result.startswith("7.5 4.5 3.0 ") for result in results), results
+    assert run(SCRIPT, cache, tmp_path / "modules").strip() == "7.5 4.5 3.0"
+    assert len(list((cache / "kernels").iterdir())) == 3
 
 
 def test_what_is_compiled_runs_without_the_compiler(tmp_path: Path) -> None:
@@ -62,16 +128,20 @@ print(len(found), "numba.np.linalg" in sys.modules)
 from numba import njit
 print(njit(lambda x: np.sort(x)[::-1].copy())(np.array([1.0, 3.0, 2.0])).tolist())
 """
-    runs = [
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=REPOSITORY)
-        for _ in range(2)
-    ]
-    assert [run.returncode for run in runs] == [0, 0], runs[-1].stderr
-    assert runs[1].stdout.splitlines() == ["3 False", "[3.0, 2.0, 1.0]"]
+    runs = [run(script, tmp_path / "cache") for _ in range(2)]
+    assert runs[1].splitlines() == ["3 False", "[3.0, 2.0, 1.0]"]
 
 
-def test_where_nothing_can_be_kept_it_is_compiled_anew(small_disk: Callable[[int], Any]) -> None:
-    disk = small_disk(4).folder
+@pytest.mark.parametrize("place", ["a full disk", "a folder that others write to", "a file in the way"])
+def test_where_nothing_can_be_kept_it_is_compiled_anew(
+    small_disk: Callable[[int], Any], tmp_path: Path, place: str
+) -> None:
+    cache = small_disk(4).folder if place == "a full disk" else tmp_path / "cache"
+    if place == "a folder that others write to":
+        (cache / "kernels").mkdir(parents=True)
+        (cache / "kernels").chmod(0o777)
+    if place == "a file in the way":
+        cache.write_text("")
     script = """
 import numpy as np
 from spinimpute.predictors.haplotype_attention.layers import add_products
@@ -79,9 +149,6 @@ x = np.eye(4, dtype=np.float32)
 add_products(x, x, 4, out := np.zeros((4, 4), np.float32))
 print((out == x).all())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=REPOSITORY, check=False,
-        env=os.environ | {"NUMBA_CACHE_DIR": str(disk)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "True\n"
+    for _ in range(2):
+        assert run(script, cache) == "True\n"
+    assert [path for path in tmp_path.rglob("*") if path.name.startswith("add_products")] == []

@@ -1,0 +1,166 @@
+"""Rooms lie one above the other: a module imports from its own room and from those below."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import spinimpute
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUND = "ground"  # the modules right in spinimpute/
+ROOMS = (
+    GROUND, "genotypes", "vcf", "panels", "targets", "nn", "hmm", "phasing", "quality", "training",
+    "predictors", "reports", "pipeline", "evaluation", "neural_processes", "tabular", "cli",
+)  # fmt: skip
+MOST_LINES_OF_A_FILE = 500
+MOST_LINES_OF_A_ROOM = 4_500
+MOST_FILES_OF_A_ROOM = 16
+# What is still to be removed, together with its line here: imports from a room above, and imports (for types)
+# that close a circle
+UPWARD = {("spinimpute.hmm.leave_one_out", "spinimpute.phasing.passes")}
+CIRCLES = {
+    ("spinimpute.evaluation.html_report", "spinimpute.evaluation.evaluate"),
+    ("spinimpute.evaluation.tables", "spinimpute.evaluation.evaluate"),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Name -> file, of all but the package's own __init__ and __main__, which stand above all rooms."""
+    found = {}
+    for folder, package in ((ROOT / "spinimpute", "spinimpute"), (ROOT / "cli", "spinimpute.cli")):
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            found[".".join([package, *parts]).removesuffix(".__init__")] = path
+    del found["spinimpute"], found["spinimpute.__main__"]
+    return found
+
+
+MODULES = modules()
+
+
+def imported(name: str) -> Iterator[str]:
+    """Modules of the package that a module imports anywhere: in functions and for types, too."""
+    package = name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            candidates = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                source = ".".join([*above, *([node.module] if node.module else [])])
+            else:
+                source = node.module or ""
+            candidates = [f"{source}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for candidate in candidates:
+            if candidate.startswith("spinimpute"):
+                module = candidate if candidate in MODULES else candidate.rpartition(".")[0]
+                assert module in MODULES, f"{name} imports {candidate}"
+                yield module
+
+
+IMPORTS = {name: set(imported(name)) - {name} for name in MODULES}
+
+
+def room_of(name: str) -> str:
+    package = name.split(".")[1]
+    return package if package in ROOMS else GROUND
+
+
+def circle_in(graph: dict[str, set[str]]) -> str:
+    """One of the circles of a graph, as text; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return " -> ".join(error.args[1])
+    return ""
+
+
+def test_every_folder_is_a_room_that_has_its_place() -> None:
+    folders = {path.parent.name for path in (ROOT / "spinimpute").glob("*/__init__.py")}
+    assert folders | {GROUND, "cli"} == set(ROOMS)
+
+
+def test_imports_go_down() -> None:
+    upward = {
+        (name, other)
+        for name, others in IMPORTS.items()
+        for other in others
+        if ROOMS.index(room_of(other)) > ROOMS.index(room_of(name))
+    }
+    assert upward == UPWARD
+
+
+def test_no_circle_of_modules() -> None:
+    graph = {
+        name: {other for other in others if (name, other) not in CIRCLES} for name, others in IMPORTS.items()
+    }
+    assert circle_in(graph) == ""
+    for name, other in CIRCLES:
+        assert other in IMPORTS[name]
+        assert circle_in({**graph, name: graph[name] | {other}}), (
+            f"{name} no longer imports {other} in a circle"
+        )
+
+
+def test_no_circle_of_rooms() -> None:
+    """Whatever their order in the list above is."""
+    rooms: dict[str, set[str]] = {name: set() for name in ROOMS}
+    for name, others in IMPORTS.items():
+        rooms[room_of(name)] |= {room_of(other) for other in others if (name, other) not in UPWARD}
+    assert circle_in({name: others - {name} for name, others in rooms.items()}) == ""
+
+
+def n_lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_no_file_is_too_long() -> None:
+    folders = ("spinimpute", "cli", "tests", "benchmarks")
+    long = {
+        str(path.relative_to(ROOT)): n_lines(path)
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if n_lines(path) > MOST_LINES_OF_A_FILE
+    }
+    assert long == {}
+
+
+def test_no_room_is_too_large() -> None:
+    """A room is a folder without the folders in it."""
+    rooms: dict[Path, list[Path]] = {}
+    for path in MODULES.values():
+        if path.name != "__init__.py":
+            rooms.setdefault(path.parent, []).append(path)
+    for folder, paths in rooms.items():
+        assert len(paths) <= MOST_FILES_OF_A_ROOM, folder
+        assert sum(map(n_lines, paths)) <= MOST_LINES_OF_A_ROOM, folder
+
+
+@pytest.mark.parametrize("command", ["-h", "version -h", "impute -h", "impute", "phase"])
+def test_torch_is_not_loaded(
+    command: str, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    """It takes longer to load than imputing some files does."""
+    words = command.split()
+    if "-h" not in words:
+        target, out = example / "target.vcf.gz", tmp_path / "out.vcf"
+        words += ["--vcf", str(target), "--panel", str(example_panel.path), "--out", str(out), "--quiet"]
+    script = """
+import sys
+from spinimpute.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    print([name for name in ("torch", "pandas", "sklearn") if name in sys.modules], ended.code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("[] 0\n"), done.stdout
