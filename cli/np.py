@@ -104,7 +104,7 @@ def train(
     with _as_input_errors("training cannot begin" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
     if resume:
-        trainer.resume(state)
+        trainer.restore_state(state)
     try:
         with _as_input_errors("training cannot go on"), progress_bar("training", quiet) as progress:
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from spinimpute.errors import InputError
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
-from spinimpute.neural_processes.training import Trainer, TrainingSettings
+from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.nn.shapes import require_count
 
 LEAST_POINTS = 3
@@ -131,7 +131,9 @@ def fit(
     (x_size, y_size) = widths.pop()
     settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)
     described = {"tables": len(scaled), "context": [low, high], "tasks": tasks}
-    trainer = Trainer(settings, TrainingSettings(steps, learning_rate, seed=seed), draw, described, device)
+    trainer = NeuralProcessTrainer(
+        settings, TrainingSettings(steps, learning_rate, seed=seed), draw, described, device
+    )
     trainer.train(report=report)
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
 

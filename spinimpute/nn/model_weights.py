@@ -1,21 +1,15 @@
-"""Weights and states of torch modules as the arrays that files hold, and back."""
+"""Weights of torch modules as the arrays that files hold, and back."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from torch.optim import Optimizer
-
-from spinimpute.errors import InputError
-from spinimpute.nn.optimisers import Lookahead
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -70,42 +64,3 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
     differing = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
     if differing:
         raise ValueError(f"weights of another network: {', '.join(differing[:3])}")
-
-
-def restore_training(
-    model: nn.Module, optimiser: Optimizer | Lookahead, saved: Mapping[str, Any], path: str | Path
-) -> None:
-    """Weights and optimiser of a training state. Raises InputError if they are of another network."""
-    try:
-        model.load_state_dict(saved["weights"])
-        optimiser.load_state_dict(saved["optimiser"])
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise InputError(
-            f"training state {path} holds the weights of another network, perhaps of another version of this "
-            "program: start anew"
-        ) from error
-
-
-def flatten_state(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A JSON-able copy of nested dicts and lists; tensors are put aside under their path."""
-    if isinstance(value, Tensor):
-        tensors[name] = value
-        return {"__tensor__": name}
-    if isinstance(value, dict):
-        # optimisers number parameters with integers, which JSON would turn into strings
-        return {"__dict__": [[key, flatten_state(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
-    if isinstance(value, list | tuple):
-        return [flatten_state(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
-    json.dumps(value)
-    return value
-
-
-def unflatten_state(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """What `flatten_state` was given."""
-    if isinstance(value, dict) and "__tensor__" in value:
-        return tensors[value["__tensor__"]]
-    if isinstance(value, dict):
-        return {key: unflatten_state(v, tensors) for key, v in value["__dict__"]}
-    if isinstance(value, list):
-        return [unflatten_state(v, tensors) for v in value]
-    return value

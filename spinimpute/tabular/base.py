@@ -29,9 +29,10 @@ from torch.nn import functional
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from spinimpute.errors import InputError
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.nn.shapes import require_count, require_positive
-from spinimpute.tabular.fitting import train_network
+from spinimpute.tabular.fitting import EarlyStopping
 from spinimpute.tabular.table import Rows, TableEncoder, with_days
 
 COUNTS = {
@@ -106,25 +107,27 @@ class TableEstimator(BaseEstimator, ABC):
         generator = torch.Generator(device).manual_seed(seed)
         self._remember(rows.take(kept), label_N[kept])
 
-        def validate() -> float:
+        def validation_loss() -> float:
             loss_N = self._losses(self._outputs(rows.take(apart)), label_N[apart])
             mean = (loss_N.double() * weight_N[apart]).sum() / weight_N[apart].sum()
             return float(mean)
 
-        self._is_training = True
-        history = train_network(
+        training = EarlyStopping(
             self.network_,
             optimiser,
             schedule,
             self._loss_at(rows.take(kept), label_N[kept], weight_N[kept], generator),
-            validate if len(apart) else None,
+            validation_loss if len(apart) else None,
             steps=self.steps,
-            every=self.evaluate_every,
             patience=self.patience,
-            verbose=self.verbose,
         )
+        self._is_training = True
+        try:
+            training.train(self.evaluate_every, self.verbose)
+        except InputError as error:  # scikit-learn's contract
+            raise ValueError(str(error)) from error
         self._is_training = False
-        self.n_steps_, self.validation_losses_ = history.steps, history.validation
+        self.n_steps_, self.validation_losses_ = training.best_step, training.validation_losses
         self._remember(rows.take(kept), label_N[kept])
 
     @abstractmethod

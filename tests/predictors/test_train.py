@@ -15,8 +15,8 @@ from spinimpute.predictors.checkpoint import FORMAT
 from spinimpute.predictors.train import read_configuration, train
 from spinimpute.tensor_files import load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
-from spinimpute.training.loop import TrainingSettings
 from spinimpute.training.simulation import SimulationSettings
+from spinimpute.training.trainer import TrainingSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
@@ -124,9 +124,9 @@ def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_pane
 
 
 def test_patience_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spinimpute.training.loop import Trainer, Validation
+    from spinimpute.training.trainer import AlleleValidation, Trainer
 
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float(self.step), 0.0))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float(self.step), 0.0))
     result = train(configuration(tmp_path, steps=40, patience=2), tmp_path / "m.safetensors")
     assert result.steps == 6
     assert result.validation_loss == 2.0  # the best is kept
@@ -272,7 +272,9 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
 def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
     config, out = configuration(tmp_path, steps=2), tmp_path / "m"
     train(config, out)
-    with pytest.raises(InputError, match="belongs to another configuration"):
+    with pytest.raises(
+        InputError, match=r"belongs to another run \(configuration.training.seed is 1 there, 8 here\)"
+    ):
         train(config, out, resume=True, seed=8)
     assert train(config, out, resume=True, steps=5).steps == 5
 

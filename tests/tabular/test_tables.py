@@ -347,5 +347,5 @@ def test_a_validation_loss_that_is_no_number_ends_training() -> None:
     x = np.random.default_rng(0).normal(size=(100, 2))
     model = MLPRegressor(steps=4, evaluate_every=2, random_state=0)
     model._losses = lambda outputs, label: (outputs[:, 0] - label).square() / (0 if len(label) < 50 else 1)
-    with pytest.raises(ValueError, match=r"kept apart is (nan|inf) after step 2"):
+    with pytest.raises(ValueError, match=r"validation loss is (nan|inf) after step 2"):
         model.fit(x, x[:, 0])

@@ -10,7 +10,7 @@ from spinimpute.errors import InputError
 from spinimpute.predictors.checkpoint import FORMAT
 from spinimpute.predictors.train import train
 from spinimpute.tensor_files import load_tensors
-from spinimpute.training.loop import Trainer, Validation
+from spinimpute.training.trainer import AlleleValidation, Trainer
 
 TABLES = {
     "model": 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4',
@@ -65,7 +65,7 @@ def test_a_finished_run_has_nothing_to_continue(tmp_path: Path) -> None:
 def test_a_run_out_of_patience_has_nothing_to_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float(self.step), 0.0))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float(self.step), 0.0))
     config = configuration(
         tmp_path / "c.toml", training=TABLES["training"].replace("steps = 4", "steps = 20\npatience = 2")
     )
@@ -74,7 +74,7 @@ def test_a_run_out_of_patience_has_nothing_to_continue(
 
 
 def test_only_the_best_model_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(abs(self.step - 2.0), 0.5))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(abs(self.step - 2.0), 0.5))
     out = tmp_path / "m"
     result = train(configuration(tmp_path / "c.toml"), out)
     assert result.steps == 4
@@ -116,8 +116,8 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     content = state.read_bytes()
     wide = configuration(tmp_path / "wide.toml", model=TABLES["model"] + "\nwidth = 8")
     lamb = configuration(tmp_path / "lamb.toml", training=TABLES["training"] + '\noptimiser = "lamb"')
-    for other in (wide, lamb):
-        with pytest.raises(InputError, match="belongs to another configuration"):
+    for other, differing in ((wide, "model.width is 32 there, 8 here"), (lamb, 'optimiser is "adam" there')):
+        with pytest.raises(InputError, match=rf"belongs to another run \(configuration.*{differing}"):
             train(other, out, resume=True)
     state.write_bytes(content[:-9])
     with pytest.raises(InputError, match="not a readable safetensors file"):
@@ -154,7 +154,7 @@ def test_values_that_mean_nothing(tmp_path: Path, table: str, line: str, message
 
 def test_a_run_that_diverges_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that is no number is never an improvement: no checkpoint is written."""
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float("nan"), 0.0))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float("nan"), 0.0))
     with pytest.raises(InputError, match="validation loss"):
         train(configuration(tmp_path / "c.toml"), tmp_path / "m")
     assert not (tmp_path / "m").exists()
