@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import available_device, device_option, force_option, quiet_option
+from .options import device_option, force_option, quiet_option
 from .tabular_columns import ColumnChoice, labelled_table_options, read_labelled_table
 from .tabular_options import MODELS, estimator_errors, seed_option, steps_option
 
@@ -51,6 +51,7 @@ def benchmark(
     All have their default parameters and the same folds; the best one comes first. Scores are means of the
     folds ± standard deviations, seconds and weights of the network medians.
     """
+    from spinimpute.devices import choose_device
     from spinimpute.output_files import check_output, written_whole
     from spinimpute.tabular.comparison import METRICS, compare, summary
     from spinimpute.tabular.table_files import output_suffix, write_table
@@ -59,7 +60,7 @@ def benchmark(
     kinds = _kinds(models)
     suffix = None if out is None else output_suffix(out)
     path = None if out is None else check_output(out, force, [choice.table])
-    parameters: dict[str, Any] = {"device": available_device(device)}
+    parameters: dict[str, Any] = {"device": choose_device(device)}
     if steps is not None:
         parameters["steps"] = steps
     table = read_labelled_table(choice, quiet)

@@ -29,6 +29,7 @@ from torch.nn import functional
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from spinimpute.devices import choose_device
 from spinimpute.errors import InputError
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.nn.shapes import require_count, require_positive
@@ -199,6 +200,7 @@ class TableEstimator(BaseEstimator, ABC):
         for name in sorted(COUNTS & parameters.keys()):
             require_count(name, parameters[name])
         require_positive("learning_rate", self.learning_rate)
+        self._device()
         if parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(
                 f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
@@ -249,9 +251,11 @@ class TableEstimator(BaseEstimator, ABC):
         return self.categorical_features is not None or _has_categories(X)
 
     def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
+        """Raises ValueError for a device that is unknown or not there."""
+        try:
+            return torch.device(choose_device(self.device))
+        except InputError as error:  # scikit-learn's contract
+            raise ValueError(str(error)) from error
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
