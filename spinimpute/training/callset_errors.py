@@ -3,7 +3,7 @@
 Rare alleles are hard to phase, the rarest are put on either haplotype of their carrier almost at random; low
 coverage misses some of them altogether. A model that never met such panels trusts carriers too much.
 
-Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same person.
+Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def switch_phases(
     rng: np.random.Generator,
     rate: float,
 ) -> None:
-    """Exchange people's haplotypes from random sites on, in place; rate: per Mb and person."""
+    """Exchange samples' haplotypes from random sites on, in place; rate: per Mb and sample."""
     if rate == 0:
         return
     first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))

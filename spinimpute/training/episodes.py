@@ -1,6 +1,6 @@
-"""Meta-learning episodes: a segment, an array, a disjoint split of people into context and query.
+"""Meta-learning episodes: a segment, an array, a disjoint split of samples into context and query.
 
-Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A person's two
+Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A sample's two
 haplotypes are always on the same side of the split.
 
 Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap.
@@ -31,11 +31,11 @@ FAR_SITES = 400  # sites beyond the first or last typed site that an episode may
 class EpisodeSettings:
     """Ranges from which an episode draws.
 
-    blocks: B; queries: people that are imputed; sites_per_gap: U; context_people: at least so many;
+    blocks: B; queries: samples that are imputed; sites_per_gap: U; context_samples: at least so many;
     array_density: typed sites per Mb (log-uniform); array_minimum_frequency: one of these minor-allele
     frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
     typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
-    the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
+    the context has few samples of, if any. whole_share: part of the episodes whose context is all others.
     most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
     jumps_per_cM: of the probabilities of copying (0: the context's own, `most_likely_rate`, as at work);
     mismatch: theirs too. The rest is what the panel's call set gets wrong, one value of each
@@ -45,7 +45,7 @@ class EpisodeSettings:
     blocks: int = 4
     queries: int = 24
     sites_per_gap: int = 6
-    context_people: int = 30
+    context_samples: int = 30
     array_density: tuple[float, float] = (40.0, 1_000.0)
     array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
     genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
@@ -78,7 +78,7 @@ class EpisodeSettings:
 
 @dataclass(frozen=True)
 class Episode:
-    """One batch of blocks that share a segment, an array and a split of people.
+    """One batch of blocks that share a segment, an array and a split of samples.
 
     typed_BNS, query_BQS: uint8 alleles of context and queries at typed places; known_BQS: uint8, 0 where a
     query's call is missing; cM_BS, valid_BS: the places; start_BHS, start_mass_BH: starting points;
@@ -109,7 +109,7 @@ class Span:
         self.position, self.cM = source.position[start:stop], source.cM[start:stop]
         self.n_sites, self.n_haplotypes = stop - start, source.n_haplotypes
         self.haplotype_sample = source.haplotype_sample
-        self.query_people, self.person_deme = source.query_people, source.person_deme
+        self.query_samples, self.sample_deme = source.query_samples, source.sample_deme
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
         """uint8 (stop - start, n_haplotypes)."""
@@ -149,38 +149,38 @@ def usable_sites(alleles_XN: np.ndarray) -> int:
 
 
 def _foreign_queries(
-    people: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
+    samples: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of one random person's population, and the context: few of these or none, and the others."""
-    own = deme[people] == deme[people[0]]
-    natives, others = people[own], people[~own]
-    n_queries = min(settings.queries, len(natives), len(people) // 4)
-    if len(others) < settings.context_people:
-        return people[:n_queries], people[n_queries:]
+    """Queries of one random sample's population, and the context: few of these or none, and the others."""
+    own = deme[samples] == deme[samples[0]]
+    natives, others = samples[own], samples[~own]
+    n_queries = min(settings.queries, len(natives), len(samples) // 4)
+    if len(others) < settings.context_samples:
+        return samples[:n_queries], samples[n_queries:]
     kept = int(len(natives) * rng.uniform(0, 0.2)) if rng.random() < 0.7 else 0
     return natives[:n_queries], rng.permutation(np.append(others, natives[n_queries : n_queries + kept]))
 
 
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
-    """Draw people for context and query, an array, and the errors and gaps in the queries' typed calls.
+    """Draw samples for context and query, an array, and the errors and gaps in the queries' typed calls.
 
-    Raises ValueError if the source has fewer than 8 people or fewer than 20 sites of usable frequency.
+    Raises ValueError if the source has fewer than 8 samples or fewer than 20 sites of usable frequency.
     """
     sample_A = np.asarray(source.haplotype_sample)
-    people = np.unique(sample_A)
-    if len(people) < 8:
-        raise ValueError(f"an episode needs at least 8 people, the panel has {len(people)}")
-    if source.query_people is None:
-        people = rng.permutation(people)
-        n_queries = min(settings.queries, len(people) // 4)
-        queries, rest = people[:n_queries], people[n_queries:]
-        deme = source.person_deme if settings.foreign_share > 0 else None
+    samples = np.unique(sample_A)
+    if len(samples) < 8:
+        raise ValueError(f"an episode needs at least 8 samples, the panel has {len(samples)}")
+    if source.query_samples is None:
+        samples = rng.permutation(samples)
+        n_queries = min(settings.queries, len(samples) // 4)
+        queries, rest = samples[:n_queries], samples[n_queries:]
+        deme = source.sample_deme if settings.foreign_share > 0 else None
         if deme is not None and rng.random() < settings.foreign_share:
-            queries, rest = _foreign_queries(people, deme, rng, settings)
+            queries, rest = _foreign_queries(samples, deme, rng, settings)
     else:
-        queries = rng.permutation(source.query_people)[: settings.queries]
-        rest = rng.permutation(np.setdiff1d(people, source.query_people))
-    fewest = min(settings.context_people, len(rest))
+        queries = rng.permutation(source.query_samples)[: settings.queries]
+        rest = rng.permutation(np.setdiff1d(samples, source.query_samples))
+    fewest = min(settings.context_samples, len(rest))
     size = (
         len(rest)
         if rng.random() < settings.whole_share

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GENERATION_YEARS = 25.0
 CONTINENTS = ("AFR", "EUR", "EAS")
-FEWEST_PEOPLE = 8
+FEWEST_SAMPLES = 8
 SHORTEST = 10_000
 
 
@@ -27,7 +27,7 @@ class SimulationSettings:
     """
 
     length: tuple[int, int] = (300_000, 1_000_000)  # bp
-    people: tuple[int, int] = (150, 1_500)
+    samples: tuple[int, int] = (150, 1_500)
     recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
     stretch: tuple[float, float] = (1.0, 1.0)  # so many times longer, with as many times fewer mutations
@@ -38,15 +38,15 @@ class SimulationSettings:
     gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
     poor_share: float = 0.0  # part of the segments that are poor in recombination: theirs is poor_rate
     poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
-    demes: int = 1  # each continent's people live in at least 1 and at most so many
+    demes: int = 1  # each continent's samples live in at least 1 and at most so many
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
     deme_migration: float = 1e-3  # at most so much of a deme comes from each other one in a generation
 
     def __post_init__(self) -> None:
-        if self.people[0] < FEWEST_PEOPLE or self.length[0] < SHORTEST:
+        if self.samples[0] < FEWEST_SAMPLES or self.length[0] < SHORTEST:
             raise InputError(
-                f"simulation.people must be at least {FEWEST_PEOPLE} and simulation.length at least "
-                f"{SHORTEST} bp, found {list(self.people)} and {list(self.length)}"
+                f"simulation.samples must be at least {FEWEST_SAMPLES} and simulation.length at least "
+                f"{SHORTEST} bp, found {list(self.samples)} and {list(self.length)}"
             )
         shares = (self.gene_conversion_share, self.poor_share, self.deme_migration, self.hotspot_share[1])
         if not all(0 <= share <= 1 for share in shares):
@@ -61,14 +61,14 @@ class Segment:
     """One simulated segment: what a panel file holds, in memory.
 
     position: int64 (n_sites,); cM: float64 (n_sites,); packed: uint8 (n_sites, ceil(n_haplotypes / 8)),
-    bit-packed alleles; haplotypes 2i and 2i+1 belong to person i, who lives in deme person_deme[i].
+    bit-packed alleles; haplotypes 2i and 2i+1 belong to sample i, which lives in deme sample_deme[i].
     """
 
     position: np.ndarray
     cM: np.ndarray
     packed: np.ndarray
     n_haplotypes: int
-    person_deme: np.ndarray
+    sample_deme: np.ndarray
     description: dict[str, float | int | str]
 
     @property
@@ -76,13 +76,13 @@ class Segment:
         return len(self.position)
 
     @property
-    def query_people(self) -> None:
+    def query_samples(self) -> None:
         """None: a task chooses its queries."""
         return None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the person each haplotype belongs to."""
+        """int64 (n_haplotypes,): the sample each haplotype belongs to."""
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
@@ -148,7 +148,7 @@ def split_into_demes(
             demography.set_symmetric_migration_rate(demes[continent], rate)
         age[continent] = _log_uniform(rng, settings.deme_age)
         demography.add_population_split(time=age[continent], derived=demes[continent], ancestral=continent)
-    # continents exchange people only while they are not split
+    # continents exchange migrants only while they are not split
     for i, one in enumerate(CONTINENTS):
         for other in CONTINENTS[i + 1 :]:
             start = max(age[one], age[other])
@@ -201,7 +201,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     rng = np.random.default_rng(seed)
     stretch = _log_uniform(rng, settings.stretch) if settings.stretch != (1, 1) else 1.0
     length = int(_log_uniform(rng, settings.length) * stretch)
-    people = int(_log_uniform(rng, settings.people))
+    n_samples = int(_log_uniform(rng, settings.samples))
     poor = settings.poor_share > 0 and rng.random() < settings.poor_share
     mean_rate = _log_uniform(rng, settings.poor_rate if poor else settings.recombination_rate)
     rates = recombination_map(rng, length, settings, mean_rate)
@@ -212,7 +212,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     if settings.demes > 1:
         demes = split_into_demes(demography, rng, settings)
     shares = rng.dirichlet([0.4, 0.4, 0.4])  # often one population, sometimes a mixture
-    counts = rng.multinomial(people, shares)
+    counts = rng.multinomial(n_samples, shares)
     names: list[str] = []
     numbers: list[int] = []
     for continent, count in zip(CONTINENTS, counts, strict=True):
@@ -236,8 +236,8 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         model=msprime.BinaryMutationModel(),
         random_seed=int(rng.integers(1, 2**31)),
     )
-    # people were laid out by population; a split by person must not depend on that order
-    order = rng.permutation(people)
+    # samples were laid out by population; a split by sample must not depend on that order
+    order = rng.permutation(n_samples)
     columns = np.stack([2 * order, 2 * order + 1], axis=1).ravel()
     positions, rows = [], []
     for variant in mutated.variants():
@@ -251,11 +251,11 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         cM=rates.get_cumulative_mass(np.minimum(position, length)) * 100.0,
         packed=np.stack(rows),
         n_haplotypes=len(columns),
-        person_deme=np.repeat(np.arange(len(numbers)), numbers)[order],
+        sample_deme=np.repeat(np.arange(len(numbers)), numbers)[order],
         description={
             "seed": seed,
             "length": length,
-            "people": people,
+            "samples": n_samples,
             "AFR": int(counts[0]),
             "EUR": int(counts[1]),
             "EAS": int(counts[2]),

@@ -76,6 +76,19 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
+RENAMED = {"simulation": {"people": "samples"}, "episodes": {"context_people": "context_samples"}}
+
+
+def renamed(configuration: dict[str, Any]) -> dict[str, Any]:
+    """A configuration that a file of an earlier version holds, with the names that settings have now."""
+    return {
+        table: {RENAMED[table].get(name, name): value for name, value in values.items()}
+        if table in RENAMED
+        else values
+        for table, values in configuration.items()
+    }
+
+
 class Trainer(TrainingLoop[nn.Module]):
     """Trains a learner's model on tasks from segments.
 
@@ -167,7 +180,7 @@ class Trainer(TrainingLoop[nn.Module]):
 
     def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
         """All but the length: a finished run may be made longer."""
-        configuration = run["configuration"]
+        configuration = renamed(run["configuration"])
         training = {name: value for name, value in configuration["training"].items() if name != "steps"}
         return run | {"configuration": configuration | {"training": training}}
 

@@ -27,12 +27,12 @@ candidates = 4
 [episodes]
 blocks = 2
 queries = 6
-context_people = 8
+context_samples = 8
 array_density = [300, 800.0]
 [simulation]
 segments = 3
 length = [40_000, 50_000]
-people = [20, 24]
+samples = [20, 24]
 [training]
 steps = 6
 tasks = 4

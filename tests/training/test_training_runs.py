@@ -9,13 +9,13 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.predictors.checkpoint import FORMAT
 from spinimpute.predictors.train import train
-from spinimpute.tensor_files import load_tensors
-from spinimpute.training.trainer import AlleleValidation, Trainer
+from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.training.trainer import STATE_FORMAT, AlleleValidation, Trainer
 
 TABLES = {
     "model": 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4',
-    "episodes": "blocks = 2\nqueries = 6\ncontext_people = 8\narray_density = [300, 800]",
-    "simulation": "segments = 3\nlength = [40_000, 50_000]\npeople = [20, 24]",
+    "episodes": "blocks = 2\nqueries = 6\ncontext_samples = 8\narray_density = [300, 800]",
+    "simulation": "segments = 3\nlength = [40_000, 50_000]\nsamples = [20, 24]",
     "training": "steps = 4\nvalidate_every = 1\nvalidation_tasks = 2",
 }
 KMER = (
@@ -109,6 +109,21 @@ def test_a_kmer_model_learns_from_a_panel_and_imputes(
     assert 0 < summary.written_sites < example_panel.n_sites
 
 
+def test_states_from_before_samples_were_called_so(tmp_path: Path) -> None:
+    config, out = configuration(tmp_path / "c.toml"), tmp_path / "m"
+    train(config, out, steps=2)
+    state = tmp_path / "m.state"
+    arrays, metadata = load_tensors(state, STATE_FORMAT, "training state")
+    for table, before, now in (
+        ("simulation", "people", "samples"),
+        ("episodes", "context_people", "context_samples"),
+    ):
+        settings = metadata["run"]["configuration"][table]
+        settings[before] = settings.pop(now)
+    save_tensors(state, arrays, metadata, STATE_FORMAT)
+    assert train(config, out, resume=True).steps == 4
+
+
 def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     config, out = configuration(tmp_path / "c.toml"), tmp_path / "m"
     train(config, out, steps=2)
@@ -133,7 +148,7 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
         ("simulation", 'segments = "many"', "simulation.segments"),
         ("simulation", "segments = 2.5", "simulation.segments"),
         ("simulation", "segments = true", "simulation.segments"),
-        ("simulation", "people = [2, 4]", "people"),
+        ("simulation", "samples = [2, 4]", "samples"),
         ("simulation", "length = [50, 60]", "length|sites"),
         ("simulation", "gene_conversion_share = -1.0", "gene_conversion_share"),
         ("episodes", "genotype_error = [2.0]", "genotype_error"),
