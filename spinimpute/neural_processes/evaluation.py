@@ -1,6 +1,6 @@
 """How well a neural process predicts: log-likelihood beside the oracle's, calibration, time and memory.
 
-Axes: B tasks, N target points, Y output dimensions.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def score(
         rows.append(
             [
                 float(model.log_likelihood(task, samples).mean()),
-                float(best.log_prob(task.y_BNY.double()).sum(-1).mean()),
-                float(with_floor(best, model.settings.floor).log_prob(task.y_BNY.double()).sum(-1).mean()),
+                float(best.log_prob(task.y_BQY.double()).sum(-1).mean()),
+                float(with_floor(best, model.settings.floor).log_prob(task.y_BQY.double()).sum(-1).mean()),
             ]
         )
     found = np.array(rows)
@@ -103,8 +103,8 @@ def calibration(
     for number in range(batches):
         task, _ = draw_tasks(settings, seed, number, device)
         torch.manual_seed(number)
-        predicted = model(task.x_BMX, task.y_BMY, task.x_BNX, samples)
-        distance = (cdf(predicted, task.y_BNY) - 0.5).abs() * 2
+        predicted = model(task.x_BNX, task.y_BNY, task.x_BQX, samples)
+        distance = (cdf(predicted, task.y_BQY) - 0.5).abs() * 2
         inside += [float((distance <= level).sum()) for level in LEVELS[:-1]] + [float(distance.numel())]
         total += distance.numel()
     return Calibration(tuple((inside / total).tolist()), total)
@@ -116,7 +116,7 @@ def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> floa
     for _ in range(repeats + 1):
         started = time.perf_counter()
         model.loss(task).backward()
-        if task.x_BMX.device.type == "cuda":
+        if task.x_BNX.device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - started)
         model.zero_grad(set_to_none=True)

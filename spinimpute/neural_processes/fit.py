@@ -1,6 +1,6 @@
 """A neural process for a user's own tables: many small data sets of the same kind, each an (x, y) pair.
 
-Axes: B tasks, M context points, N target points, X input dimensions, Y output dimensions.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class FittedProcess:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of y at new places of one table.
 
-        Shape: x_context (M, X) or (M,), y_context (M, Y) or (M,), x_target (N, X) or (N,) -> both (N, Y), or
-        (N,) if y_context has one dimension. M may be 0.
+        Shape: x_context (N, X) or (N,), y_context (N, Y) or (N,), x_target (Q, X) or (Q,) -> both (Q, Y), or
+        (Q,) if y_context has one dimension. N may be 0.
         """
         flat = np.ndim(y_context) == 1
         arrays = (
@@ -84,7 +84,7 @@ def fit(
     """Train a neural process on tables of the same kind.
 
     Parameters:
-        tables: (x, y) each: x (P, X) or (P,), y (P, Y) or (P,); P may differ, and be 3 at least.
+        tables: (x, y) each: x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
         kind: one of `models.KINDS`.
         context: how many points of a table a task shows, at least and at most; by default from 1 to all but
             two of the smallest table.

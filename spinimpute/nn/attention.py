@@ -1,9 +1,6 @@
 """Attention blocks, named as in the SPIN and NPT papers.
 
-Tensor names end in their axes:
-    B batch/tasks, N context datapoints, L any sequence of queries, M any sequence of keys,
-    D attributes (tokens), E embedding width, H inducing points, F latent attributes,
-    W width of what attends, V width of what is attended to, G attention heads, P width of one head.
+Axes: see `spinimpute.nn`.
 
     XABA  cross-attention between attributes:  latent attributes read the attributes of their own datapoint
     ABLA  attention between latent attributes: self-attention inside a datapoint's latent attributes

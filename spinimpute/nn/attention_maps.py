@@ -1,6 +1,6 @@
 """What attention looked at: weights of chosen attention layers, recorded while a network runs.
 
-Axes: B tasks, G heads, L queries, M keys.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 r_c = Encoder(context), r(x, r_c) = MAB(x, r_c), and a small network turns (x, r) into the parameters of a
 distribution of every attribute.
 
-Tensor names end in their axes: B batch/tasks, Q query datapoints, D attributes, E embedding width,
-H inducing points, F latent attributes, K categories.
+Axes: see `spinimpute.nn`.
 """
 
 from typing import Literal

@@ -1,7 +1,6 @@
 """Tables of tokens to tensors of embeddings, and back to logits.
 
-Tensor names end in their axes: B batch/tasks, N datapoints, D attributes (columns), E embedding width,
-K categories of a categorical column, C numbers of side information.
+Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Hiding cells in training, and the losses on what was hidden.
 
-Tensor names end in their axes: B batch/tasks, N datapoints, D attributes, K categories. A cell that holds the
-code `vocabulary` is missing: it is always masked and never part of a loss. Codes may have any integer type
-that can hold `vocabulary`.
+A cell that holds the code `vocabulary` is missing: it is always masked and never part of a loss. Codes may
+have any integer type that can hold `vocabulary`.
+
+Axes: see `spinimpute.nn`.
 """
 
 import math

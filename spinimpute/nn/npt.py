@@ -1,5 +1,8 @@
 """The non-parametric transformer (Kossen et al., NeurIPS 2021): attention between datapoints alternates with
-attention between attributes, quadratic in the number of datapoints."""
+attention between attributes, quadratic in the number of datapoints.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from collections.abc import Sequence
 

@@ -2,9 +2,7 @@
 
 Queries never meet: each is predicted from its own attributes and H alone.
 
-Tensor names end in their axes: B batch/tasks, Q query datapoints, D attributes, E embedding width,
-H inducing points, F latent attributes, K outputs for one attribute, M members of an ensemble, L queries of
-all members, C numbers of all attributes (D * E), R width of a folded row.
+Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Sequence
@@ -111,18 +109,18 @@ class RowPredictor(nn.Module):
         self.members = members
         self.scaling: nn.Parameter | None = None
         if members > 1:
-            scaling_M1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
-            scaling_M1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
-            self.scaling = nn.Parameter(scaling_M1DE.flatten(-2))
+            scaling_A1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
+            scaling_A1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
+            self.scaling = nn.Parameter(scaling_A1DE.flatten(-2))
         self.fold = nn.Linear(columns * width, row_width)
         self.read = nn.ModuleList(MAB(row_width, latent_attributes * width, options) for _ in range(layers))
         self.unfold = nn.Linear(row_width, columns * width)
         self.head = ColumnHead(width, outputs, members * columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, M * Q, D, K), all queries of
-        the first of M members, then those of the next. only: the one column whose logits are wanted, which
-        are (B, M * Q, 1, K) then and cost less; negative numbers count from the last.
+        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, A * Q, D, K), all queries of
+        the first of A members, then those of the next. only: the one column whose logits are wanted, which
+        are (B, A * Q, 1, K) then and cost less; negative numbers count from the last.
 
         Raises ValueError if a shape does not fit or there is no such column.
         """
@@ -134,21 +132,21 @@ class RowPredictor(nn.Module):
             row_BLR = read(row_BLR, h_BHFE.flatten(-2))
         first, after = (0, self.columns) if only is None else (only % self.columns, only % self.columns + 1)
         numbers = slice(first * self.width, after * self.width)
-        unfolded_BLC = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
-        row_BMQDE = unfolded_BLC.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
-        token_BMQDE = x_BQDE[:, None, :, first:after] + row_BMQDE
+        unfolded_BLU = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
+        row_BAQDE = unfolded_BLU.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
+        token_BAQDE = x_BQDE[:, None, :, first:after] + row_BAQDE
         # a member's maps are columns of their own
         heads = slice(first, None, 1 if only is None else self.columns)
-        logit_BQLK = self.head(token_BMQDE.transpose(1, 2).flatten(2, 3), heads)
+        logit_BQLK = self.head(token_BAQDE.transpose(1, 2).flatten(2, 3), heads)
         return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
 
-    def _folded(self, x_BQC: Tensor) -> Tensor:
-        """(B, M, Q, R). Weights are scaled in place of queries, which would be copied for every member."""
+    def _folded(self, x_BQU: Tensor) -> Tensor:
+        """(B, A, Q, R). Weights are scaled in place of queries, which would be copied for every member."""
         if self.scaling is None:
-            return self.fold(x_BQC)[:, None]
-        weight_MRC = self.fold.weight * self.scaling
-        row_BQMR = functional.linear(x_BQC, weight_MRC.flatten(0, 1)).unflatten(-1, weight_MRC.shape[:2])
-        return (row_BQMR + self.fold.bias).transpose(1, 2)
+            return self.fold(x_BQU)[:, None]
+        weight_ARU = self.fold.weight * self.scaling
+        row_BQAR = functional.linear(x_BQU, weight_ARU.flatten(0, 1)).unflatten(-1, weight_ARU.shape[:2])
+        return (row_BQAR + self.fold.bias).transpose(1, 2)
 
 
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:

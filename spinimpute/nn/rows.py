@@ -1,7 +1,7 @@
 """What NPT and the Set Transformer share: every row of one table, masked cells included, goes through layers
 that keep its shape, and every cell is predicted.
 
-Tensor names end in their axes: B batch/tasks, N datapoints, D attributes, E embedding width, K categories.
+Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Iterable

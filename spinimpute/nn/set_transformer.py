@@ -1,4 +1,7 @@
-"""The Set Transformer baseline of the SPIN paper: induced set attention on both axes at full width."""
+"""The Set Transformer baseline of the SPIN paper: induced set attention on both axes at full width.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from collections.abc import Sequence
 

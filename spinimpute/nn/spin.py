@@ -5,8 +5,7 @@
 H is all that a prediction needs of the context: it can be computed once and kept. Queries never enter the
 encoder and do not depend on one another.
 
-Tensor names end in their axes: B batch/tasks, N context datapoints, n datapoints of one chunk, Q query
-datapoints, D attributes (tokens), E embedding width, H inducing points, F latent attributes, K categories.
+Axes: see `spinimpute.nn`; n datapoints of one chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -212,7 +211,7 @@ class SPINConfig:
         side_width: numbers that describe a column; they replace the column-index embedding.
         predictor: "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
         predictor_layers: layers of the predictor, unless it is flat.
-        row_width, members: see `RowPredictor`; with several members logits are those of M * Q queries.
+        row_width, members: see `RowPredictor`; with several members logits are those of A * Q queries.
 
     The other attributes are those of `SPINEncoder` and `MABOptions`.
     """
@@ -354,7 +353,7 @@ class SPIN(nn.Module):
         """Shape: query and mask (B, Q, D), H (B, H, F, E), side as in `encode` -> logits (B, Q, D, K).
 
         only: the one column whose logits are wanted (negative numbers count from the last), which are
-        (B, Q, 1, K) then; `RowPredictor` computes no others. With several members Q is M * Q in logits.
+        (B, Q, 1, K) then; `RowPredictor` computes no others. With several members Q is A * Q in logits.
         """
         require_column(only, query.shape[-1])
         x_BQDE = self.embedding(query, mask, side)

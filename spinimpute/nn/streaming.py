@@ -5,8 +5,7 @@ exponentials relative to it, and the values summed with the same weights. States
 be merged in any order, in one process or across several. The backward pass computes each chunk's keys and
 values again and needs only the logarithm of the total sum, so neither pass holds more than one chunk.
 
-Tensor names end in their axes: B batch/tasks, G attention heads, L queries, M keys of one chunk,
-P width of one head.
+Axes: see `spinimpute.nn`; M keys of one chunk.
 """
 
 from collections.abc import Callable, Sequence

@@ -48,8 +48,8 @@ class RowEstimator(TableEstimator):
                 shuffled = torch.randperm(len(rows), generator=generator, device=label_N.device)
                 order.extend(batch for batch in shuffled.split(size) if len(batch) == size)
             index = order.pop()
-            loss_B = self._losses(self.network_(rows.take(index)), label_N[index])
-            return (loss_B * weight_N[index]).mean()
+            loss_L = self._losses(self.network_(rows.take(index)), label_N[index])
+            return (loss_L * weight_N[index]).mean()
 
         return loss
 

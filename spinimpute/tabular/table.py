@@ -1,6 +1,6 @@
 """Tables of numbers and categories as tensors: what training rows teach of scales and categories.
 
-Axes: N rows, D columns.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations

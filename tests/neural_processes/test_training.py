@@ -41,7 +41,7 @@ def test_resuming_is_the_same_run(kind: str, tmp_path) -> None:  # type: ignore[
     for model in (loaded, whole.model.eval()):
         torch.manual_seed(5)
         with torch.no_grad():
-            means.append(model(task.x_BMX, task.y_BMY, task.x_BNX, 6).mean)
+            means.append(model(task.x_BNX, task.y_BNY, task.x_BQX, 6).mean)
     torch.testing.assert_close(*means)
 
 
@@ -97,5 +97,5 @@ def test_learning(kind: str) -> None:
     trainer = gaussian_trainer(settings, TrainingSettings(60, learning_rate=3e-3), tasks)
     trainer.train()
     prior = draw_tasks(replace(tasks, context=(0, 0)), HELD_OUT_SEED, 0)
-    alone = float(oracle(*prior).log_prob(prior[0].y_BNY.double()).mean())
+    alone = float(oracle(*prior).log_prob(prior[0].y_BQY.double()).mean())
     assert score(trainer.model, tasks, 20, 10).log_likelihood > alone + 0.15
