@@ -83,18 +83,28 @@ def fit(
 ) -> FittedProcess:
     """Train a neural process on tables of the same kind.
 
-    Parameters:
-        tables: (x, y) each: x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
-        kind: one of `models.KINDS`.
-        context: how many points of a table a task shows, at least and at most; by default from 1 to all but
-            two of the smallest table.
-        steps, learning_rate: updates, and how large; by cosine to 0. tasks: tables of a step. seed: of
-            weights and draws. floor: of the predicted standard deviation, in units of y's own. report: told
-            the step and the mean loss, now and then.
-        model: further fields of `ModelSettings`.
-    Raises:
-        InputError: tables are too few, too small, of different widths, or not all numbers.
-        ValueError: another parameter is out of its range.
+    Parameters
+    ----------
+    tables : sequence of Table
+        (x, y) each: x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
+    kind : str
+        One of `models.KINDS`.
+    context : tuple of int, optional
+        How many points of a table a task shows, at least and at most; by default from 1 to all but
+        two of the smallest table.
+    steps, learning_rate
+        Updates, and how large; by cosine to 0. tasks: tables of a step. seed: of
+        weights and draws. floor: of the predicted standard deviation, in units of y's own. report: told
+        the step and the mean loss, now and then.
+    model
+        Further fields of `ModelSettings`.
+
+    Raises
+    ------
+    InputError
+        Tables are too few, too small, of different widths, or not all numbers.
+    ValueError
+        Another parameter is out of its range.
     """
     if seed < 0:
         raise InputError(f"the seed must not be negative, found {seed}")

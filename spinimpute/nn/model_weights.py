@@ -15,22 +15,46 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def arrays_of(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Copies, as the next training step changes the tensors in place."""
+    """Copy tensors to arrays, as the next training step changes the tensors in place."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Tensors that share no memory with the arrays, on the CPU."""
+    """Copy arrays to tensors on the CPU."""
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
 def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises RuntimeError if names or shapes differ from the model's."""
+    """Put weights into a model.
+
+    Raises
+    ------
+    RuntimeError
+        Names or shapes differ from the model's.
+    """
     model.load_state_dict(tensors_of(arrays))
 
 
 def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> Network:
-    """What `make` gives, with these weights. Raises as `check_weights`; torch's generator stays as it is."""
+    """Build a network with given weights; torch's generator stays as it is.
+
+    Parameters
+    ----------
+    make : callable
+        Gives a network of the same shapes.
+    arrays : mapping of str to array
+        Its weights.
+
+    Returns
+    -------
+    nn.Module
+        What `make` gave, with these weights.
+
+    Raises
+    ------
+    ValueError
+        The weights are of another network.
+    """
     check_weights(make, arrays)
     with torch.random.fork_rng([]):
         network = make()
@@ -39,10 +63,15 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
 
 
 def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError if these are not the weights, by name and shape, of the network that `make` gives.
+    """Check that these are the weights, by name and shape, of the network that `make` gives.
 
     A file's description may be of any network: it is built without memory, and given up once it is larger
     than the weights.
+
+    Raises
+    ------
+    ValueError
+        They are of another network.
     """
     made, here = 0, threading.get_ident()
 

@@ -32,7 +32,24 @@ class TokenwiseReader(nn.Module):
         self.read = nn.ModuleList(MAB(width, width, options) for _ in range(layers))
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> (B, Q, D, E)."""
+        """Read.
+
+        Parameters
+        ----------
+        x_BQDE : Tensor
+            Embedded queries.
+        h_BHFE : Tensor
+            Inducing points.
+
+        Returns
+        -------
+        Tensor (B, Q, D, E)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
+        """
         _check(x_BQDE, h_BHFE, self.width)
         latents = h_BHFE.flatten(1, 2)
         for mix, read in zip(self.mix, self.read, strict=True):
@@ -52,7 +69,7 @@ class TokenwisePredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        """Logits (B, Q, D, K) of every attribute; parameters as of `TokenwiseReader.forward`."""
         return self.head(self.reader(x_BQDE, h_BHFE))
 
 
@@ -72,7 +89,7 @@ class FlatPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        """Logits (B, Q, D, K) of every attribute; parameters as of `TokenwiseReader.forward`."""
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
         out = self.mab(x_BQDE.flatten(-2), h_BHFE.flatten(-2))
@@ -83,10 +100,32 @@ class RowPredictor(nn.Module):
     """The paper's predictor with rows folded to R numbers: X + unfold(MAB(fold(X), unfold(H))), any number
     of MABs, then a linear map of every token. Its weights grow with D * E * R, not with (D * E)^2.
 
-    members: predictors that share all weights but a scaling of what they fold and the map to logits (as in
-    TabM, Gorishniy et al., ICLR 2025, section 3, "TabM-mini"). Each is to be trained on its own loss; their
-    mean is what to predict. The scaling starts normal for the numbers of `continuous` columns, and with one
-    random sign for a column of categories, which tells categories apart as well as before.
+    Parameters
+    ----------
+    width : int
+        E.
+    outputs : int
+        K.
+    columns : int
+        D.
+    latent_attributes : int
+        F.
+    row_width : int
+        R.
+    layers : int
+        Number of MABs.
+    options : MABOptions
+    members : int
+        A: predictors that share all weights but a scaling of what they fold and the map to logits. Each is
+        to be trained on its own loss; their mean is what to predict. The scaling starts normal for the
+        numbers of `continuous` columns, and with one random sign for a column of categories, which keeps
+        categories as far apart as before.
+    continuous : sequence of int
+        Columns of numbers.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023; members: Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
     """
 
     def __init__(
@@ -118,11 +157,26 @@ class RowPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, members * columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, A * Q, D, K), all queries of
-        the first of A members, then those of the next. only: the one column whose logits are wanted, which
-        are (B, A * Q, 1, K) then and cost less; negative numbers count from the last.
+        """Predict.
 
-        Raises ValueError if a shape does not fit or there is no such column.
+        Parameters
+        ----------
+        x_BQDE : Tensor
+            Embedded queries.
+        h_BHFE : Tensor
+            Inducing points.
+        only : int, optional
+            The one column whose logits are wanted; negative numbers count from the last. It costs less.
+
+        Returns
+        -------
+        Tensor (B, A * Q, D, K), or (B, A * Q, 1, K) with `only`
+            Logits of all queries by the first member, then by the next.
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit or there is no such column.
         """
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
