@@ -23,9 +23,19 @@ LEVELS = tuple(i / 10 for i in range(11))  # of central intervals
 
 @dataclass(frozen=True)
 class Score:
-    """Means over held-out tasks, per target. log_likelihood: of the model; oracle: of who knows the process;
-    floored: of the oracle with the model's floor on the standard deviation; se: standard error of the
-    model's mean over batches."""
+    """Means over held-out tasks, per target.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Of the model.
+    se : float
+        Standard error of the model's mean over batches.
+    oracle : float
+        Log-likelihood of who knows the process.
+    floored : float
+        Of the oracle with the model's floor on the standard deviation.
+    """
 
     log_likelihood: float
     se: float
@@ -34,6 +44,7 @@ class Score:
 
     @property
     def gap(self) -> float:
+        """How far the model is from the floored oracle."""
         return self.floored - self.log_likelihood
 
 
@@ -46,7 +57,23 @@ def score(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Score:
-    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same ones."""
+    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same ones.
+
+    Parameters
+    ----------
+    model : NeuralProcess
+    tasks : ProcessSettings
+    batches : int
+    samples : int
+        Of models that draw.
+    device : torch.device or str
+    seed : int
+        Of the tasks.
+
+    Returns
+    -------
+    Score
+    """
     model.eval()
     rows = []
     for number in range(batches):
@@ -66,7 +93,7 @@ def score(
 
 
 def cdf(distribution: Distribution, y: Tensor) -> Tensor:
-    """P(Y <= y), of a Normal or a mixture of Normals."""
+    """P(y' <= y) under a Normal or a mixture of Normals, of the shape of y."""
     if isinstance(distribution, MixtureSameFamily):
         return distribution.component_distribution.cdf(y[..., None]).mean(-1)
     assert isinstance(distribution, Normal)
@@ -75,7 +102,15 @@ def cdf(distribution: Distribution, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """inside: of LEVELS, the share of targets that lie in the central interval of that probability."""
+    """Coverage of central intervals.
+
+    Attributes
+    ----------
+    inside : tuple of float
+        For each of LEVELS the share of targets that lie in the central interval of that probability.
+    targets : int
+        Their number.
+    """
 
     inside: tuple[float, ...]
     targets: int
@@ -96,7 +131,21 @@ def calibration(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Calibration:
-    """With so many context points, over all targets of all batches."""
+    """Coverage with so many context points, over all targets of all batches.
+
+    Parameters
+    ----------
+    model : NeuralProcess
+    tasks : ProcessSettings
+    context : int
+    batches : int
+    samples, device, seed
+        As of `score`.
+
+    Returns
+    -------
+    Calibration
+    """
     model.eval()
     settings = replace(tasks, context=(context, context))
     inside, total = np.zeros(len(LEVELS)), 0

@@ -25,18 +25,26 @@ Table = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of every column, over all tables; float64, as offsets may be large."""
+    """Mean and standard deviation of every column, over all tables.
+
+    Attributes
+    ----------
+    mean, sd : float64 (columns,)
+        In double precision, as offsets may be large.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
 
     @classmethod
     def of(cls, columns: Sequence[np.ndarray]) -> Scaler:
+        """Learn the scale of columns from tables, (rows, columns) each."""
         rows = np.concatenate(columns)
         constant = rows.max(axis=0) == rows.min(axis=0)  # its standard deviation may be a rounding error
         return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
+        """Standardise values, (..., columns)."""
         return (values - self.mean) / self.sd
 
 
@@ -50,10 +58,23 @@ class FittedProcess:
     def predict(
         self, x_context: np.ndarray, y_context: np.ndarray, x_target: np.ndarray, samples: int = 50
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of y at new places of one table.
+        """Predict y at new places of one table.
 
-        Shape: x_context (N, X) or (N,), y_context (N, Y) or (N,), x_target (Q, X) or (Q,) -> both (Q, Y), or
-        (Q,) if y_context has one dimension. N may be 0.
+        Parameters
+        ----------
+        x_context : array (N, X) or (N,)
+            N may be 0.
+        y_context : array (N, Y) or (N,)
+        x_target : array (Q, X) or (Q,)
+        samples : int
+            Of models that draw.
+
+        Returns
+        -------
+        float64 (Q, Y), or (Q,) if y_context has one dimension
+            Mean.
+        float64 of the same shape
+            Standard deviation.
         """
         flat = np.ndim(y_context) == 1
         arrays = (
@@ -85,19 +106,32 @@ def fit(
 
     Parameters
     ----------
-    tables : sequence of Table
-        (x, y) each: x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
+    tables : sequence of (x, y)
+        x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
     kind : str
         One of `models.KINDS`.
+    steps : int
+        Updates.
+    learning_rate : float
+        At the start, by cosine to 0.
     context : tuple of int, optional
-        How many points of a table a task shows, at least and at most; by default from 1 to all but
-        two of the smallest table.
-    steps, learning_rate
-        Updates, and how large; by cosine to 0. tasks: tables of a step. seed: of
-        weights and draws. floor: of the predicted standard deviation, in units of y's own. report: told
-        the step and the mean loss, now and then.
-    model
+        How many points of a table a task shows, at least and at most; by default from 1 to all but two of the
+        smallest table.
+    tasks : int
+        Tables of a step.
+    seed : int
+        Of weights and draws.
+    floor : float
+        Of the predicted standard deviation, in units of y's own.
+    device : torch.device or str
+    report : callable, optional
+        Given the step and the mean loss, now and then.
+    **model
         Further fields of `ModelSettings`.
+
+    Returns
+    -------
+    FittedProcess
 
     Raises
     ------

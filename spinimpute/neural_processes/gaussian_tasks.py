@@ -21,7 +21,15 @@ JITTER = 1e-6  # added to the variance of each point, in units of the function's
 
 
 class Task(NamedTuple):
-    """A batch of tasks with as many points each: context and target, float32."""
+    """A batch of tasks with as many points each, float32.
+
+    Attributes
+    ----------
+    x_BNX, y_BNY : Tensor
+        Context.
+    x_BQX, y_BQY : Tensor
+        Targets.
+    """
 
     x_BNX: Tensor
     y_BNY: Tensor
@@ -31,11 +39,34 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """What is drawn. The defaults are those of the SPIN paper (section 4.2 and its released code): inputs
-    uniform on `inputs`, length scale and scale uniform on their ranges for every task, one number of context
-    and of target points for a batch, noise with standard deviation `noise`.
+    """What tasks are drawn; by default those of the SPIN paper.
 
-    period: of the periodic kernel, uniform on the range. Ranges of integers include both ends.
+    Attributes
+    ----------
+    kernel : {"rbf", "matern52", "periodic"}
+    context, target : tuple of int
+        Numbers of points, from and to, both included: one number for a batch.
+    tasks : int
+        B.
+    x_size, y_size : int
+        X and Y.
+    inputs : tuple of float
+        Range on which inputs are uniform.
+    length_scale, scale : tuple of float
+        Ranges on which they are uniform, for every task anew.
+    period : tuple of float
+        Of the periodic kernel, likewise.
+    noise : float
+        Standard deviation.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023, section 4.2, and the code released with it.
     """
 
     kernel: str = "rbf"
@@ -73,14 +104,22 @@ def _plain(value: Any) -> Any:
 
 
 def settings_of(described: dict[str, Any]) -> ProcessSettings:
-    """What `dataclasses.asdict` gave, after a way through JSON."""
+    """Settings from what `dataclasses.asdict` gave, after a way through JSON."""
     plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
     return ProcessSettings(**plain)
 
 
 @dataclass(frozen=True)
 class Process:
-    """The processes of a batch. length_B, scale_B, period_B: float64 (B,); noise: standard deviation."""
+    """The processes of a batch.
+
+    Attributes
+    ----------
+    kernel : str
+    length_B, scale_B, period_B : float64 Tensor
+    noise : float
+        Standard deviation.
+    """
 
     kernel: str
     length_B: Tensor
@@ -112,7 +151,21 @@ class Process:
 def draw_tasks(
     settings: ProcessSettings, seed: int, number: int, device: torch.device | str = "cpu"
 ) -> tuple[Task, Process]:
-    """A batch of tasks and their processes: the same for the same seed and number, on the same device."""
+    """Draw a batch of tasks.
+
+    Parameters
+    ----------
+    settings : ProcessSettings
+    seed, number : int
+        The same ones give the same batch, on the same device.
+    device : torch.device or str
+
+    Returns
+    -------
+    Task
+    Process
+        That the tasks were drawn from.
+    """
     device = torch.device(device)
     # one stream for each batch: a run that is resumed draws what it would have drawn
     generator = torch.Generator(device).manual_seed((seed * 1_000_003 + number) % 2**63)
@@ -144,7 +197,18 @@ def draw_tasks(
 
 
 def oracle(task: Task, process: Process) -> Normal:
-    """What who knows the process predicts at the targets, each on its own: Normal of shape (B, Q, Y)."""
+    """Predict the targets with the process known.
+
+    Parameters
+    ----------
+    task : Task
+    process : Process
+
+    Returns
+    -------
+    Normal
+        Batch shape (B, Q, Y), float64; each target on its own.
+    """
     x_BNX, y_BNY, x_BQX = task.x_BNX.double(), task.y_BNY.double(), task.x_BQX.double()
     prior_B = process.scale_B.square() * (1 + JITTER) + process.noise**2
     if not x_BNX.shape[1]:

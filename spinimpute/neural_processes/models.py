@@ -52,10 +52,35 @@ VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """kind: one of KINDS. inducing_points: H, of all ...IPNP and LBANP (the paper takes half the smallest
-    context). floor: of the predicted standard deviation; the code released with the paper has 0.1, which caps
-    the log-likelihood at 1.38. samples: S of the latent and bootstrapping models in training. blocks: of
-    LBANP. readings: of the context, by the models that read again."""
+    """Kind and sizes of a model.
+
+    Attributes
+    ----------
+    kind : str
+        One of KINDS.
+    x_size, y_size : int
+        X and Y.
+    width : int
+        E.
+    heads : int
+        G; must divide the width.
+    inducing_points : int
+        H, of all ...IPNP and LBANP (the paper takes half the smallest context).
+    floor : float
+        Of the predicted standard deviation; the code released with the paper has 0.1, which caps the
+        log-likelihood at 1.38.
+    samples : int
+        S of the latent and bootstrapping models in training.
+    blocks : int
+        Of LBANP.
+    readings : int
+        Of the context, by the models that read again.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range.
+    """
 
     kind: str
     x_size: int = 1
@@ -82,12 +107,22 @@ class ModelSettings:
 
     @property
     def reads_again(self) -> bool:
+        """Whether this kind reads its context again."""
         return self.kind.startswith("R")
 
 
 class Summary(NamedTuple):
-    """What is kept of a context. key_BLE, value_BLE: what targets read, or all of it for LBANP in values;
-    pooled_BE: of the whole context; left: the values, (B, L, E) each, of what was read again."""
+    """What is kept of a context.
+
+    Attributes
+    ----------
+    key_BLE, value_BLE : Tensor
+        What targets read; of LBANP both are the latents of all blocks.
+    pooled_BE : Tensor
+        Of the whole context.
+    left : tuple of Tensor (B, L, E)
+        The values of what was read again.
+    """
 
     key_BLE: Tensor
     value_BLE: Tensor
@@ -105,11 +140,25 @@ class NeuralProcess(nn.Module, ABC):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        """The distribution of every target's y on its own.
+        """Predict every target's y on its own.
 
-        Shape: x_context (B, N, X), y_context (B, N, Y), x_target (B, Q, X) -> batch shape (B, Q, Y): Normal,
-        or a mixture of `samples` Normals (default: as in training) where the model draws.
-        Raises ValueError if shapes do not fit, or samples are no count.
+        Parameters
+        ----------
+        x_context : Tensor (B, N, X)
+        y_context : Tensor (B, N, Y)
+        x_target : Tensor (B, Q, X)
+        samples : int, optional
+            S where the model draws; by default as in training.
+
+        Returns
+        -------
+        Distribution
+            Batch shape (B, Q, Y): Normal, or a mixture of S Normals where the model draws.
+
+        Raises
+        ------
+        ValueError
+            Shapes do not fit, or samples are no count.
         """
         self._check(x_context, y_context, x_target, samples)
         return self.decode(self.summarize(x_context, y_context), x_target, samples)
@@ -128,7 +177,7 @@ class NeuralProcess(nn.Module, ABC):
         return -predicted.log_prob(task.y_BQY).sum(-1).mean()
 
     def log_likelihood(self, task: Task, samples: int = 50) -> Tensor:
-        """(B, Q): of every target on its own, given the context; log-mean-exp over samples."""
+        """Log-likelihood of every target on its own, given the context, (B, Q); log-mean-exp over samples."""
         return self(task.x_BNX, task.y_BNY, task.x_BQX, samples).log_prob(task.y_BQY).sum(-1)
 
     def _check(
@@ -284,11 +333,25 @@ class LatentProcess(_AttentiveProcess):
         return self._given(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Two lower bounds of log p(y | x, context) / Q, each (B,).
+        """Two lower bounds of log p(y | x, context) / Q.
 
-        The evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z | context)), and the
-        importance-weighted one, which is tighter: the logarithm of the mean over samples of
-        p(y | z) p(z) / q(z).
+        Parameters
+        ----------
+        task : Task
+        samples : int, optional
+            S; by default as in training.
+
+        Returns
+        -------
+        Tensor (B,)
+            The evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z | context)).
+        Tensor (B,)
+            The importance-weighted one, which is tighter: the logarithm of the mean over samples of
+            p(y | z) p(z) / q(z).
+
+        References
+        ----------
+        Burda et al., Importance weighted autoencoders, ICLR 2016.
         """
         summary = self.summarize(task.x_BNX, task.y_BNY)
         return self._bounds(summary, self._posterior(task), task, samples)
@@ -407,5 +470,14 @@ _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
 
 
 def make_model(settings: ModelSettings) -> NeuralProcess:
-    """A model with fresh weights, drawn from torch's generator."""
+    """Make a model with fresh weights, drawn from torch's generator.
+
+    Parameters
+    ----------
+    settings : ModelSettings
+
+    Returns
+    -------
+    NeuralProcess
+    """
     return _CLASSES[settings.kind](settings)

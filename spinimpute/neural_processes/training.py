@@ -27,8 +27,26 @@ DrawTask = Callable[[int], Task]
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """steps: updates (the paper: 100,000); learning_rate: at the start, by cosine to 0; clip: gradient norm;
-    seed: of weights, tasks and samples; bfloat16: autocast."""
+    """How a model is trained.
+
+    Attributes
+    ----------
+    steps : int
+        Updates (the paper: 100,000).
+    learning_rate : float
+        At the start, by cosine to 0.
+    clip : float
+        Largest norm of the gradient.
+    seed : int
+        Of weights, tasks and samples.
+    bfloat16 : bool
+        Whether to autocast.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range.
+    """
 
     steps: int = 100_000
     learning_rate: float = 5e-4
@@ -165,9 +183,26 @@ def gaussian_trainer(
     device: torch.device | str = "cpu",
     start: NeuralProcess | None = None,
 ) -> NeuralProcessTrainer:
-    """A trainer on tasks of Gaussian processes, drawn on the device. start: see `NeuralProcessTrainer`.
+    """A trainer on tasks of Gaussian processes.
 
-    Raises InputError if the model's dimensions are not those of the tasks, too.
+    Parameters
+    ----------
+    model : ModelSettings
+    settings : TrainingSettings
+    tasks : ProcessSettings
+    device : torch.device or str
+        Tasks are drawn there, too.
+    start : NeuralProcess, optional
+        See `NeuralProcessTrainer`.
+
+    Returns
+    -------
+    NeuralProcessTrainer
+
+    Raises
+    ------
+    InputError
+        The model's dimensions are not those of the tasks, or `start` is another model.
     """
     sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
     if sizes != wanted:
@@ -197,9 +232,24 @@ def _check_alike(model: ModelSettings, start: ModelSettings) -> None:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:
-    """A model that `NeuralProcessTrainer.save` wrote, ready to predict, and its description.
+    """Read a model that `NeuralProcessTrainer.save` wrote.
 
-    Raises InputError if the file is missing, damaged, or of something else.
+    Parameters
+    ----------
+    path : str or Path
+    device : torch.device or str
+
+    Returns
+    -------
+    NeuralProcess
+        Ready to predict.
+    dict
+        Its description: model, training, tasks, start and step.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged, or of something else.
     """
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
     try:

@@ -29,17 +29,41 @@ FAR_SITES = 400  # sites beyond the first or last typed site that an episode may
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Ranges from which an episode draws.
+    """Ranges from which an episode draws: the table [episodes] of a configuration.
 
-    blocks: B; queries: samples that are imputed; sites_per_gap: U; context_samples: at least so many;
-    array_density: typed sites per Mb (log-uniform); array_minimum_frequency: one of these minor-allele
-    frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
-    typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
-    the context has few samples of, if any. whole_share: part of the episodes whose context is all others.
-    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
-    jumps_per_cM: of the probabilities of copying (0: the context's own, `most_likely_rate`, as at work);
-    mismatch: theirs too. The rest is what the panel's call set gets wrong, one value of each
-    (`callset_errors`).
+    Attributes
+    ----------
+    blocks : int
+        B.
+    queries : int
+        Samples that are imputed.
+    sites_per_gap : int
+        U.
+    context_samples : int
+        Samples of the context, at least.
+    array_density : tuple of float
+        Typed sites per Mb, log-uniform between the two.
+    array_minimum_frequency : tuple of float
+        One of these minor-allele frequencies is the least that the array types.
+    genotype_error, missing_rate : tuple of float
+        One of these rates for the typed alleles of the queries.
+    foreign_share : float
+        Part of the episodes whose queries are of one population that the context has few samples of, if any.
+    whole_share : float
+        Part of the episodes whose context is all others.
+    most_entries : int
+        Sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
+    jumps_per_cM : float
+        Of the probabilities of copying (0: the context's own, `most_likely_rate`, as at work).
+    mismatch : float
+        Of the probabilities of copying, too.
+    switch_rate, rare_phase_error, missed_allele, wrong_call, wrong_common_call : tuple of float
+        What the panel's call set gets wrong, one value of each, see `callset_errors`.
+
+    Raises
+    ------
+    InputError
+        A rate is out of its range.
     """
 
     blocks: int = 4
@@ -80,10 +104,24 @@ class EpisodeSettings:
 class Episode:
     """One batch of blocks that share a segment, an array and a split of samples.
 
-    typed_BNS, query_BQS: uint8 alleles of context and queries at typed places; known_BQS: uint8, 0 where a
-    query's call is missing; cM_BS, valid_BS: the places; start_BHS, start_mass_BH: starting points;
-    context_BGUN, truth_BGUQ: uint8 alleles at the sites asked for; frequency_BGU (of the context),
-    fraction_BGU, distance_BGU, asked_BGU (1 or 0 for padding): float32.
+    Attributes
+    ----------
+    typed_BNS, query_BQS : uint8
+        Alleles of context and queries at typed places.
+    known_BQS : uint8
+        0 where a query's call is missing.
+    cM_BS, valid_BS
+        The places.
+    start_BHS, start_mass_BH : float32
+        Starting points.
+    context_BGUN, truth_BGUQ : uint8
+        Alleles at the sites asked for.
+    frequency_BGU : float32
+        Of ALT in the context.
+    fraction_BGU, distance_BGU : float32
+        See `gap_geometry`.
+    asked_BGU : float32
+        1, or 0 for padding.
     """
 
     typed_BNS: np.ndarray
@@ -112,13 +150,25 @@ class Span:
         self.query_samples, self.sample_deme = source.query_samples, source.sample_deme
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """uint8 (stop - start, n_haplotypes)."""
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return self._source.alleles(self._start + start, self._start + stop)
 
 
 def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
-    """A random span with so many sites times haplotypes at most; the source itself if it is small or the
-    limit is 0."""
+    """Draw the part of a segment that an episode uses.
+
+    Parameters
+    ----------
+    source : HaplotypeSource
+    rng : numpy.random.Generator
+    most_entries : int
+        Sites times haplotypes, at most; 0 for no limit.
+
+    Returns
+    -------
+    HaplotypeSource
+        A random span of the sites; the source itself if it is small enough.
+    """
     most = most_entries // source.n_haplotypes
     if most_entries == 0 or source.n_sites <= most:
         return source
@@ -128,9 +178,18 @@ def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: i
 
 @dataclass(frozen=True)
 class Split:
-    """A drawn task before it is cut into blocks: columns of the segment's haplotypes and an array.
+    """A drawn task before it is cut into blocks.
 
-    context_N, query_Q: int64 haplotype columns; typed_T: int64 typed sites; typed_query_TQ, known_TQ: uint8.
+    Attributes
+    ----------
+    alleles_XA : uint8
+        All sites and haplotypes of the segment.
+    context_N, query_Q : int64
+        Columns of haplotypes.
+    typed_T : int64
+        Typed sites.
+    typed_query_TQ, known_TQ : uint8
+        Alleles of the queries there, and 0 where a call is missing.
     """
 
     alleles_XA: np.ndarray
@@ -142,7 +201,16 @@ class Split:
 
 
 def usable_sites(alleles_XN: np.ndarray) -> int:
-    """How many sites have two alleles, each carried by a tenth of the haplotypes or by 2 at least."""
+    """Count sites with two alleles, each carried by a tenth of the haplotypes or by 2 at least.
+
+    Parameters
+    ----------
+    alleles_XN : uint8 array
+
+    Returns
+    -------
+    int
+    """
     carriers = alleles_XN.sum(1)
     fewest = max(2, alleles_XN.shape[1] // 10)
     return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
@@ -164,7 +232,20 @@ def _foreign_queries(
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
     """Draw samples for context and query, an array, and the errors and gaps in the queries' typed calls.
 
-    Raises ValueError if the source has fewer than 8 samples or fewer than 20 sites of usable frequency.
+    Parameters
+    ----------
+    source : HaplotypeSource
+    rng : numpy.random.Generator
+    settings : EpisodeSettings
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    ValueError
+        The source has fewer than 8 samples or fewer than 20 sites of usable frequency.
     """
     sample_A = np.asarray(source.haplotype_sample)
     samples = np.unique(sample_A)
@@ -230,7 +311,26 @@ def draw_episode(
     shape: BlockShape,
     inducing_points: int,
 ) -> Episode:
-    """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
+    """Draw an episode; the same source and generator state give the same one.
+
+    Parameters
+    ----------
+    source : HaplotypeSource
+    rng : numpy.random.Generator
+    settings : EpisodeSettings
+    shape : BlockShape
+    inducing_points : int
+        Starting points of a block, at most.
+
+    Returns
+    -------
+    Episode
+
+    Raises
+    ------
+    ValueError
+        As `draw_split`.
+    """
     split = draw_split(source, rng, settings)
     typed_cM = source.cM[split.typed_T]
     n_typed = len(split.typed_T)
@@ -285,7 +385,20 @@ def draw_episode(
 
 
 def stack_starting_points(starts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Starting points (h_b, S) of several blocks, padded to (B, H, S) float32, and masses (B, H): 1 or 0."""
+    """Pad the starting points of several blocks to one length.
+
+    Parameters
+    ----------
+    starts : list of float32 (h, S)
+        Of each block.
+
+    Returns
+    -------
+    float32 (B, H, S)
+        Starting points.
+    float32 (B, H)
+        1, or 0 for padding.
+    """
     most = max(len(start) for start in starts)
     start_BHS = np.zeros((len(starts), most, starts[0].shape[1]), dtype=np.float32)
     mass_BH = np.zeros((len(starts), most), dtype=np.float32)

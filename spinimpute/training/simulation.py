@@ -60,8 +60,19 @@ class SimulationSettings:
 class Segment:
     """One simulated segment: what a panel file holds, in memory.
 
-    position: int64 (n_sites,); cM: float64 (n_sites,); packed: uint8 (n_sites, ceil(n_haplotypes / 8)),
-    bit-packed alleles; haplotypes 2i and 2i+1 belong to sample i, which lives in deme sample_deme[i].
+    Haplotypes 2i and 2i + 1 belong to sample i.
+
+    Attributes
+    ----------
+    position : int64 (n_sites,)
+    cM : float64 (n_sites,)
+    packed : uint8 (n_sites, ceil(n_haplotypes / 8))
+        Bit-packed alleles.
+    n_haplotypes : int
+    sample_deme : int64 (n_samples,)
+        The deme that each sample lives in.
+    description : dict
+        What was drawn.
     """
 
     position: np.ndarray
@@ -82,20 +93,34 @@ class Segment:
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the sample each haplotype belongs to."""
+        """The sample each haplotype belongs to, int64 (n_haplotypes,)."""
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """uint8 (stop - start, n_haplotypes), 0 or 1."""
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes), 0 or 1."""
         return np.unpackbits(self.packed[start:stop], axis=1, count=self.n_haplotypes)
 
 
 def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
     """An out-of-Africa history with three continents and recent growth.
 
-    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1; the growth of
-    the last 200 generations (5,000 years) is added because sequenced panels show many more rare variants
-    than that model does.
+    The growth of the last 200 generations (5,000 years) is added because sequenced panels show many more rare
+    variants than the published model does.
+
+    Parameters
+    ----------
+    size_factor : float
+        Multiplies every population size.
+    recent_growth : float
+        Final over pre-growth size in the last 200 generations.
+
+    Returns
+    -------
+    msprime.Demography
+
+    References
+    ----------
+    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1.
     """
     import msprime
 
@@ -126,10 +151,15 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
 def split_into_demes(
     demography: msprime.Demography, rng: np.random.Generator, settings: SimulationSettings
 ) -> dict[str, list[str]]:
-    """Split continents into demes of unequal sizes; returns each continent's demes, itself if it is one.
+    """Split continents into demes of unequal sizes, in place.
 
     Panels lack the very populations that targets come from more often than not; rare alleles are rarely
     shared across even recent splits.
+
+    Returns
+    -------
+    dict of str to list of str
+        Each continent's demes, itself if it is one.
     """
     demes: dict[str, list[str]] = {}
     age = dict.fromkeys(CONTINENTS, 0.0)
@@ -164,7 +194,22 @@ def split_into_demes(
 
 
 def recombination_map(rng: np.random.Generator, length: int, settings: SimulationSettings, mean_rate: float):  # type: ignore[no-untyped-def]
-    """A piecewise-constant msprime.RateMap of the given mean rate, with hotspots of 1 to 3 kb."""
+    """Draw a recombination map with hotspots of 1 to 3 kb.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    length : int
+        bp.
+    settings : SimulationSettings
+    mean_rate : float
+        Per bp and generation.
+
+    Returns
+    -------
+    msprime.RateMap
+        Piecewise constant.
+    """
     import msprime
 
     n_hotspots = rng.poisson(rng.uniform(*settings.hotspots_per_mb) * length / 1e6)
@@ -191,7 +236,19 @@ def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float
 def simulate_segment(seed: int, settings: SimulationSettings = SimulationSettings()) -> Segment:
     """Simulate one segment; the same seed and settings give the same segment with the same msprime.
 
-    Raises ImportError with the extra to install if msprime is absent.
+    Parameters
+    ----------
+    seed : int
+    settings : SimulationSettings
+
+    Returns
+    -------
+    Segment
+
+    Raises
+    ------
+    ImportError
+        msprime is absent; the message says which extra to install.
     """
     try:
         import msprime

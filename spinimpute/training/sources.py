@@ -22,7 +22,18 @@ TRIES = 100
 class SimulatedSource:
     """Simulated segments by their number; each is made when it is first asked for.
 
-    segments: how many different ones training sees.
+    Parameters
+    ----------
+    seed : int
+        Of the training; each seed has its own segments.
+    segments : int
+        How many different ones training sees.
+    settings : SimulationSettings
+
+    Raises
+    ------
+    InputError
+        `segments` is out of its range.
     """
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
@@ -41,12 +52,23 @@ class SimulatedSource:
         return self._cache[number]
 
     def validation(self, count: int) -> list[HaplotypeSource]:
-        """Segments that are the same for every training seed and that none of them trains on."""
+        """Simulate segments that are the same for every training seed and that none of them trains on."""
         return [simulate_segment(FIRST_VALIDATION_SEED + i, self.settings) for i in range(count)]
 
 
 class PanelSegment:
-    """Some sites and samples of a panel, as a source of tasks. columns: int64, haplotypes."""
+    """Some sites and samples of a panel, as a source of tasks.
+
+    Parameters
+    ----------
+    panel : Panel
+    start, stop : int
+        First site, and the one after the last.
+    columns : int64 array
+        Haplotypes of the panel.
+    query_samples : int64 array, optional
+        Samples that are queries, never context; by default tasks choose.
+    """
 
     sample_deme = None
 
@@ -61,13 +83,27 @@ class PanelSegment:
         self.n_sites, self.n_haplotypes = stop - start, len(columns)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """uint8 (stop - start, n_haplotypes)."""
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return self._panel.alleles(self._start + start, self._start + stop)[:, self._columns]
 
 
 class PanelSource:
-    """Random segments of a panel. A tenth of the samples are held out: they are the queries of validation and
-    never take part in training. length: bp of a segment.
+    """Random segments of a panel.
+
+    A tenth of the samples are held out: they are the queries of validation and never take part in training.
+
+    Parameters
+    ----------
+    panel : Panel
+    seed : int
+        Decides who is held out.
+    length : int
+        Of a segment, bp.
+
+    Raises
+    ------
+    InputError
+        The panel has too few samples.
     """
 
     def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
@@ -86,7 +122,7 @@ class PanelSource:
         return self._segment(rng, self.samples, None)
 
     def validation(self, count: int) -> list[HaplotypeSource]:
-        """Segments with the held-out samples as queries and all others as context."""
+        """Draw segments with the held-out samples as queries and all others as context."""
         rng = np.random.default_rng(4)
         every = np.arange(self.panel.n_samples)
         return [self._segment(rng, every, self.held_out) for _ in range(count)]

@@ -25,10 +25,34 @@ LARGEST_SEED = 9_998  # each seed has its own simulated segments
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """steps: updates; optimiser: "adam" or "lamb" (with Lookahead); learning_rate: constant for the part
-    `flat` of the steps, then by cosine to 0; clip: gradient norm; validate_every: steps between validations;
-    validation_tasks: number of held-out tasks; patience: validations without improvement after which training
-    stops (0: never); seed: of weights and tasks; tasks: of an update, shared out among processes.
+    """The table [training] of a configuration.
+
+    Attributes
+    ----------
+    steps : int
+        Updates.
+    tasks : int
+        Of an update; processes share them out.
+    optimiser : {"adam", "lamb"}
+        "lamb" comes with Lookahead.
+    learning_rate : float
+        Constant for the part `flat` of the steps, then by cosine to 0.
+    flat : float
+    clip : float
+        Largest norm of the gradient.
+    validate_every : int
+        Steps between validations.
+    validation_tasks : int
+        Number of held-out tasks.
+    patience : int
+        Validations without improvement after which training stops; 0 for never.
+    seed : int
+        Of weights and tasks.
+
+    Raises
+    ------
+    InputError
+        A value is out of its range.
     """
 
     steps: int = 3_000
@@ -63,13 +87,21 @@ Sampler = Callable[[np.random.Generator], HaplotypeSource]
 
 @dataclass(frozen=True)
 class AlleleValidation(Validation):
-    """r2: pooled over the hidden alleles of held-out tasks, as minor-allele dosages."""
+    """Scores of held-out tasks.
+
+    Attributes
+    ----------
+    loss : float
+        Mean over the tasks.
+    r2 : float
+        Pooled over their hidden alleles, as minor-allele dosages.
+    """
 
     r2: float
 
 
 def versions() -> dict[str, str]:
-    """Versions that a result may depend on."""
+    """Versions that a result may depend on: of Python, spinimpute, torch and numpy."""
     from importlib.metadata import version
 
     names = ("spinimpute", "torch", "numpy")
@@ -80,7 +112,18 @@ RENAMED = {"simulation": {"people": "samples"}, "episodes": {"context_people": "
 
 
 def renamed(configuration: dict[str, Any]) -> dict[str, Any]:
-    """A configuration that a file of an earlier version holds, with the names that settings have now."""
+    """Give the settings of a configuration the names that they have now.
+
+    Parameters
+    ----------
+    configuration : dict
+        Tables of a configuration, as a file of this or an earlier version holds them.
+
+    Returns
+    -------
+    dict
+        The same values; the argument stays as it is.
+    """
     return {
         table: {RENAMED[table].get(name, name): value for name, value in values.items()}
         if table in RENAMED
