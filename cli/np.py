@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from .options import (
-    available_device,
     device_option,
     force_option,
     out_option,
@@ -79,6 +78,7 @@ def train(
     quiet: bool,
 ) -> None:
     """Train a model on tasks that are drawn as it goes, with the settings of the SPIN paper by default."""
+    from spinimpute.devices import choose_device
     from spinimpute.errors import InputError
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
     from spinimpute.neural_processes.models import ModelSettings
@@ -89,7 +89,7 @@ def train(
     state = path.with_name(f"{path.name}.state")
     if not resume:
         check_output(state, force, [init], instead=", or --resume to go on from it")
-    where = available_device(device)
+    where = choose_device(device)
     start = None if init is None else load_model(init, where)[0]
     try:
         tasks = ProcessSettings(kernel=kernel, context=context)
@@ -104,7 +104,7 @@ def train(
     with _as_input_errors("training cannot begin" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
     if resume:
-        trainer.resume(state)
+        trainer.restore_state(state)
     try:
         with _as_input_errors("training cannot go on"), progress_bar("training", quiet) as progress:
 
@@ -167,6 +167,7 @@ def evaluate(
     models: tuple[str, ...], batches: int, samples: int, context: tuple[int, int] | None, device: str
 ) -> None:
     """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points."""
+    from spinimpute.devices import choose_device
     from spinimpute.errors import InputError
     from spinimpute.neural_processes.evaluation import calibration, score
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
@@ -176,7 +177,7 @@ def evaluate(
             ProcessSettings(context=context)
         except ValueError as error:
             raise InputError(f"--context {context[0]} {context[1]}: {error}") from error
-    where = available_device(device)
+    where = choose_device(device)
     head = "model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16"
     for number, path in enumerate(models):
         model, tasks = _loaded(path, where)

@@ -181,19 +181,6 @@ def predictor_options(command: Command) -> Command:
     return command
 
 
-def available_device(name: str) -> str:
-    """What --device says, auto decided. Raises InputError for a GPU that is not there."""
-    import torch
-
-    from spinimpute.errors import InputError
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda: PyTorch finds no GPU; use --device cpu")
-    return name
-
-
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     """A bar on stderr, shown on terminals only; gives a function that takes the fraction done."""

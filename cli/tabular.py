@@ -9,7 +9,6 @@ import click
 
 from .options import (
     TABULAR_MODELS,
-    available_device,
     device_option,
     estimator_errors,
     force_option,
@@ -81,12 +80,13 @@ def fit(
     **columns: Any,
 ) -> None:
     """Train a network on all columns of a table but the target's. Text columns are categories."""
+    from spinimpute.devices import choose_device
     from spinimpute.output_files import check_output
     from spinimpute.tabular.model_files import save_estimator
 
     choice = ColumnChoice(**columns)
     path = check_output(out, force, [choice.table])
-    where = available_device(device)
+    where = choose_device(device)
     table = read_labelled_table(choice, quiet)
     with estimator_errors("training cannot go on"):
         estimator = _estimator(kind, table.task, settings, steps)
@@ -126,6 +126,7 @@ def predict(
     quiet: bool,
 ) -> None:
     """Predict the target of a table's rows. Columns are found by their names, in any order."""
+    from spinimpute.devices import choose_device
     from spinimpute.errors import InputError
     from spinimpute.output_files import check_output, written_whole
     from spinimpute.tabular.model_files import load_estimator
@@ -133,7 +134,7 @@ def predict(
 
     suffix = ".csv" if out == "-" else output_suffix(out)
     path = None if out == "-" else check_output(out, force, [model, table])
-    estimator = load_estimator(model, available_device(device))
+    estimator = load_estimator(model, choose_device(device))
     if probabilities and not hasattr(estimator, "predict_proba"):
         raise InputError(f"--probabilities: {model} predicts numbers, which have none")
     if not hasattr(estimator, "feature_names_in_"):

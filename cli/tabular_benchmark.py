@@ -9,7 +9,6 @@ import click
 
 from .options import (
     TABULAR_MODELS,
-    available_device,
     device_option,
     estimator_errors,
     force_option,
@@ -59,6 +58,7 @@ def benchmark(
     All have their default parameters and the same folds; the best one comes first. Scores are means of the
     folds ± standard deviations, seconds and weights of the network medians.
     """
+    from spinimpute.devices import choose_device
     from spinimpute.output_files import check_output, written_whole
     from spinimpute.tabular.comparison import METRICS, compare, summary
     from spinimpute.tabular.table_files import output_suffix, write_table
@@ -67,7 +67,7 @@ def benchmark(
     kinds = _kinds(models)
     suffix = None if out is None else output_suffix(out)
     path = None if out is None else check_output(out, force, [choice.table])
-    parameters: dict[str, Any] = {"device": available_device(device)}
+    parameters: dict[str, Any] = {"device": choose_device(device)}
     if steps is not None:
         parameters["steps"] = steps
     table = read_labelled_table(choice, quiet)

@@ -10,12 +10,12 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def default_threads() -> int:
-    """The processors that this process may use."""
+    """Count the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_threads(threads: int | None) -> int:
-    """The number of threads that was asked for, by default all processors.
+    """Number of threads that was asked for, by default all processors.
 
     Raises
     ------
@@ -30,7 +30,23 @@ def choose_threads(threads: int | None) -> int:
 
 
 def choose_device(name: str) -> str:
-    """The device of torch for "auto", "cpu" or "cuda"; raises InputError for CUDA where there is none."""
+    """Decide where to compute.
+
+    Parameters
+    ----------
+    name : str
+        "auto", "cpu" or "cuda"; "auto" is a GPU where there is one.
+
+    Returns
+    -------
+    str
+        "cpu" or "cuda".
+
+    Raises
+    ------
+    InputError
+        The name is unknown, or there is no GPU.
+    """
     if name not in DEVICES:
         raise InputError(f"device must be auto, cpu or cuda, found {name!r}")
     if name == "cpu":

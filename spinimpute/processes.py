@@ -30,7 +30,7 @@ class Processes:
         return self.rank == 0
 
     def mine(self, items: Sequence[T]) -> Sequence[T]:
-        """This process's part of items, a stretch of them; parts are equally long but for the last ones."""
+        """This process's slice of items; slices are equally long but for the last ones."""
         return items[len(items) * self.rank // self.count : len(items) * (self.rank + 1) // self.count]
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:

@@ -180,7 +180,7 @@ def example_panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="session")
 def segment() -> Segment:
     settings = SimulationSettings(
-        length=(120_000, 120_001), people=(60, 61), recombination_rate=(1e-8, 1.001e-8)
+        length=(120_000, 120_001), samples=(60, 61), recombination_rate=(1e-8, 1.001e-8)
     )
     return simulate_segment(5, settings)
 

@@ -24,7 +24,7 @@ from benchmarks.neural_processes.results import (
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
-from spinimpute.neural_processes.training import DrawTask, Trainer, TrainingSettings, load_model
+from spinimpute.neural_processes.training import DrawTask, NeuralProcessTrainer, TrainingSettings, load_model
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -112,7 +112,9 @@ def train_one(
     if start is not None:
         begun, description = load_model(start)
         steps_before = description["step"]
-    trainer = Trainer(settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device, begun)
+    trainer = NeuralProcessTrainer(
+        settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device, begun
+    )
     log: list[dict[str, float]] = []
     seconds = 0.0
     if arguments.steps:

@@ -70,7 +70,7 @@ def simulated_set(seed: int, people: int, rate: float, density: float) -> tuple[
     """A segment of 0.9 Mb and the typed sites of an array that prefers common ones."""
     settings = SimulationSettings(
         length=(900_000, 900_001),
-        people=(people, people + 1),
+        samples=(people, people + 1),
         recombination_rate=(rate, rate * 1.0001),
         recent_growth=(4.0, 8.0),
     )

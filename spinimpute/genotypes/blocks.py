@@ -33,12 +33,12 @@ class HaplotypeSource(Protocol):
     @property
     def haplotype_sample(self) -> np.ndarray: ...
     @property
-    def query_people(self) -> np.ndarray | None:
+    def query_samples(self) -> np.ndarray | None:
         """The samples that are queries, never context; None: tasks choose."""
         ...
 
     @property
-    def person_deme(self) -> np.ndarray | None:
+    def sample_deme(self) -> np.ndarray | None:
         """int64, the population of each sample; None where it is unknown."""
         ...
 

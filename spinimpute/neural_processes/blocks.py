@@ -1,7 +1,6 @@
 """Parts that all neural processes are made of: encoders of points, a reader, a decoder.
 
-Axes: B tasks, M context points, N target points, L points of any kind, H inducing points, I input width,
-E embedding width, X input dimensions, Y output dimensions, K samples.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ def start_alike(attention: MultiHeadAttention) -> None:
     attention.query.load_state_dict(attention.key.state_dict())
 
 
-def induced(block: nn.Module, h_BHE: Tensor, d_BME: Tensor) -> Tensor:
+def induced(block: nn.Module, h_BHE: Tensor, d_BNE: Tensor) -> Tensor:
     """MAB(H, D), also of no points at all."""
     assert isinstance(block, MAB)
-    return block(h_BHE, d_BME) if d_BME.shape[1] else block.close(h_BHE, torch.zeros_like(h_BHE))
+    return block(h_BHE, d_BNE) if d_BNE.shape[1] else block.close(h_BHE, torch.zeros_like(h_BHE))
 
 
 def without_output(x_BLX: Tensor, y_size: int) -> Tensor:
@@ -73,10 +72,10 @@ class SelfAttendedPoints(nn.Module):
         self.embed = mlp(input_width, width, width, layers)
         self.attend = MAB(width, width, options)
 
-    def forward(self, d_BMI: Tensor) -> Tensor:
-        """(B, M, I) -> (B, M, E); M may be 0."""
-        d_BME = self.embed(d_BMI)
-        return self.attend(d_BME, d_BME) if d_BMI.shape[1] else d_BME
+    def forward(self, d_BNI: Tensor) -> Tensor:
+        """(B, N, I) -> (B, N, E); N may be 0."""
+        d_BNE = self.embed(d_BNI)
+        return self.attend(d_BNE, d_BNE) if d_BNI.shape[1] else d_BNE
 
 
 class InducedPoints(nn.Module):
@@ -97,22 +96,22 @@ class InducedPoints(nn.Module):
         self.attend = MAB(width, width, options)
         start_alike(self.attend.attention)
 
-    def forward(self, d_BMI: Tensor) -> Tensor:
-        """(B, M, I) -> (B, H, E); M may be 0."""
-        h_BHE = self.embed(self.points).expand(d_BMI.shape[0], -1, -1)
-        if not d_BMI.shape[1]:
+    def forward(self, d_BNI: Tensor) -> Tensor:
+        """(B, N, I) -> (B, H, E); N may be 0."""
+        h_BHE = self.embed(self.points).expand(d_BNI.shape[0], -1, -1)
+        if not d_BNI.shape[1]:
             return self.attend.close(h_BHE, torch.zeros_like(h_BHE))
         queries = self.attend.queries(h_BHE)
-        if d_BMI.shape[1] < RECOMPUTED_FROM or not torch.is_grad_enabled():
-            found_BHE = self._find(queries, d_BMI)
+        if d_BNI.shape[1] < RECOMPUTED_FROM or not torch.is_grad_enabled():
+            found_BHE = self._find(queries, d_BNI)
         else:  # all that grows with the context is computed again for the gradient, not kept
-            found_BHE = checkpoint(self._find, queries, d_BMI, use_reentrant=False)
+            found_BHE = checkpoint(self._find, queries, d_BNI, use_reentrant=False)
         return self.attend.close(h_BHE, found_BHE)
 
-    def _find(self, queries_BGHP: Tensor, d_BMI: Tensor) -> Tensor:
+    def _find(self, queries_BGHP: Tensor, d_BNI: Tensor) -> Tensor:
         """What inducing points read from the points: (B, H, E)."""
-        keys_BME, values_BME = self.at(d_BMI[..., : self.x_size]), self.embed(d_BMI)
-        return self.attend.attention.look_up(queries_BGHP, keys_BME, values_BME)
+        keys_BNE, values_BNE = self.at(d_BNI[..., : self.x_size]), self.embed(d_BNI)
+        return self.attend.attention.look_up(queries_BGHP, keys_BNE, values_BNE)
 
     def at(self, x_BLX: Tensor) -> Tensor:
         """A position, as an inducing point there would start: (B, L, X) -> (B, L, E)."""
@@ -127,11 +126,11 @@ class Reader(nn.Module):
         self.attention = MultiHeadAttention(width, width, heads)
         start_alike(self.attention)
 
-    def forward(self, query_BNE: Tensor, key_BLE: Tensor, value_BLE: Tensor) -> Tensor:
-        """-> (B, N, E); zero where nothing was kept."""
+    def forward(self, query_BQE: Tensor, key_BLE: Tensor, value_BLE: Tensor) -> Tensor:
+        """-> (B, Q, E); zero where nothing was kept."""
         if not key_BLE.shape[1]:
-            return torch.zeros_like(query_BNE)
-        return self.attention.look_up(self.attention.queries(query_BNE), key_BLE, value_BLE)
+            return torch.zeros_like(query_BQE)
+        return self.attention.look_up(self.attention.queries(query_BQE), key_BLE, value_BLE)
 
 
 class Decoder(nn.Module):
@@ -151,12 +150,12 @@ class Decoder(nn.Module):
         self.extra = nn.Linear(extra_width, width) if extra_width else None
         self.rest = mlp(width, width, 2 * y_size, layers - 1)
 
-    def forward(self, r_BNI: Tensor, extra_BNI: Tensor | None = None) -> Normal:
-        """(..., N, I) -> Normal of shape (..., N, Y)."""
-        hidden = self.first(r_BNI)
-        if extra_BNI is not None:
+    def forward(self, r_BQI: Tensor, extra_BQI: Tensor | None = None) -> Normal:
+        """(..., Q, I) -> Normal of shape (..., Q, Y)."""
+        hidden = self.first(r_BQI)
+        if extra_BQI is not None:
             assert self.extra is not None, "made without extra_width"
-            hidden = hidden + self.extra(extra_BNI)
+            hidden = hidden + self.extra(extra_BQI)
         mean, raw = self.rest(torch.relu(hidden)).float().chunk(2, -1)
         return Normal(mean, self.floor + (1 - self.floor) * functional.softplus(raw))
 

@@ -1,6 +1,6 @@
 """How well a neural process predicts: log-likelihood beside the oracle's, calibration, time and memory.
 
-Axes: B tasks, N target points, Y output dimensions.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,19 @@ LEVELS = tuple(i / 10 for i in range(11))  # of central intervals
 
 @dataclass(frozen=True)
 class Score:
-    """Means over held-out tasks, per target. log_likelihood: of the model; oracle: of who knows the process;
-    floored: of the oracle with the model's floor on the standard deviation; se: standard error of the
-    model's mean over batches."""
+    """Means over held-out tasks, per target.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Of the model.
+    se : float
+        Standard error of the model's mean over batches.
+    oracle : float
+        Log-likelihood of who knows the process.
+    floored : float
+        Of the oracle with the model's floor on the standard deviation.
+    """
 
     log_likelihood: float
     se: float
@@ -34,6 +44,7 @@ class Score:
 
     @property
     def gap(self) -> float:
+        """How far the model is from the floored oracle."""
         return self.floored - self.log_likelihood
 
 
@@ -46,7 +57,23 @@ def score(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Score:
-    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same ones."""
+    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same ones.
+
+    Parameters
+    ----------
+    model : NeuralProcess
+    tasks : ProcessSettings
+    batches : int
+    samples : int
+        Of models that draw.
+    device : torch.device or str
+    seed : int
+        Of the tasks.
+
+    Returns
+    -------
+    Score
+    """
     model.eval()
     rows = []
     for number in range(batches):
@@ -56,8 +83,8 @@ def score(
         rows.append(
             [
                 float(model.log_likelihood(task, samples).mean()),
-                float(best.log_prob(task.y_BNY.double()).sum(-1).mean()),
-                float(with_floor(best, model.settings.floor).log_prob(task.y_BNY.double()).sum(-1).mean()),
+                float(best.log_prob(task.y_BQY.double()).sum(-1).mean()),
+                float(with_floor(best, model.settings.floor).log_prob(task.y_BQY.double()).sum(-1).mean()),
             ]
         )
     found = np.array(rows)
@@ -66,7 +93,7 @@ def score(
 
 
 def cdf(distribution: Distribution, y: Tensor) -> Tensor:
-    """P(Y <= y), of a Normal or a mixture of Normals."""
+    """P(y' <= y) under a Normal or a mixture of Normals, of the shape of y."""
     if isinstance(distribution, MixtureSameFamily):
         return distribution.component_distribution.cdf(y[..., None]).mean(-1)
     assert isinstance(distribution, Normal)
@@ -75,7 +102,15 @@ def cdf(distribution: Distribution, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """inside: of LEVELS, the share of targets that lie in the central interval of that probability."""
+    """Coverage of central intervals.
+
+    Attributes
+    ----------
+    inside : tuple of float
+        For each of LEVELS the share of targets that lie in the central interval of that probability.
+    targets : int
+        Their number.
+    """
 
     inside: tuple[float, ...]
     targets: int
@@ -96,15 +131,29 @@ def calibration(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Calibration:
-    """With so many context points, over all targets of all batches."""
+    """Coverage with so many context points, over all targets of all batches.
+
+    Parameters
+    ----------
+    model : NeuralProcess
+    tasks : ProcessSettings
+    context : int
+    batches : int
+    samples, device, seed
+        As of `score`.
+
+    Returns
+    -------
+    Calibration
+    """
     model.eval()
     settings = replace(tasks, context=(context, context))
     inside, total = np.zeros(len(LEVELS)), 0
     for number in range(batches):
         task, _ = draw_tasks(settings, seed, number, device)
         torch.manual_seed(number)
-        predicted = model(task.x_BMX, task.y_BMY, task.x_BNX, samples)
-        distance = (cdf(predicted, task.y_BNY) - 0.5).abs() * 2
+        predicted = model(task.x_BNX, task.y_BNY, task.x_BQX, samples)
+        distance = (cdf(predicted, task.y_BQY) - 0.5).abs() * 2
         inside += [float((distance <= level).sum()) for level in LEVELS[:-1]] + [float(distance.numel())]
         total += distance.numel()
     return Calibration(tuple((inside / total).tolist()), total)
@@ -116,7 +165,7 @@ def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> floa
     for _ in range(repeats + 1):
         started = time.perf_counter()
         model.loss(task).backward()
-        if task.x_BMX.device.type == "cuda":
+        if task.x_BNX.device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - started)
         model.zero_grad(set_to_none=True)

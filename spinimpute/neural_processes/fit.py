@@ -1,6 +1,6 @@
 """A neural process for a user's own tables: many small data sets of the same kind, each an (x, y) pair.
 
-Axes: B tasks, M context points, N target points, X input dimensions, Y output dimensions.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from spinimpute.errors import InputError
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
-from spinimpute.neural_processes.training import Trainer, TrainingSettings
+from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.nn.shapes import require_count
 
 LEAST_POINTS = 3
@@ -25,18 +25,26 @@ Table = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of every column, over all tables; float64, as offsets may be large."""
+    """Mean and standard deviation of every column, over all tables.
+
+    Attributes
+    ----------
+    mean, sd : float64 (columns,)
+        In double precision, as offsets may be large.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
 
     @classmethod
     def of(cls, columns: Sequence[np.ndarray]) -> Scaler:
+        """Learn the scale of columns from tables, (rows, columns) each."""
         rows = np.concatenate(columns)
         constant = rows.max(axis=0) == rows.min(axis=0)  # its standard deviation may be a rounding error
         return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
+        """Standardise values, (..., columns)."""
         return (values - self.mean) / self.sd
 
 
@@ -50,10 +58,23 @@ class FittedProcess:
     def predict(
         self, x_context: np.ndarray, y_context: np.ndarray, x_target: np.ndarray, samples: int = 50
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of y at new places of one table.
+        """Predict y at new places of one table.
 
-        Shape: x_context (M, X) or (M,), y_context (M, Y) or (M,), x_target (N, X) or (N,) -> both (N, Y), or
-        (N,) if y_context has one dimension. M may be 0.
+        Parameters
+        ----------
+        x_context : array (N, X) or (N,)
+            N may be 0.
+        y_context : array (N, Y) or (N,)
+        x_target : array (Q, X) or (Q,)
+        samples : int
+            Of models that draw.
+
+        Returns
+        -------
+        float64 (Q, Y), or (Q,) if y_context has one dimension
+            Mean.
+        float64 of the same shape
+            Standard deviation.
         """
         flat = np.ndim(y_context) == 1
         arrays = (
@@ -83,18 +104,41 @@ def fit(
 ) -> FittedProcess:
     """Train a neural process on tables of the same kind.
 
-    Parameters:
-        tables: (x, y) each: x (P, X) or (P,), y (P, Y) or (P,); P may differ, and be 3 at least.
-        kind: one of `models.KINDS`.
-        context: how many points of a table a task shows, at least and at most; by default from 1 to all but
-            two of the smallest table.
-        steps, learning_rate: updates, and how large; by cosine to 0. tasks: tables of a step. seed: of
-            weights and draws. floor: of the predicted standard deviation, in units of y's own. report: told
-            the step and the mean loss, now and then.
-        model: further fields of `ModelSettings`.
-    Raises:
-        InputError: tables are too few, too small, of different widths, or not all numbers.
-        ValueError: another parameter is out of its range.
+    Parameters
+    ----------
+    tables : sequence of (x, y)
+        x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
+    kind : str
+        One of `models.KINDS`.
+    steps : int
+        Updates.
+    learning_rate : float
+        At the start, by cosine to 0.
+    context : tuple of int, optional
+        How many points of a table a task shows, at least and at most; by default from 1 to all but two of the
+        smallest table.
+    tasks : int
+        Tables of a step.
+    seed : int
+        Of weights and draws.
+    floor : float
+        Of the predicted standard deviation, in units of y's own.
+    device : torch.device or str
+    report : callable, optional
+        Given the step and the mean loss, now and then.
+    **model
+        Further fields of `ModelSettings`.
+
+    Returns
+    -------
+    FittedProcess
+
+    Raises
+    ------
+    InputError
+        Tables are too few, too small, of different widths, or not all numbers.
+    ValueError
+        Another parameter is out of its range.
     """
     if seed < 0:
         raise InputError(f"the seed must not be negative, found {seed}")
@@ -131,7 +175,9 @@ def fit(
     (x_size, y_size) = widths.pop()
     settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)
     described = {"tables": len(scaled), "context": [low, high], "tasks": tasks}
-    trainer = Trainer(settings, TrainingSettings(steps, learning_rate, seed=seed), draw, described, device)
+    trainer = NeuralProcessTrainer(
+        settings, TrainingSettings(steps, learning_rate, seed=seed), draw, described, device
+    )
     trainer.train(report=report)
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
 

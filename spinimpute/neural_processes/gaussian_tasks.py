@@ -1,6 +1,6 @@
 """Tasks drawn from Gaussian processes, and the oracle that knows the process each task was drawn from.
 
-Axes: B tasks, M context points, N target points, P points of both, X input dimensions, Y output dimensions.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,52 @@ JITTER = 1e-6  # added to the variance of each point, in units of the function's
 
 
 class Task(NamedTuple):
-    """A batch of tasks with as many points each: context and target, float32."""
+    """A batch of tasks with as many points each, float32.
 
-    x_BMX: Tensor
-    y_BMY: Tensor
+    Attributes
+    ----------
+    x_BNX, y_BNY : Tensor
+        Context.
+    x_BQX, y_BQY : Tensor
+        Targets.
+    """
+
     x_BNX: Tensor
     y_BNY: Tensor
+    x_BQX: Tensor
+    y_BQY: Tensor
 
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """What is drawn. The defaults are those of the SPIN paper (section 4.2 and its released code): inputs
-    uniform on `inputs`, length scale and scale uniform on their ranges for every task, one number of context
-    and of target points for a batch, noise with standard deviation `noise`.
+    """What tasks are drawn; by default those of the SPIN paper.
 
-    period: of the periodic kernel, uniform on the range. Ranges of integers include both ends.
+    Attributes
+    ----------
+    kernel : {"rbf", "matern52", "periodic"}
+    context, target : tuple of int
+        Numbers of points, from and to, both included: one number for a batch.
+    tasks : int
+        B.
+    x_size, y_size : int
+        X and Y.
+    inputs : tuple of float
+        Range on which inputs are uniform.
+    length_scale, scale : tuple of float
+        Ranges on which they are uniform, for every task anew.
+    period : tuple of float
+        Of the periodic kernel, likewise.
+    noise : float
+        Standard deviation.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023, section 4.2, and the code released with it.
     """
 
     kernel: str = "rbf"
@@ -73,14 +104,22 @@ def _plain(value: Any) -> Any:
 
 
 def settings_of(described: dict[str, Any]) -> ProcessSettings:
-    """What `dataclasses.asdict` gave, after a way through JSON."""
+    """Settings from what `dataclasses.asdict` gave, after a way through JSON."""
     plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
     return ProcessSettings(**plain)
 
 
 @dataclass(frozen=True)
 class Process:
-    """The processes of a batch. length_B, scale_B, period_B: float64 (B,); noise: standard deviation."""
+    """The processes of a batch.
+
+    Attributes
+    ----------
+    kernel : str
+    length_B, scale_B, period_B : float64 Tensor
+    noise : float
+        Standard deviation.
+    """
 
     kernel: str
     length_B: Tensor
@@ -88,31 +127,45 @@ class Process:
     period_B: Tensor
     noise: float
 
-    def covariance(self, a_BPX: Tensor, b_BPX: Tensor) -> Tensor:
-        """Of the function without noise: (B, P, X) and (B, P', X) -> (B, P, P')."""
+    def covariance(self, a_BLX: Tensor, b_BLX: Tensor) -> Tensor:
+        """Of the function without noise: (B, L, X) and (B, L', X) -> (B, L, L')."""
         length, scale, period = (x[:, None, None] for x in (self.length_B, self.scale_B, self.period_B))
         if self.kernel == "periodic":
             # the product over dimensions of MacKay's kernel
-            difference_BPPX = a_BPX[:, :, None] - b_BPX[:, None]
-            angle = math.pi * difference_BPPX / period[..., None]
+            difference_BLLX = a_BLX[:, :, None] - b_BLX[:, None]
+            angle = math.pi * difference_BLLX / period[..., None]
             return scale**2 * torch.exp(-2 * (torch.sin(angle) / length[..., None]).square().sum(-1))
-        distance = torch.cdist(a_BPX, b_BPX, compute_mode="donot_use_mm_for_euclid_dist") / length
+        distance = torch.cdist(a_BLX, b_BLX, compute_mode="donot_use_mm_for_euclid_dist") / length
         if self.kernel == "rbf":
             return scale**2 * torch.exp(-0.5 * distance.square())
         scaled = math.sqrt(5) * distance
         return scale**2 * (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
 
-    def noisy_covariance(self, x_BPX: Tensor) -> Tensor:
-        """Of observations: (B, P, X) -> (B, P, P)."""
+    def noisy_covariance(self, x_BLX: Tensor) -> Tensor:
+        """Of observations: (B, L, X) -> (B, L, L)."""
         added_B = self.noise**2 + JITTER * self.scale_B.square()
-        eye = torch.eye(x_BPX.shape[1], dtype=x_BPX.dtype, device=x_BPX.device)
-        return self.covariance(x_BPX, x_BPX) + added_B[:, None, None] * eye
+        eye = torch.eye(x_BLX.shape[1], dtype=x_BLX.dtype, device=x_BLX.device)
+        return self.covariance(x_BLX, x_BLX) + added_B[:, None, None] * eye
 
 
 def draw_tasks(
     settings: ProcessSettings, seed: int, number: int, device: torch.device | str = "cpu"
 ) -> tuple[Task, Process]:
-    """A batch of tasks and their processes: the same for the same seed and number, on the same device."""
+    """Draw a batch of tasks.
+
+    Parameters
+    ----------
+    settings : ProcessSettings
+    seed, number : int
+        The same ones give the same batch, on the same device.
+    device : torch.device or str
+
+    Returns
+    -------
+    Task
+    Process
+        That the tasks were drawn from.
+    """
     device = torch.device(device)
     # one stream for each batch: a run that is resumed draws what it would have drawn
     generator = torch.Generator(device).manual_seed((seed * 1_000_003 + number) % 2**63)
@@ -133,28 +186,39 @@ def draw_tasks(
         uniform((tasks,), *settings.period),
         settings.noise,
     )
-    x_BPX = uniform((tasks, n_points, settings.x_size), *settings.inputs)
-    root_BPP = torch.linalg.cholesky(process.noisy_covariance(x_BPX))
+    x_BLX = uniform((tasks, n_points, settings.x_size), *settings.inputs)
+    root_BLL = torch.linalg.cholesky(process.noisy_covariance(x_BLX))
     white = torch.randn(
         (tasks, n_points, settings.y_size), generator=generator, device=device, dtype=torch.float64
     )
-    y_BPY = root_BPP @ white
-    x, y = x_BPX.float(), y_BPY.float()
+    y_BLY = root_BLL @ white
+    x, y = x_BLX.float(), y_BLY.float()
     return Task(x[:, :n_context], y[:, :n_context], x[:, n_context:], y[:, n_context:]), process
 
 
 def oracle(task: Task, process: Process) -> Normal:
-    """What who knows the process predicts at the targets, each on its own: Normal of shape (B, N, Y)."""
-    x_BMX, y_BMY, x_BNX = task.x_BMX.double(), task.y_BMY.double(), task.x_BNX.double()
+    """Predict the targets with the process known.
+
+    Parameters
+    ----------
+    task : Task
+    process : Process
+
+    Returns
+    -------
+    Normal
+        Batch shape (B, Q, Y), float64; each target on its own.
+    """
+    x_BNX, y_BNY, x_BQX = task.x_BNX.double(), task.y_BNY.double(), task.x_BQX.double()
     prior_B = process.scale_B.square() * (1 + JITTER) + process.noise**2
-    if not x_BMX.shape[1]:
-        mean, variance = torch.zeros_like(task.y_BNY).double(), prior_B[:, None].expand(x_BNX.shape[:2])
+    if not x_BNX.shape[1]:
+        mean, variance = torch.zeros_like(task.y_BQY).double(), prior_B[:, None].expand(x_BQX.shape[:2])
     else:
-        root_BMM = torch.linalg.cholesky(process.noisy_covariance(x_BMX))
-        cross_BMN = process.covariance(x_BMX, x_BNX)
-        half_BMN = torch.linalg.solve_triangular(root_BMM, cross_BMN, upper=False)
-        mean = half_BMN.mT @ torch.linalg.solve_triangular(root_BMM, y_BMY, upper=False)
-        variance = (prior_B[:, None] - half_BMN.square().sum(1)).clamp(min=process.noise**2)
+        root_BNN = torch.linalg.cholesky(process.noisy_covariance(x_BNX))
+        cross_BNQ = process.covariance(x_BNX, x_BQX)
+        half_BNQ = torch.linalg.solve_triangular(root_BNN, cross_BNQ, upper=False)
+        mean = half_BNQ.mT @ torch.linalg.solve_triangular(root_BNN, y_BNY, upper=False)
+        variance = (prior_B[:, None] - half_BNQ.square().sum(1)).clamp(min=process.noise**2)
     return Normal(mean, variance.sqrt()[..., None].expand_as(mean))
 
 

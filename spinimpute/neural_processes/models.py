@@ -13,8 +13,7 @@ with outputs that are drawn from its first predictions.
 What a model keeps of a context is a `Summary`; targets that come later need the summary alone. For the
 inducing models its size does not depend on the context's.
 
-Axes: B tasks, M context points, N target points, L kept points, X input dimensions, Y output dimensions,
-E width, H inducing points, K samples, R further readings of the context.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -53,10 +52,35 @@ VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """kind: one of KINDS. inducing_points: H, of all ...IPNP and LBANP (the paper takes half the smallest
-    context). floor: of the predicted standard deviation; the code released with the paper has 0.1, which caps
-    the log-likelihood at 1.38. samples: K of the latent and bootstrapping models in training. blocks: of
-    LBANP. readings: of the context, by the models that read again."""
+    """Kind and sizes of a model.
+
+    Attributes
+    ----------
+    kind : str
+        One of KINDS.
+    x_size, y_size : int
+        X and Y.
+    width : int
+        E.
+    heads : int
+        G; must divide the width.
+    inducing_points : int
+        H, of all ...IPNP and LBANP (the paper takes half the smallest context).
+    floor : float
+        Of the predicted standard deviation; the code released with the paper has 0.1, which caps the
+        log-likelihood at 1.38.
+    samples : int
+        S of the latent and bootstrapping models in training.
+    blocks : int
+        Of LBANP.
+    readings : int
+        Of the context, by the models that read again.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range.
+    """
 
     kind: str
     x_size: int = 1
@@ -83,12 +107,22 @@ class ModelSettings:
 
     @property
     def reads_again(self) -> bool:
+        """Whether this kind reads its context again."""
         return self.kind.startswith("R")
 
 
 class Summary(NamedTuple):
-    """What is kept of a context. key_BLE, value_BLE: what targets read, or all of it for LBANP in values;
-    pooled_BE: of the whole context; left: the values, (B, L, E) each, of what was read again."""
+    """What is kept of a context.
+
+    Attributes
+    ----------
+    key_BLE, value_BLE : Tensor
+        What targets read; of LBANP both are the latents of all blocks.
+    pooled_BE : Tensor
+        Of the whole context.
+    left : tuple of Tensor (B, L, E)
+        The values of what was read again.
+    """
 
     key_BLE: Tensor
     value_BLE: Tensor
@@ -106,31 +140,45 @@ class NeuralProcess(nn.Module, ABC):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        """The distribution of every target's y on its own.
+        """Predict every target's y on its own.
 
-        Shape: x_context (B, M, X), y_context (B, M, Y), x_target (B, N, X) -> batch shape (B, N, Y): Normal,
-        or a mixture of `samples` Normals (default: as in training) where the model draws.
-        Raises ValueError if shapes do not fit, or samples are no count.
+        Parameters
+        ----------
+        x_context : Tensor (B, N, X)
+        y_context : Tensor (B, N, Y)
+        x_target : Tensor (B, Q, X)
+        samples : int, optional
+            S where the model draws; by default as in training.
+
+        Returns
+        -------
+        Distribution
+            Batch shape (B, Q, Y): Normal, or a mixture of S Normals where the model draws.
+
+        Raises
+        ------
+        ValueError
+            Shapes do not fit, or samples are no count.
         """
         self._check(x_context, y_context, x_target, samples)
         return self.decode(self.summarize(x_context, y_context), x_target, samples)
 
     @abstractmethod
-    def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
-        """What is kept of a context; M may be 0."""
+    def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
+        """What is kept of a context; N may be 0."""
 
     @abstractmethod
-    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Distribution:
+    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
         """Predict at targets from a summary alone."""
 
     def loss(self, task: Task) -> Tensor:
         """To be minimised in training; for the conditional models the mean negative log-likelihood."""
-        predicted = self(task.x_BMX, task.y_BMY, task.x_BNX)
-        return -predicted.log_prob(task.y_BNY).sum(-1).mean()
+        predicted = self(task.x_BNX, task.y_BNY, task.x_BQX)
+        return -predicted.log_prob(task.y_BQY).sum(-1).mean()
 
     def log_likelihood(self, task: Task, samples: int = 50) -> Tensor:
-        """(B, N): of every target on its own, given the context; log-mean-exp over samples."""
-        return self(task.x_BMX, task.y_BMY, task.x_BNX, samples).log_prob(task.y_BNY).sum(-1)
+        """Log-likelihood of every target on its own, given the context, (B, Q); log-mean-exp over samples."""
+        return self(task.x_BNX, task.y_BNY, task.x_BQX, samples).log_prob(task.y_BQY).sum(-1)
 
     def _check(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
@@ -148,9 +196,9 @@ class NeuralProcess(nn.Module, ABC):
         require_size("y_context", y_context, 1, x_context.shape[1], "points (as x_context has)")
 
 
-def _mixture(parts_KBNY: Normal) -> Distribution:
-    """Of K equally likely Normals."""
-    mean, sd = (x.movedim(0, -1) for x in (parts_KBNY.mean, parts_KBNY.stddev))
+def _mixture(parts_SBQY: Normal) -> Distribution:
+    """Of S equally likely Normals."""
+    mean, sd = (x.movedim(0, -1) for x in (parts_SBQY.mean, parts_SBQY.stddev))
     checked = None if mean.numel() else False  # torch's checks fail without targets
     equally = Categorical(logits=torch.zeros_like(mean), validate_args=checked)
     return MixtureSameFamily(equally, Normal(mean, sd), validate_args=checked)
@@ -181,53 +229,53 @@ class _AttentiveProcess(NeuralProcess):
         extra = known if s.kind == "BANP" else further * s.width
         self.decoder = Decoder(known, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
 
-    def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
-        summary = self.first_reading(x_BMX, y_BMY)
+    def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
+        summary = self.first_reading(x_BNX, y_BNY)
         for encoder in self.left_encoders:
             with torch.no_grad():  # what is read before learns to predict, not to leave something
-                left_BMY = y_BMY - self.mean(summary, x_BMX).to(y_BMY.dtype)
-            left_BLE = encoder(torch.cat([x_BMX, left_BMY], -1))
+                left_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
+            left_BLE = encoder(torch.cat([x_BNX, left_BNY], -1))
             summary = summary._replace(left=(*summary.left, left_BLE))
         return summary
 
-    def first_reading(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+    def first_reading(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         """A summary that `decode` takes, too, without what a second reading finds."""
-        d_BMI = torch.cat([x_BMX, y_BMY], -1)
-        value_BLE = self.value_encoder(d_BMI)
-        key_BLE = value_BLE if self.position is None else self.position(x_BMX)
-        return Summary(key_BLE, value_BLE, self.after_pooling(pooled(self.pooled_encoder(d_BMI))))
+        d_BNI = torch.cat([x_BNX, y_BNY], -1)
+        value_BLE = self.value_encoder(d_BNI)
+        key_BLE = value_BLE if self.position is None else self.position(x_BNX)
+        return Summary(key_BLE, value_BLE, self.after_pooling(pooled(self.pooled_encoder(d_BNI))))
 
     @abstractmethod
-    def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
-        """What is predicted, without uncertainty: (B, N, Y)."""
+    def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
+        """What is predicted, without uncertainty: (B, Q, Y)."""
 
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:
         """The first reading, the first two, ... all of them; training teaches each to predict."""
         return [summary._replace(left=summary.left[:n]) for n in range(len(summary.left) + 1)]
 
-    def read(self, summary: Summary, x_BNX: Tensor) -> Tensor:
-        """r(x, context): (B, N, E)."""
-        return self.reader(self._ask(self.value_encoder, x_BNX), summary.key_BLE, summary.value_BLE)
+    def read(self, summary: Summary, x_BQX: Tensor) -> Tensor:
+        """r(x, context): (B, Q, E)."""
+        return self.reader(self._ask(self.value_encoder, x_BQX), summary.key_BLE, summary.value_BLE)
 
-    def read_left(self, summary: Summary, x_BNX: Tensor) -> Tensor | None:
-        """r(x, what was left of the context): (B, N, R * E), of all further readings beside each other, zero
-        for those that the summary lacks; None where it has none."""
+    def read_left(self, summary: Summary, x_BQX: Tensor) -> Tensor | None:
+        """r(x, what was left of the context): (B, Q, (readings - 1) * E), of all further readings beside each
+        other, zero for those that the summary lacks; None where it has none."""
         if not summary.left:
             return None
         found = []
         for number, left_BLE in enumerate(summary.left):
-            ask_BNE = self._ask(self.left_encoders[number], x_BNX)
+            ask_BQE = self._ask(self.left_encoders[number], x_BQX)
             key_BLE = left_BLE if self.position is None else summary.key_BLE
-            found.append(self.left_readers[number](ask_BNE, key_BLE, left_BLE))
+            found.append(self.left_readers[number](ask_BQE, key_BLE, left_BLE))
         missing = len(self.left_readers) - len(found)
         return functional.pad(torch.cat(found, -1), (0, missing * self.settings.width))
 
-    def _ask(self, encoder: nn.Module, x_BNX: Tensor) -> Tensor:
+    def _ask(self, encoder: nn.Module, x_BQX: Tensor) -> Tensor:
         if self.position is not None:
-            return self.position(x_BNX)
+            return self.position(x_BQX)
         assert isinstance(encoder, InducedPoints)
-        return encoder.at(x_BNX)
+        return encoder.at(x_BQX)
 
 
 class ConditionalProcess(_AttentiveProcess):
@@ -236,22 +284,22 @@ class ConditionalProcess(_AttentiveProcess):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, settings.width)
 
-    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Normal:
-        return self.decoder(self.known(summary, x_BNX), self.read_left(summary, x_BNX))
+    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
+        return self.decoder(self.known(summary, x_BQX), self.read_left(summary, x_BQX))
 
-    def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
-        return self.decode(summary, x_BNX).mean
+    def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
+        return self.decode(summary, x_BQX).mean
 
-    def known(self, summary: Summary, x_BNX: Tensor) -> Tensor:
-        """The decoder's input, (B, N, X + 2 E)."""
-        pooled_BNE = summary.pooled_BE[:, None].expand(-1, x_BNX.shape[1], -1)
-        return torch.cat([x_BNX, self.read(summary, x_BNX), pooled_BNE], -1)
+    def known(self, summary: Summary, x_BQX: Tensor) -> Tensor:
+        """The decoder's input, (B, Q, X + 2 E)."""
+        pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
+        return torch.cat([x_BQX, self.read(summary, x_BQX), pooled_BQE], -1)
 
     def loss(self, task: Task) -> Tensor:
         """The negative log-likelihood, the mean of all readings'."""
-        summary = self.summarize(task.x_BMX, task.y_BMY)
+        summary = self.summarize(task.x_BNX, task.y_BNY)
         log_p = [
-            self.decode(reading, task.x_BNX).log_prob(task.y_BNY).sum(-1).mean()
+            self.decode(reading, task.x_BQX).log_prob(task.y_BQY).sum(-1).mean()
             for reading in self.readings(summary)
         ]
         return -torch.stack(log_p).mean()
@@ -268,52 +316,66 @@ class LatentProcess(_AttentiveProcess):
         mean, raw = summary.pooled_BE.float().chunk(2, -1)
         return Normal(mean, LATENT_FLOOR + (1 - LATENT_FLOOR) * torch.sigmoid(raw))
 
-    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Distribution:
-        z_KBE = self.latent(summary).rsample((samples or self.settings.samples,))
-        return _mixture(self._given(summary, x_BNX, z_KBE))
+    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
+        z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
+        return _mixture(self._given(summary, x_BQX, z_SBE))
 
-    def _given(self, summary: Summary, x_BNX: Tensor, z_KBE: Tensor) -> Normal:
-        """p(y | z, x, context), batch shape (K, B, N, Y)."""
-        known_BNI = torch.cat([x_BNX, self.read(summary, x_BNX)], -1)
-        shape = (len(z_KBE), *known_BNI.shape[:2], -1)
-        z_KBNE = z_KBE[:, :, None].expand(*shape[:-1], z_KBE.shape[-1])
-        known_KBNI = torch.cat([known_BNI.expand(*shape[:-1], known_BNI.shape[-1]), z_KBNE], -1)
-        return self.decoder(known_KBNI, self.read_left(summary, x_BNX))
+    def _given(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
+        """p(y | z, x, context), batch shape (S, B, Q, Y)."""
+        known_BQI = torch.cat([x_BQX, self.read(summary, x_BQX)], -1)
+        shape = (len(z_SBE), *known_BQI.shape[:2], -1)
+        z_SBQE = z_SBE[:, :, None].expand(*shape[:-1], z_SBE.shape[-1])
+        known_SBQI = torch.cat([known_BQI.expand(*shape[:-1], known_BQI.shape[-1]), z_SBQE], -1)
+        return self.decoder(known_SBQI, self.read_left(summary, x_BQX))
 
-    def mean(self, summary: Summary, x_BNX: Tensor) -> Tensor:
+    def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """With the mean of z."""
-        return self._given(summary, x_BNX, self.latent(summary).mean[None]).mean[0]
+        return self._given(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Two lower bounds of log p(y | x, context) / N, each (B,).
+        """Two lower bounds of log p(y | x, context) / Q.
 
-        The evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z | context)), and the
-        importance-weighted one, which is tighter: the logarithm of the mean over samples of
-        p(y | z) p(z) / q(z).
+        Parameters
+        ----------
+        task : Task
+        samples : int, optional
+            S; by default as in training.
+
+        Returns
+        -------
+        Tensor (B,)
+            The evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z | context)).
+        Tensor (B,)
+            The importance-weighted one, which is tighter: the logarithm of the mean over samples of
+            p(y | z) p(z) / q(z).
+
+        References
+        ----------
+        Burda et al., Importance weighted autoencoders, ICLR 2016.
         """
-        summary = self.summarize(task.x_BMX, task.y_BMY)
+        summary = self.summarize(task.x_BNX, task.y_BNY)
         return self._bounds(summary, self._posterior(task), task, samples)
 
     def _posterior(self, task: Task) -> Normal:
         """q(z | context, targets)."""
-        x_BPX, y_BPY = torch.cat([task.x_BMX, task.x_BNX], 1), torch.cat([task.y_BMY, task.y_BNY], 1)
-        return self.latent(self.first_reading(x_BPX, y_BPY))
+        x_BLX, y_BLY = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
+        return self.latent(self.first_reading(x_BLX, y_BLY))
 
     def _bounds(
         self, summary: Summary, posterior: Normal, task: Task, samples: int | None = None
     ) -> tuple[Tensor, Tensor]:
         prior = self.latent(summary)
-        z_KBE = posterior.rsample((samples or self.settings.samples,))
-        log_p_KB = self._given(summary, task.x_BNX, z_KBE).log_prob(task.y_BNY).sum((-2, -1))
-        n_targets = task.x_BNX.shape[1]
-        elbo = log_p_KB.mean(0) - kl_divergence(posterior, prior).sum(-1)
-        weight_KB = log_p_KB + (prior.log_prob(z_KBE) - posterior.log_prob(z_KBE)).sum(-1)
-        importance = torch.logsumexp(weight_KB, 0) - math.log(len(z_KBE))
+        z_SBE = posterior.rsample((samples or self.settings.samples,))
+        log_p_SB = self._given(summary, task.x_BQX, z_SBE).log_prob(task.y_BQY).sum((-2, -1))
+        n_targets = task.x_BQX.shape[1]
+        elbo = log_p_SB.mean(0) - kl_divergence(posterior, prior).sum(-1)
+        weight_SB = log_p_SB + (prior.log_prob(z_SBE) - posterior.log_prob(z_SBE)).sum(-1)
+        importance = torch.logsumexp(weight_SB, 0) - math.log(len(z_SBE))
         return elbo / n_targets, importance / n_targets
 
     def loss(self, task: Task) -> Tensor:
         """The negative importance-weighted bound, the mean of all readings'."""
-        summary, posterior = self.summarize(task.x_BMX, task.y_BMY), self._posterior(task)
+        summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self._posterior(task)
         found = [self._bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
         return -torch.stack(found).mean()
 
@@ -327,32 +389,32 @@ class BootstrappedProcess(ConditionalProcess):
         self._check(x_context, y_context, x_target, samples)
         return _mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
-    def _bootstrapped(self, x_BMX: Tensor, y_BMY: Tensor, x_BNX: Tensor, samples: int) -> Normal:
-        """Batch shape (K, B, N, Y)."""
-        known_BNI = self.known(self.summarize(x_BMX, y_BMY), x_BNX)
-        n_tasks, n_context = x_BMX.shape[:2]
-        x_KBMX = x_BMX.expand(samples, *x_BMX.shape).flatten(0, 1)
-        y_KBMY = y_BMY.expand(samples, *y_BMY.shape).flatten(0, 1)
+    def _bootstrapped(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor, samples: int) -> Normal:
+        """Batch shape (S, B, Q, Y)."""
+        known_BQI = self.known(self.summarize(x_BNX, y_BNY), x_BQX)
+        n_tasks, n_context = x_BNX.shape[:2]
+        x_SBNX = x_BNX.expand(samples, *x_BNX.shape).flatten(0, 1)
+        y_SBNY = y_BNY.expand(samples, *y_BNY.shape).flatten(0, 1)
         if n_context:
             with torch.no_grad():
-                chosen = torch.randint(n_context, (len(x_KBMX), n_context, 1), device=x_BMX.device)
+                chosen = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
                 kept_x, kept_y = (
-                    torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_KBMX, y_KBMY)
+                    torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_SBNX, y_SBNY)
                 )
-                said = self.decoder(self.known(self.summarize(kept_x, kept_y), x_KBMX))
-                residual = (y_KBMY - said.mean) / said.stddev
-                again = torch.randint(n_context, (len(x_KBMX), n_context, 1), device=x_BMX.device)
+                said = self.decoder(self.known(self.summarize(kept_x, kept_y), x_SBNX))
+                residual = (y_SBNY - said.mean) / said.stddev
+                again = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
                 residual = torch.gather(residual, 1, again.expand(-1, -1, residual.shape[-1]))
-                y_KBMY = said.mean + said.stddev * (residual - residual.mean(1, keepdim=True))
-        x_KBNX = x_BNX.expand(samples, *x_BNX.shape).flatten(0, 1)
-        extra = self.known(self.summarize(x_KBMX, y_KBMY), x_KBNX).unflatten(0, (samples, n_tasks))
-        return self.decoder(known_BNI.expand(samples, *known_BNI.shape), extra)
+                y_SBNY = said.mean + said.stddev * (residual - residual.mean(1, keepdim=True))
+        x_SBQX = x_BQX.expand(samples, *x_BQX.shape).flatten(0, 1)
+        extra = self.known(self.summarize(x_SBNX, y_SBNY), x_SBQX).unflatten(0, (samples, n_tasks))
+        return self.decoder(known_BQI.expand(samples, *known_BQI.shape), extra)
 
     def loss(self, task: Task) -> Tensor:
         """That of the plain prediction and that of the bootstrapped ones together."""
-        plain = super().decode(self.summarize(task.x_BMX, task.y_BMY), task.x_BNX)
-        drawn = self(task.x_BMX, task.y_BMY, task.x_BNX)
-        log_p = [predicted.log_prob(task.y_BNY).sum(-1).mean() for predicted in (plain, drawn)]
+        plain = super().decode(self.summarize(task.x_BNX, task.y_BNY), task.x_BQX)
+        drawn = self(task.x_BNX, task.y_BNY, task.x_BQX)
+        log_p = [predicted.log_prob(task.y_BQY).sum(-1).mean() for predicted in (plain, drawn)]
         return -torch.stack(log_p).mean()
 
 
@@ -374,24 +436,24 @@ class BottleneckProcess(NeuralProcess):
         self.read_context, self.read_latents, self.answer = map(nn.ModuleList, (read, mix, answer))
         self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
 
-    def summarize(self, x_BMX: Tensor, y_BMY: Tensor) -> Summary:
+    def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         """value_BLE: the latents of all blocks, one block behind the other."""
-        d_BME = self.embed(torch.cat([x_BMX, y_BMY], -1))
-        l_BHE = self.embed(self.points).expand(len(d_BME), -1, -1)
+        d_BNE = self.embed(torch.cat([x_BNX, y_BNY], -1))
+        l_BHE = self.embed(self.points).expand(len(d_BNE), -1, -1)
         kept = []
         for read, mix in zip(self.read_context, self.read_latents, strict=True):
-            l_BHE = induced(read, l_BHE, d_BME)
+            l_BHE = induced(read, l_BHE, d_BNE)
             l_BHE = mix(l_BHE, l_BHE)
             kept.append(l_BHE)
         value_BLE = torch.cat(kept, 1)
         return Summary(value_BLE, value_BLE, pooled(l_BHE))
 
-    def decode(self, summary: Summary, x_BNX: Tensor, samples: int | None = None) -> Normal:
-        q_BNE = self.embed(without_output(x_BNX, self.settings.y_size))
+    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
+        q_BQE = self.embed(without_output(x_BQX, self.settings.y_size))
         blocks = summary.value_BLE.split(self.settings.inducing_points, 1)
         for answer, l_BHE in zip(self.answer, blocks, strict=True):
-            q_BNE = answer(q_BNE, l_BHE)
-        return self.decoder(q_BNE)
+            q_BQE = answer(q_BQE, l_BHE)
+        return self.decoder(q_BQE)
 
 
 _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
@@ -408,5 +470,14 @@ _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
 
 
 def make_model(settings: ModelSettings) -> NeuralProcess:
-    """A model with fresh weights, drawn from torch's generator."""
+    """Make a model with fresh weights, drawn from torch's generator.
+
+    Parameters
+    ----------
+    settings : ModelSettings
+
+    Returns
+    -------
+    NeuralProcess
+    """
     return _CLASSES[settings.kind](settings)

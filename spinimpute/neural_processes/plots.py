@@ -29,9 +29,9 @@ def plot_predictions(
     low, high = tasks.inputs
     settings = ProcessSettings(**{**vars(tasks), "context": (max(CONTEXTS),) * 2, "target": (1, 1)})
     task, process = draw_tasks(settings, 0, number)
-    at = torch.linspace(low, high, PLACES)[None, :, None].expand(len(task.x_BMX), -1, -1)
+    at = torch.linspace(low, high, PLACES)[None, :, None].expand(len(task.x_BNX), -1, -1)
     for row, context in zip(axes, CONTEXTS, strict=True):
-        x, y = task.x_BMX[:, :context], task.y_BMY[:, :context]
+        x, y = task.x_BNX[:, :context], task.y_BNY[:, :context]
         for ax, name in zip(row, names, strict=True):
             torch.manual_seed(number)
             shown = (

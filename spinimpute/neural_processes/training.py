@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from spinimpute.errors import InputError
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
-from spinimpute.nn.model_weights import (
-    arrays_of,
-    flatten_state,
-    load_weights,
-    network_of,
-    restore_training,
-    tensors_of,
-    unflatten_state,
-)
+from spinimpute.nn.model_weights import arrays_of, load_weights, network_of
 from spinimpute.nn.shapes import require_count, require_positive
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
+from spinimpute.training.loop import Report, TrainingLoop
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
 STATE_FORMAT = "spinimpute-neural-process-state-2"
@@ -34,8 +27,26 @@ DrawTask = Callable[[int], Task]
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """steps: updates (the paper: 100,000); learning_rate: at the start, by cosine to 0; clip: gradient norm;
-    seed: of weights, tasks and samples; bfloat16: autocast."""
+    """How a model is trained.
+
+    Attributes
+    ----------
+    steps : int
+        Updates (the paper: 100,000).
+    learning_rate : float
+        At the start, by cosine to 0.
+    clip : float
+        Largest norm of the gradient.
+    seed : int
+        Of weights, tasks and samples.
+    bfloat16 : bool
+        Whether to autocast.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range.
+    """
 
     steps: int = 100_000
     learning_rate: float = 5e-4
@@ -51,11 +62,25 @@ class TrainingSettings:
             object.__setattr__(self, name, float(getattr(self, name)))
 
 
-class Trainer:
-    """One model and its optimiser. `draw` gives the task of each step, so that a resumed run sees the same.
+class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
+    """Trains one model.
 
-    described: what tasks are, kept in files. start: a model of the same kind and sizes, with whose weights
-    this one begins; floor and samples may differ. Raises InputError if anything else does.
+    Parameters
+    ----------
+    model_settings : ModelSettings
+    settings : TrainingSettings
+    draw : DrawTask
+        Gives the task of each step, so that a resumed run sees the same ones.
+    described : dict
+        JSON: what the tasks are; kept in files.
+    device : torch.device or str
+    start : NeuralProcess, optional
+        A model of the same kind and sizes, with whose weights this one begins; floor and samples may differ.
+
+    Raises
+    ------
+    InputError
+        `start` differs in anything else.
     """
 
     def __init__(
@@ -69,45 +94,41 @@ class Trainer:
     ) -> None:
         self.settings, self.draw, self.device = settings, draw, torch.device(device)
         torch.manual_seed(settings.seed)
-        self.model = make_model(model_settings).to(self.device)
-        begun_with = {} if start is None else arrays_of(start.state_dict())
+        model = make_model(model_settings).to(self.device)
+        start_weights = {} if start is None else arrays_of(start.state_dict())
         if start is not None:
             _check_alike(model_settings, start.settings)
-            load_weights(self.model, begun_with)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
-        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, settings.steps)
-        self.step = 0
-        self.run = {
-            "model": asdict(model_settings),
-            "training": asdict(settings),
-            "tasks": described,
-            "start": None if start is None else fingerprint(begun_with),
-        }
+            load_weights(model, start_weights)
+        optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+        super().__init__(
+            model,
+            optimiser,
+            torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps),
+            steps=settings.steps,
+            clip=settings.clip,
+            run={
+                "model": asdict(model_settings),
+                "training": asdict(settings),
+                "tasks": described,
+                "start": None if start is None else fingerprint(start_weights),
+            },
+            state_format=STATE_FORMAT,
+        )
 
-    def train_step(self) -> float:
-        """One update; returns its loss. Raises InputError if it is not finite."""
+    def loss(self, number: int) -> Tensor:
+        """Draw the step's batch of tasks and give its loss."""
         task = self.draw(self.step)
-        # samples of a step do not depend on whether the run was resumed before it
         torch.manual_seed((self.settings.seed * 1_000_003 + self.step) % 2**63)
-        self.model.train()
         # weights that are cast where no gradient is kept must not serve where one is: older torch keeps them
         bfloat16 = torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.settings.bfloat16, cache_enabled=False
         )
         with bfloat16:
-            loss = self.model.loss(task)
-        if not torch.isfinite(loss):
-            raise InputError(
-                f"training diverged at step {self.step + 1}: the loss is {float(loss.detach())}; lower the "
-                "learning rate"
-            )
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        self.optimiser.step()
-        self.schedule.step()
-        self.step += 1
-        return float(loss.detach())
+            return self.model.loss(task)
+
+    def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
+        """All of it; what was saved before there were such settings has their defaults."""
+        return {"start": None} | run | {"model": {"readings": ModelSettings.readings} | run.get("model", {})}
 
     def train(
         self,
@@ -116,59 +137,43 @@ class Trainer:
         checkpoint: Callable[[], None] | None = None,
         every: int = 500,
     ) -> float:
-        """Train to the end, or to step `until`; returns the seconds it took.
+        """Train to the end, or to step `until`.
 
-        report: told the step and the mean loss since the last time, every so many steps; checkpoint: called
-        then.
+        Parameters
+        ----------
+        until : int, optional
+        report : callable, optional
+            Given the step and the mean loss since the last report.
+        checkpoint : callable, optional
+            Called after each report.
+        every : int
+            Steps from one report to the next.
+
+        Returns
+        -------
+        float
+            The seconds that it took.
+
+        Raises
+        ------
+        InputError
+            The loss of a step is not finite.
         """
-        started, losses = time.perf_counter(), []
-        stop = min(self.settings.steps, until or self.settings.steps)
-        while self.step < stop:
-            losses.append(self.train_step())
-            if self.step % every == 0 or self.step == stop:
-                if report is not None:
-                    report(self.step, sum(losses) / len(losses))
-                if checkpoint is not None:
-                    checkpoint()
-                losses = []
+        started = time.perf_counter()
+
+        def reported(found: Report) -> None:
+            if report is not None:
+                report(found.step, found.loss)
+            if checkpoint is not None:
+                checkpoint()
+
+        self.take_steps(every, reported, until)
         return time.perf_counter() - started
 
     def save(self, path: str | Path) -> None:
-        """The model, with all that rebuilds it. Raises InputError if it cannot be written."""
+        """Write the model with all that rebuilds it; raises InputError if it cannot be written."""
         metadata = self.run | {"step": self.step}
         save_tensors(path, arrays_of(self.model.state_dict()), metadata, MODEL_FORMAT)
-
-    def save_state(self, path: str | Path) -> None:
-        """All that `resume` needs."""
-        tensors: dict[str, torch.Tensor] = {}
-        plain = flatten_state(
-            {
-                "weights": self.model.state_dict(),
-                "optimiser": self.optimiser.state_dict(),
-                "schedule": self.schedule.state_dict(),
-            },
-            "",
-            tensors,
-        )
-        metadata = {"run": self.run, "plain": plain, "step": self.step}
-        save_tensors(path, arrays_of(tensors), metadata, STATE_FORMAT)
-
-    def resume(self, path: str | Path) -> None:
-        """Continue from `save_state`, bit for bit on the CPU. Raises InputError if it is of another run."""
-        tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
-        run = metadata["run"]
-        # what was saved before there were such settings has their defaults
-        model = {"readings": ModelSettings.readings} | run.get("model", {})
-        before = {"start": None} | run | {"model": model}
-        if before != json.loads(json.dumps(self.run)):
-            raise InputError(
-                f"training state {path} belongs to other settings; resume with those it was made with: "
-                f"{json.dumps(metadata['run'])}"
-            )
-        saved = unflatten_state(metadata["plain"], tensors_of(tensors))
-        restore_training(self.model, self.optimiser, saved, path)
-        self.schedule.load_state_dict(saved["schedule"])
-        self.step = metadata["step"]
 
 
 def gaussian_trainer(
@@ -177,10 +182,27 @@ def gaussian_trainer(
     tasks: ProcessSettings,
     device: torch.device | str = "cpu",
     start: NeuralProcess | None = None,
-) -> Trainer:
-    """A trainer on tasks of Gaussian processes, drawn on the device. start: see `Trainer`.
+) -> NeuralProcessTrainer:
+    """A trainer on tasks of Gaussian processes.
 
-    Raises InputError if the model's dimensions are not those of the tasks, too.
+    Parameters
+    ----------
+    model : ModelSettings
+    settings : TrainingSettings
+    tasks : ProcessSettings
+    device : torch.device or str
+        Tasks are drawn there, too.
+    start : NeuralProcess, optional
+        See `NeuralProcessTrainer`.
+
+    Returns
+    -------
+    NeuralProcessTrainer
+
+    Raises
+    ------
+    InputError
+        The model's dimensions are not those of the tasks, or `start` is another model.
     """
     sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
     if sizes != wanted:
@@ -188,7 +210,7 @@ def gaussian_trainer(
             f"the model takes {sizes[0]} inputs and gives {sizes[1]} outputs, the tasks have {wanted[0]} and "
             f"{wanted[1]}"
         )
-    return Trainer(
+    return NeuralProcessTrainer(
         model,
         settings,
         lambda step: draw_tasks(tasks, settings.seed, step, device)[0],
@@ -210,9 +232,24 @@ def _check_alike(model: ModelSettings, start: ModelSettings) -> None:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:
-    """A model that `Trainer.save` wrote, ready to predict, and its description.
+    """Read a model that `NeuralProcessTrainer.save` wrote.
 
-    Raises InputError if the file is missing, damaged, or of something else.
+    Parameters
+    ----------
+    path : str or Path
+    device : torch.device or str
+
+    Returns
+    -------
+    NeuralProcess
+        Ready to predict.
+    dict
+        Its description: model, training, tasks, start and step.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged, or of something else.
     """
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
     try:

@@ -1,9 +1,6 @@
 """Attention blocks, named as in the SPIN and NPT papers.
 
-Tensor names end in their axes:
-    B batch/tasks, N context datapoints, L any sequence of queries, M any sequence of keys,
-    D attributes (tokens), E embedding width, H inducing points, F latent attributes,
-    W width of what attends, V width of what is attended to, G attention heads, P width of one head.
+Axes: see `spinimpute.nn`.
 
     XABA  cross-attention between attributes:  latent attributes read the attributes of their own datapoint
     ABLA  attention between latent attributes: self-attention inside a datapoint's latent attributes
@@ -37,14 +34,20 @@ BATCH_BLOCK = 32_768
 class MABOptions:
     """What all attention blocks of a model share.
 
-    Attributes:
-        heads: number of attention heads; must divide the width of every block.
-        scale: scores are divided by the square root of the width of one head ("head", as in the papers) or
-            of all heads together ("full", as in the code released with them).
-        learned_residual: True: the residual branch of the attention is a learned projection (NPT paper,
-            released SPIN code); False: it is the identity (SPIN paper).
-        dropout: probability of dropping attention weights and feed-forward outputs in training.
-        expansion: hidden width of the feed-forward network, in units of its input width.
+    Attributes
+    ----------
+    heads : int
+        Number of attention heads; must divide the width of every block.
+    scale : Scale
+        Scores are divided by the square root of the width of one head ("head", as in the papers) or
+        of all heads together ("full", as in the code released with them).
+    learned_residual : bool
+        True: the residual branch of the attention is a learned projection (NPT paper,
+        released SPIN code); False: it is the identity (SPIN paper).
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    expansion : int
+        Hidden width of the feed-forward network, in units of its input width.
     """
 
     heads: int = 1
@@ -72,8 +75,21 @@ def attend(
 ) -> Tensor:
     """Scaled dot-product attention with bounded memory.
 
-    Shape: queries (B, G, L, P), keys and values (B, G, M, P), visible (B, M) bool, True where a key may be
-    read (at least one in every row) -> (B, G, L, P).
+    Parameters
+    ----------
+    q_BGLP, k_BGMP, v_BGMP : Tensor
+        Queries, keys and values.
+    scale : float
+        Multiplies the scores.
+    visible_BM : bool Tensor, optional
+        True where a key may be read, at least one in every row; all by default.
+    dropout : float
+        Probability of dropping an attention weight.
+
+    Returns
+    -------
+    Tensor (B, G, L, P)
+        What each query reads.
     """
     if q_BGLP.shape[0] > BATCH_BLOCK:
         parts = [
@@ -109,15 +125,23 @@ def attend(
 class MultiHeadAttention(nn.Module):
     """MHA(x, h, h): x asks, h answers.
 
-    Args:
-        query_width: W, width of the queries, of all heads together and of the output.
-        key_width: V, width of what is attended to.
-        heads: G; must divide `query_width`.
-        scale: see `MABOptions`.
-        dropout: probability of dropping an attention weight in training.
+    Parameters
+    ----------
+    query_width : int
+        W, width of the queries, of all heads together and of the output.
+    key_width : int
+        V, width of what is attended to.
+    heads : int
+        G; must divide `query_width`.
+    scale : Scale
+        See `MABOptions`.
+    dropout : float
+        Probability of dropping an attention weight in training.
 
-    Raises:
-        ValueError: heads do not divide the width.
+    Raises
+    ------
+    ValueError
+        Heads do not divide the width.
     """
 
     def __init__(
@@ -140,15 +164,27 @@ class MultiHeadAttention(nn.Module):
         return x_BLW.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def queries(self, x_BLW: Tensor) -> Tensor:
-        """(B, L, W) -> (B, G, L, P)."""
+        """Project what asks and split it by heads: (B, L, W) -> (B, G, L, P)."""
         return self._split_heads(self.query(x_BLW))
 
     def keys_values(self, h_BMV: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, M, V) -> keys and values, each (B, G, M, P). They depend on their own row of h only."""
+        """Project rows to keys and values, (B, G, M, P) each. They depend on their own row of h only."""
         return self._split_heads(self.key(h_BMV)), self._split_heads(self.value(h_BMV))
 
     def look_up(self, q_BGLP: Tensor, key_BMV: Tensor, value_BMV: Tensor) -> Tensor:
-        """What queries find by keys that are made of something else than the values: -> (B, L, W)."""
+        """Attend with keys that are made of something else than the values.
+
+        Parameters
+        ----------
+        q_BGLP : Tensor
+            See `queries`.
+        key_BMV, value_BMV : Tensor
+            What keys and values are made of.
+
+        Returns
+        -------
+        Tensor (B, L, W)
+        """
         k_BGMP, v_BGMP = self._split_heads(self.key(key_BMV)), self._split_heads(self.value(value_BMV))
         dropout = self.dropout if self.training else 0.0
         return self.join(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
@@ -158,10 +194,25 @@ class MultiHeadAttention(nn.Module):
         return self.output(o_BGLP.transpose(-3, -2).flatten(-2))
 
     def forward(self, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None) -> Tensor:
-        """Shape: x (B, L, W), h (B, M, V), visible (B, M) bool, True = may be read -> (B, L, W).
+        """Attend.
 
-        Raises:
-            ValueError: a shape does not fit.
+        Parameters
+        ----------
+        x_BLW : Tensor
+            What asks.
+        h_BMV : Tensor
+            What is asked.
+        visible_BM : bool Tensor, optional
+            True where a row of h may be read; all by default.
+
+        Returns
+        -------
+        Tensor (B, L, W)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
         """
         require_dimensions("x", x_BLW, 3)
         require_dimensions("h", h_BMV, 3)
@@ -187,6 +238,10 @@ class MAB(nn.Module):
     """Multi-head attention block: O = X + MHA(LN(X), H, H); out = O + FF(LN(O)).
 
     With `learned_residual` the first term of O is a learned projection of X.
+
+    References
+    ----------
+    Lee et al., Set Transformer, ICML 2019, section 3.1; normalised as in Kossen et al., NeurIPS 2021.
     """
 
     def __init__(self, query_width: int, key_width: int, options: MABOptions) -> None:
@@ -211,15 +266,21 @@ class MAB(nn.Module):
         return self.attention.queries(self.norm(x_BLW))
 
     def close(self, x_BLW: Tensor, attended_BLW: Tensor) -> Tensor:
-        """Everything after the attention: residual branch and feed-forward network."""
+        """Compute everything after the attention: residual branch and feed-forward network."""
         o_BLW = self.residual(x_BLW) + attended_BLW
         return o_BLW + self.feed_forward(self.feed_forward_norm(o_BLW))
 
     def forward(self, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None) -> Tensor:
-        """Shape: x (B, L, W), h (B, M, V), visible (B, M) bool -> (B, L, W).
+        """Attend, then pass through the feed-forward network; parameters as of `MultiHeadAttention.forward`.
 
-        Raises:
-            ValueError: a shape does not fit.
+        Returns
+        -------
+        Tensor (B, L, W)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
         """
         require_dimensions("x", x_BLW, 3)
         require_size("x", x_BLW, -1, self.attention.query_width, "numbers (the width of the queries)")
@@ -234,7 +295,19 @@ class XABA(nn.Module):
         self.mab = MAB(width, width, options)
 
     def forward(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
-        """Shape: latents (B, N, F, E), data (B, N, D, E) -> (B, N, F, E)."""
+        """Read.
+
+        Parameters
+        ----------
+        a_BNFE : Tensor
+            Latent attributes.
+        d_BNDE : Tensor
+            Embedded datapoints.
+
+        Returns
+        -------
+        Tensor (B, N, F, E)
+        """
         require_dimensions("a", a_BNFE, 4)
         require_dimensions("d", d_BNDE, 4)
         out = self.mab(a_BNFE.flatten(0, 1), d_BNDE.flatten(0, 1))
@@ -249,7 +322,7 @@ class ABA(nn.Module):
         self.mab = MAB(width, width, options)
 
     def forward(self, d_BNDE: Tensor) -> Tensor:
-        """Shape: (B, N, D, E) -> the same."""
+        """Mix the attributes of each datapoint: (B, N, D, E) -> the same."""
         require_dimensions("d", d_BNDE, 4)
         rows = d_BNDE.flatten(0, 1)
         return self.mab(rows, rows).unflatten(0, d_BNDE.shape[:2])
@@ -262,10 +335,14 @@ class ABLA(ABA):
 class XABD(nn.Module):
     """Cross-attention between datapoints: H inducing points read N datapoints, each unfolded to one vector.
 
-    Args:
-        attributes: F, latent attributes of an inducing point and of a datapoint.
-        width: E.
-        options: shared options; heads must divide F * E.
+    Parameters
+    ----------
+    attributes : int
+        F, latent attributes of an inducing point and of a datapoint.
+    width : int
+        E.
+    options : MABOptions
+        Shared options; heads must divide F * E.
     """
 
     def __init__(self, attributes: int, width: int, options: MABOptions) -> None:
@@ -275,7 +352,26 @@ class XABD(nn.Module):
         self.mab = MAB(attributes * width, attributes * width, options)
 
     def forward(self, h_BHFE: Tensor, a_BNFE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Shape: inducing points (B, H, F, E), datapoints (B, N, F, E), visible (B, N) -> (B, H, F, E)."""
+        """Read.
+
+        Parameters
+        ----------
+        h_BHFE : Tensor
+            Inducing points.
+        a_BNFE : Tensor
+            Latent attributes of the datapoints.
+        visible_BN : bool Tensor, optional
+            False for padding; all are read by default.
+
+        Returns
+        -------
+        Tensor (B, H, F, E)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
+        """
         self.check(h_BHFE, a_BNFE)
         out = self.mab(h_BHFE.flatten(-2), a_BNFE.flatten(-2), visible_BN)
         return out.unflatten(-1, (self.attributes, self.width))
@@ -298,7 +394,7 @@ class ABD(nn.Module):
         self.mab = MAB(attributes * width, attributes * width, options)
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Shape: (B, N, D, E), visible (B, N) bool -> (B, N, D, E)."""
+        """Mix the datapoints: (B, N, D, E) -> the same; visible_BN as of `XABD.forward`."""
         require_dimensions("d", d_BNDE, 4)
         require_size("d", d_BNDE, 2, self.attributes, "attributes")
         rows = d_BNDE.flatten(-2)
@@ -306,7 +402,12 @@ class ABD(nn.Module):
 
 
 class ISAB(nn.Module):
-    """Induced set attention: ISAB(X) = MAB(X, MAB(I, X)) with learned inducing points I of X's width."""
+    """Induced set attention: ISAB(X) = MAB(X, MAB(I, X)) with learned inducing points I of X's width.
+
+    References
+    ----------
+    Lee et al., Set Transformer, ICML 2019, section 3.1.
+    """
 
     def __init__(self, inducing_points: int, width: int, options: MABOptions) -> None:
         super().__init__()
@@ -316,7 +417,7 @@ class ISAB(nn.Module):
         self.write = MAB(width, width, options)
 
     def forward(self, x_BLW: Tensor, visible_BL: Tensor | None = None) -> Tensor:
-        """Shape: (B, L, W), visible (B, L) bool -> (B, L, W)."""
+        """Mix a set: (B, L, W) -> the same. visible_BL: bool, False for padding."""
         require_dimensions("x", x_BLW, 3)
         i_BHW = self.inducing.expand(x_BLW.shape[0], -1, -1)
         return self.write(x_BLW, self.read(i_BHW, x_BLW, visible_BL))

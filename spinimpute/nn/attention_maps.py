@@ -1,6 +1,6 @@
 """What attention looked at: weights of chosen attention layers, recorded while a network runs.
 
-Axes: B tasks, G heads, L queries, M keys.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,19 @@ from spinimpute.nn.attention import MultiHeadAttention
 def attention_weights(
     attention: MultiHeadAttention, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None
 ) -> Tensor:
-    """The whole matrix that `attention(x, h, visible)` never holds: (B, G, L, M), rows sum to 1."""
+    """Compute the whole matrix of weights that attention never holds.
+
+    Parameters
+    ----------
+    attention : MultiHeadAttention
+    x_BLW, h_BMV, visible_BM
+        As of `MultiHeadAttention.forward`.
+
+    Returns
+    -------
+    Tensor (B, G, L, M)
+        Rows sum to 1.
+    """
     k_BGMP, _ = attention.keys_values(h_BMV)
     score_BGLM = attention.queries(x_BLW) @ k_BGMP.mT * attention.scale
     if visible_BM is not None:

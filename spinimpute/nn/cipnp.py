@@ -3,8 +3,7 @@
 r_c = Encoder(context), r(x, r_c) = MAB(x, r_c), and a small network turns (x, r) into the parameters of a
 distribution of every attribute.
 
-Tensor names end in their axes: B batch/tasks, Q query datapoints, D attributes, E embedding width,
-H inducing points, F latent attributes, K categories.
+Axes: see `spinimpute.nn`.
 """
 
 from typing import Literal
@@ -23,14 +22,21 @@ DistributionName = Literal["categorical", "bernoulli"]
 class CIPNPHead(nn.Module):
     """Decoder of (x, r(x, H)), and of the mean of H too where `pooled`, to `outputs` numbers an attribute.
 
-    Args:
-        width: E.
-        outputs: parameters of one attribute's distribution.
-        layers: layers of the reader that computes r(x, H).
-        options: shared by the attention blocks.
-        hidden: width of the decoder's two hidden layers; 4 * E by default.
-        pooled: also give the decoder the mean of all inducing points, the deterministic pooling path of the
-            conditional neural processes.
+    Parameters
+    ----------
+    width : int
+        E.
+    outputs : int
+        Parameters of one attribute's distribution.
+    layers : int
+        Layers of the reader that computes r(x, H).
+    options : MABOptions
+        Shared by the attention blocks.
+    hidden : int, optional
+        Width of the decoder's two hidden layers; 4 * E by default.
+    pooled : bool
+        Also give the decoder the mean of all inducing points, the deterministic pooling path of the
+        conditional neural processes.
     """
 
     def __init__(
@@ -58,7 +64,20 @@ class CIPNPHead(nn.Module):
         )
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> parameters (B, Q, D, outputs)."""
+        """Decode.
+
+        Parameters
+        ----------
+        x_BQDE : Tensor
+            Embedded queries.
+        h_BHFE : Tensor
+            Inducing points.
+
+        Returns
+        -------
+        Tensor (B, Q, D, outputs)
+            Parameters of the distribution of each attribute.
+        """
         parts = [x_BQDE, self.reader(x_BQDE, h_BHFE)]
         if self.pooled is not None:
             pooled_BE = self.pooled(h_BHFE).mean((1, 2))
@@ -69,13 +88,19 @@ class CIPNPHead(nn.Module):
 class CIPNP(SPIN):
     """A `SPIN` whose predictor is a `CIPNPHead`: `predict` gives distribution parameters (logits).
 
-    Args:
-        config: of the encoder and the reader; `config.predictor` must be "tokenwise".
-        distribution: "categorical": K logits an attribute; "bernoulli": one, of category 1.
-        pooled: see `CIPNPHead`.
+    Parameters
+    ----------
+    config : SPINConfig
+        Of the encoder and the reader; `config.predictor` must be "tokenwise".
+    distribution : DistributionName
+        "categorical": K logits an attribute; "bernoulli": one, of category 1.
+    pooled : bool
+        See `CIPNPHead`.
 
-    Raises:
-        ValueError: another predictor, or a Bernoulli of more than two categories.
+    Raises
+    ------
+    ValueError
+        Another predictor, or a Bernoulli of more than two categories.
     """
 
     def __init__(
@@ -93,7 +118,18 @@ class CIPNP(SPIN):
         self.distribution_name = distribution
 
     def distribution(self, parameters: Tensor) -> Categorical | Bernoulli:
-        """The distribution of every attribute, batch shape (B, Q, D), from what `predict` gave."""
+        """Distribution of every attribute.
+
+        Parameters
+        ----------
+        parameters : Tensor (B, Q, D, K)
+            What `predict` gave.
+
+        Returns
+        -------
+        Categorical or Bernoulli
+            Of batch shape (B, Q, D).
+        """
         if self.distribution_name == "categorical":
             return Categorical(logits=parameters)
         return Bernoulli(logits=parameters.squeeze(-1))

@@ -1,7 +1,6 @@
 """Tables of tokens to tensors of embeddings, and back to logits.
 
-Tensor names end in their axes: B batch/tasks, N datapoints, D attributes (columns), E embedding width,
-K categories of a categorical column, C numbers of side information.
+Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Sequence
@@ -26,19 +25,28 @@ class ColumnEmbedding(nn.Module):
     A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
     the last category, stands for a missing value and is always masked.
 
-    Args:
-        vocabulary: K, categories of a categorical column (of the largest one where they differ).
-        width: E.
-        columns: D; None for tables whose columns vary from call to call. Then all columns share one linear
-            map, and only side information tells them apart.
-        continuous: columns that hold standardised scalars instead of categories.
-        side_width: C, numbers that describe a column (its genetic position, its allele frequency, …); their
-            linear map replaces the learned embedding of the column index. 0: none.
-        pieces: of a scalar, at least 2; 0: its linear map.
+    Parameters
+    ----------
+    vocabulary : int
+        K, categories of a categorical column (of the largest one where they differ).
+    width : int
+        E.
+    columns : int, optional
+        D; None for tables whose columns vary from call to call. Then all columns share one linear
+        map, and only side information tells them apart.
+    continuous : sequence of int
+        Columns that hold standardised scalars instead of categories.
+    side_width : int
+        C, numbers that describe a column (its genetic position, its allele frequency, …); their
+        linear map replaces the learned embedding of the column index. 0: none.
+    pieces : int
+        Of a scalar, at least 2; 0: its linear map.
 
-    Raises:
-        ValueError: `columns` is None and there is no side information, continuous columns lie outside, or
-            there is one piece.
+    Raises
+    ------
+    ValueError
+        `columns` is None and there is no side information, continuous columns lie outside, or
+        there is one piece.
     """
 
     def __init__(
@@ -92,13 +100,27 @@ class ColumnEmbedding(nn.Module):
             self.index = nn.Parameter(torch.randn(maps, width))
 
     def forward(self, x_BND: Tensor, mask_BND: Tensor, side: Tensor | None = None) -> Tensor:
-        """Shape: x (B, N, D), mask (B, N, D) bool, side (D, C) or (B, D, C) -> (B, N, D, E).
+        """Embed the cells of tables.
 
-        x holds category codes 0 … vocabulary (any integer type) when all columns are categorical; otherwise
-        floats, whole-numbered codes in the categorical columns. Where `mask` is set x may hold anything.
+        Parameters
+        ----------
+        x_BND : Tensor
+            Category codes 0 … vocabulary (any integer type) when all columns are categorical; otherwise
+            floats, whole-numbered codes in the categorical columns. Where the mask is set it may hold
+            anything.
+        mask_BND : bool Tensor
+            True where a cell is hidden.
+        side : Tensor (D, C) or (B, D, C), optional
+            Numbers that describe the columns.
 
-        Raises:
-            ValueError: a shape does not fit, or (checked on the CPU only) a code is out of range.
+        Returns
+        -------
+        Tensor (B, N, D, E)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit, or (checked on the CPU only) a code is out of range.
         """
         require_dimensions("x", x_BND, 3)
         require_same_shape("mask", mask_BND, "x", x_BND)
@@ -185,6 +207,7 @@ class ScalarPieces(nn.Module):
         self.bias = nn.Parameter(torch.zeros(columns, width))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Share of each piece that is passed: (...) -> (..., pieces)."""
         return ((x[..., None] - self.low) / self.extent).clamp(0, 1)
 
 
@@ -204,7 +227,23 @@ class ColumnHead(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x_BNDE: Tensor, only: slice = slice(None)) -> Tensor:
-        """Shape: (B, N, D, E) -> (B, N, D, outputs). only: the columns that x holds, if not all."""
+        """Map embeddings to logits.
+
+        Parameters
+        ----------
+        x_BNDE : Tensor
+        only : slice
+            The columns that x holds, if not all.
+
+        Returns
+        -------
+        Tensor (B, N, D, outputs)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
+        """
         require_dimensions("x", x_BNDE, 4)
         if self.columns is None:
             return x_BNDE @ self.weight[0] + self.bias[0]

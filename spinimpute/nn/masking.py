@@ -1,8 +1,9 @@
 """Hiding cells in training, and the losses on what was hidden.
 
-Tensor names end in their axes: B batch/tasks, N datapoints, D attributes, K categories. A cell that holds the
-code `vocabulary` is missing: it is always masked and never part of a loss. Codes may have any integer type
-that can hold `vocabulary`.
+A cell that holds the code `vocabulary` is missing: it is always masked and never part of a loss. Codes may
+have any integer type that can hold `vocabulary`.
+
+Axes: see `spinimpute.nn`.
 """
 
 import math
@@ -18,10 +19,14 @@ from spinimpute.nn.shapes import require_dimensions, require_same_shape, require
 class Masked(NamedTuple):
     """A masked table; all three are (B, N, D).
 
-    Attributes:
-        tokens: codes; `vocabulary` where masked, so that no true value is left.
-        mask: bool, True where the model is told that the cell is masked.
-        loss: bool, True where the model is to predict what the cell held.
+    Attributes
+    ----------
+    tokens : Tensor
+        Codes; `vocabulary` where masked, so that no true value is left.
+    mask : Tensor
+        True where the model is told that the cell is masked.
+    loss : Tensor
+        True where the model is to predict what the cell held.
     """
 
     tokens: Tensor
@@ -41,16 +46,25 @@ def mask_tokens(
     """Token masking as in BERT and NPT: cells are chosen independently; of the chosen, 90 % are masked and
     10 % get a random category, without the mask bit.
 
-    Args:
-        tokens: (B, N, D) integer codes 0 … vocabulary.
-        probability: of choosing a cell.
-        vocabulary: K.
-        generator: of the random numbers, on any device.
-        columns: (D,) bool, the columns cells are chosen from; all by default.
-        random_fraction: of the chosen cells that get a random category.
+    Parameters
+    ----------
+    tokens : Tensor
+        (B, N, D) integer codes 0 … vocabulary.
+    probability : float
+        Of choosing a cell.
+    vocabulary : int
+        K.
+    generator : Generator, optional
+        Of the random numbers, on any device.
+    columns : Tensor, optional
+        (D,) bool, the columns cells are chosen from; all by default.
+    random_fraction : float
+        Of the chosen cells that get a random category.
 
-    Raises:
-        ValueError: tokens have not 3 dimensions, columns not D entries, or a probability is outside [0, 1].
+    Raises
+    ------
+    ValueError
+        Tokens have not 3 dimensions, columns not D entries, or a probability is outside [0, 1].
     """
     require_dimensions("tokens", tokens, 3)
     for name, value in (("probability", probability), ("random_fraction", random_fraction)):
@@ -80,16 +94,24 @@ def mask_chunks(
 
     Training then looks like imputation: no neighbouring label is there to copy from.
 
-    Args:
-        tokens: (B, N, D) integer codes 0 … vocabulary.
-        fraction: ρ, of the datapoints.
-        label_columns: (D,) bool.
-        vocabulary: K.
-        generator: of the random numbers, on any device.
+    Parameters
+    ----------
+    tokens : Tensor
+        (B, N, D) integer codes 0 … vocabulary.
+    fraction : float
+        ρ, of the datapoints.
+    label_columns : Tensor
+        (D,) bool.
+    vocabulary : int
+        K.
+    generator : Generator, optional
+        Of the random numbers, on any device.
 
-    Raises:
-        ValueError: tokens have not 3 dimensions or no row, label_columns not D entries, or the fraction is
-            outside [0, 1].
+    Raises
+    ------
+    ValueError
+        Tokens have not 3 dimensions or no row, label_columns not D entries, or the fraction is
+        outside [0, 1].
     """
     require_dimensions("tokens", tokens, 3)
     require_size("label_columns", label_columns, 0, tokens.shape[2], "entries (the columns of tokens)")
@@ -110,10 +132,21 @@ def mask_chunks(
 def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor:
     """Mean cross-entropy over the cells with `loss` set; 0 where there is none. Computed in float32.
 
-    Shape: logits (…, K), tokens (…) integer codes below K where `loss` is set, loss (…) bool -> scalar.
+    Parameters
+    ----------
+    logits : Tensor (…, K)
+    tokens : Tensor (…)
+        Integer codes, below K where `loss` is set.
+    loss : bool Tensor (…)
 
-    Raises:
-        ValueError: shapes differ.
+    Returns
+    -------
+    Tensor ()
+
+    Raises
+    ------
+    ValueError
+        Shapes differ.
     """
     require_same_shape("loss", loss, "tokens", tokens)
     require_same_shape("logits[..., 0]", logits[..., 0], "tokens", tokens)
@@ -126,10 +159,29 @@ def spin_loss(
 ) -> Tensor:
     """(1 - λ) · loss of the labels + λ · loss of the attributes.
 
-    Shape: logits (B, N, D, K), tokens and loss (B, N, D), label_columns (D,) bool -> scalar.
+    Parameters
+    ----------
+    logits : Tensor (B, N, D, K)
+    tokens : Tensor (B, N, D)
+        What the cells held.
+    loss : bool Tensor (B, N, D)
+        The cells that are predicted.
+    label_columns : bool Tensor (D,)
+    attribute_weight : float
+        λ, see the function of this name.
 
-    Raises:
-        ValueError: shapes differ or λ = `attribute_weight` is outside [0, 1].
+    Returns
+    -------
+    Tensor ()
+
+    Raises
+    ------
+    ValueError
+        Shapes differ or λ is outside [0, 1].
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023, appendix A.2.
     """
     if not 0 <= attribute_weight <= 1:
         raise ValueError(f"attribute_weight must be in [0, 1], however: {attribute_weight=}")
@@ -145,6 +197,10 @@ def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
     """λ, cosine-annealed from `start` at step 0 to 0 at `total_steps` and after.
 
     The papers start from 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
+
+    Returns
+    -------
+    float
     """
     progress = min(max(step / total_steps, 0.0), 1.0)
     return start * 0.5 * (1 + math.cos(math.pi * progress))

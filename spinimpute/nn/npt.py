@@ -1,5 +1,8 @@
 """The non-parametric transformer (Kossen et al., NeurIPS 2021): attention between datapoints alternates with
-attention between attributes, quadratic in the number of datapoints."""
+attention between attributes, quadratic in the number of datapoints.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from collections.abc import Sequence
 
@@ -19,7 +22,7 @@ class NPTBlock(nn.Module):
         self.aba = ABA(width, options)
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Shape: (B, N, D, E), visible (B, N) bool -> (B, N, D, E)."""
+        """Mix datapoints, then attributes: (B, N, D, E) -> the same. visible_BN: bool, False for padding."""
         return self.aba(self.abd(d_BNDE, visible_BN))
 
 
@@ -30,13 +33,20 @@ class NPT(RowModel):
     it has 16.7M parameters; with E = 64 and 400 targets (80 + 30 5-mers: the 150 array SNPs stay) 1,289M.
     Each ABD holds 13 (D E)^2 of them.
 
-    Args:
-        vocabulary: K.
-        columns: D.
-        width: E.
-        blocks: each ABD and ABA.
-        options: shared by all attention blocks; default: one head, learned residual.
-        continuous, side_width, pieces: see `ColumnEmbedding`.
+    Parameters
+    ----------
+    vocabulary : int
+        K.
+    columns : int
+        D.
+    width : int
+        E.
+    blocks : int
+        Each ABD and ABA.
+    options : MABOptions, optional
+        Shared by all attention blocks; default: one head, learned residual.
+    continuous, side_width, pieces
+        See `ColumnEmbedding`.
     """
 
     def __init__(

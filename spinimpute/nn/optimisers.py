@@ -20,16 +20,25 @@ class Lamb(Optimizer):
     The factor is 1 where either norm is 0. Moments are not corrected for their start at zero: the division
     by ‖step‖ cancels the common factor. Weight decay never enters the moments.
 
-    Args:
-        params: parameters or groups of them.
-        lr: learning rate.
-        betas: decay of the two moments.
-        eps: added to √v.
-        weight_decay: decoupled.
-        clamp: upper limit of ‖w‖ in the factor.
+    Parameters
+    ----------
+    params : iterable of Tensor or dict
+        Parameters or groups of them.
+    lr : float
+        Learning rate.
+    betas : tuple of float
+        Decay of the two moments.
+    eps : float
+        Added to √v.
+    weight_decay : float
+        Decoupled.
+    clamp : float
+        Upper limit of ‖w‖ in the factor.
 
-    Raises:
-        ValueError: a setting is out of range.
+    Raises
+    ------
+    ValueError
+        A setting is out of range.
     """
 
     def __init__(
@@ -95,13 +104,19 @@ class Lookahead:
     weights start again from there. The state dictionary holds the slow weights and the count, so that a
     resumed run continues bit for bit.
 
-    Args:
-        optimizer: the inner optimiser; its parameters as they are now become the slow weights.
-        k: inner steps between two slow ones.
-        alpha: fraction of the way.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The inner optimiser; its parameters as they are now become the slow weights.
+    k : int
+        Inner steps between two slow ones.
+    alpha : float
+        Fraction of the way.
 
-    Raises:
-        ValueError: k or alpha is out of range.
+    Raises
+    ------
+    ValueError
+        `k` or `alpha` is out of range.
     """
 
     def __init__(self, optimizer: Optimizer, k: int = 6, alpha: float = 0.5) -> None:
@@ -144,8 +159,10 @@ class Lookahead:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` gave; the model's weights must be restored separately.
 
-        Raises:
-            ValueError: the state belongs to other parameters.
+        Raises
+        ------
+        ValueError
+            The state belongs to other parameters.
         """
         shapes = [tuple(slow.shape) for slow in state["slow"]]
         expected = [tuple(slow.shape) for slow in self._slow]
@@ -164,8 +181,10 @@ class Lookahead:
 def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: float = 0.7) -> LambdaLR:
     """A schedule for `optimizer`: constant for the fraction `flat` of the steps, then by cosine to 0.
 
-    Raises:
-        ValueError: no steps, or a fraction outside [0, 1].
+    Raises
+    ------
+    ValueError
+        No steps, or a fraction outside [0, 1].
     """
     require_count("total_steps", total_steps)
     if not 0 <= flat <= 1:

@@ -2,9 +2,7 @@
 
 Queries never meet: each is predicted from its own attributes and H alone.
 
-Tensor names end in their axes: B batch/tasks, Q query datapoints, D attributes, E embedding width,
-H inducing points, F latent attributes, K outputs for one attribute, M members of an ensemble, L queries of
-all members, C numbers of all attributes (D * E), R width of a folded row.
+Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Sequence
@@ -34,7 +32,24 @@ class TokenwiseReader(nn.Module):
         self.read = nn.ModuleList(MAB(width, width, options) for _ in range(layers))
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> (B, Q, D, E)."""
+        """Read.
+
+        Parameters
+        ----------
+        x_BQDE : Tensor
+            Embedded queries.
+        h_BHFE : Tensor
+            Inducing points.
+
+        Returns
+        -------
+        Tensor (B, Q, D, E)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
+        """
         _check(x_BQDE, h_BHFE, self.width)
         latents = h_BHFE.flatten(1, 2)
         for mix, read in zip(self.mix, self.read, strict=True):
@@ -54,7 +69,7 @@ class TokenwisePredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        """Logits (B, Q, D, K) of every attribute; parameters as of `TokenwiseReader.forward`."""
         return self.head(self.reader(x_BQDE, h_BHFE))
 
 
@@ -74,7 +89,7 @@ class FlatPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, Q, D, K)."""
+        """Logits (B, Q, D, K) of every attribute; parameters as of `TokenwiseReader.forward`."""
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
         out = self.mab(x_BQDE.flatten(-2), h_BHFE.flatten(-2))
@@ -85,10 +100,32 @@ class RowPredictor(nn.Module):
     """The paper's predictor with rows folded to R numbers: X + unfold(MAB(fold(X), unfold(H))), any number
     of MABs, then a linear map of every token. Its weights grow with D * E * R, not with (D * E)^2.
 
-    members: predictors that share all weights but a scaling of what they fold and the map to logits (as in
-    TabM, Gorishniy et al., ICLR 2025, section 3, "TabM-mini"). Each is to be trained on its own loss; their
-    mean is what to predict. The scaling starts normal for the numbers of `continuous` columns, and with one
-    random sign for a column of categories, which tells categories apart as well as before.
+    Parameters
+    ----------
+    width : int
+        E.
+    outputs : int
+        K.
+    columns : int
+        D.
+    latent_attributes : int
+        F.
+    row_width : int
+        R.
+    layers : int
+        Number of MABs.
+    options : MABOptions
+    members : int
+        A: predictors that share all weights but a scaling of what they fold and the map to logits. Each is
+        to be trained on its own loss; their mean is what to predict. The scaling starts normal for the
+        numbers of `continuous` columns, and with one random sign for a column of categories, which keeps
+        categories as far apart as before.
+    continuous : sequence of int
+        Columns of numbers.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023; members: Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
     """
 
     def __init__(
@@ -111,20 +148,35 @@ class RowPredictor(nn.Module):
         self.members = members
         self.scaling: nn.Parameter | None = None
         if members > 1:
-            scaling_M1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
-            scaling_M1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
-            self.scaling = nn.Parameter(scaling_M1DE.flatten(-2))
+            scaling_A1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
+            scaling_A1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
+            self.scaling = nn.Parameter(scaling_A1DE.flatten(-2))
         self.fold = nn.Linear(columns * width, row_width)
         self.read = nn.ModuleList(MAB(row_width, latent_attributes * width, options) for _ in range(layers))
         self.unfold = nn.Linear(row_width, columns * width)
         self.head = ColumnHead(width, outputs, members * columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
-        """Shape: query (B, Q, D, E), inducing points (B, H, F, E) -> logits (B, M * Q, D, K), all queries of
-        the first of M members, then those of the next. only: the one column whose logits are wanted, which
-        are (B, M * Q, 1, K) then and cost less; negative numbers count from the last.
+        """Predict.
 
-        Raises ValueError if a shape does not fit or there is no such column.
+        Parameters
+        ----------
+        x_BQDE : Tensor
+            Embedded queries.
+        h_BHFE : Tensor
+            Inducing points.
+        only : int, optional
+            The one column whose logits are wanted; negative numbers count from the last. It costs less.
+
+        Returns
+        -------
+        Tensor (B, A * Q, D, K), or (B, A * Q, 1, K) with `only`
+            Logits of all queries by the first member, then by the next.
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit or there is no such column.
         """
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
@@ -134,21 +186,21 @@ class RowPredictor(nn.Module):
             row_BLR = read(row_BLR, h_BHFE.flatten(-2))
         first, after = (0, self.columns) if only is None else (only % self.columns, only % self.columns + 1)
         numbers = slice(first * self.width, after * self.width)
-        unfolded_BLC = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
-        row_BMQDE = unfolded_BLC.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
-        token_BMQDE = x_BQDE[:, None, :, first:after] + row_BMQDE
+        unfolded_BLU = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
+        row_BAQDE = unfolded_BLU.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
+        token_BAQDE = x_BQDE[:, None, :, first:after] + row_BAQDE
         # a member's maps are columns of their own
         heads = slice(first, None, 1 if only is None else self.columns)
-        logit_BQLK = self.head(token_BMQDE.transpose(1, 2).flatten(2, 3), heads)
+        logit_BQLK = self.head(token_BAQDE.transpose(1, 2).flatten(2, 3), heads)
         return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
 
-    def _folded(self, x_BQC: Tensor) -> Tensor:
-        """(B, M, Q, R). Weights are scaled in place of queries, which would be copied for every member."""
+    def _folded(self, x_BQU: Tensor) -> Tensor:
+        """(B, A, Q, R). Weights are scaled in place of queries, which would be copied for every member."""
         if self.scaling is None:
-            return self.fold(x_BQC)[:, None]
-        weight_MRC = self.fold.weight * self.scaling
-        row_BQMR = functional.linear(x_BQC, weight_MRC.flatten(0, 1)).unflatten(-1, weight_MRC.shape[:2])
-        return (row_BQMR + self.fold.bias).transpose(1, 2)
+            return self.fold(x_BQU)[:, None]
+        weight_ARU = self.fold.weight * self.scaling
+        row_BQAR = functional.linear(x_BQU, weight_ARU.flatten(0, 1)).unflatten(-1, weight_ARU.shape[:2])
+        return (row_BQAR + self.fold.bias).transpose(1, 2)
 
 
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:

@@ -1,7 +1,7 @@
 """What NPT and the Set Transformer share: every row of one table, masked cells included, goes through layers
 that keep its shape, and every cell is predicted.
 
-Tensor names end in their axes: B batch/tasks, N datapoints, D attributes, E embedding width, K categories.
+Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Iterable
@@ -30,8 +30,19 @@ class RowModel(nn.Module):
     ) -> Tensor:
         """Logits of all rows of a table.
 
-        Shape: x (B, N, D) codes (see `ColumnEmbedding`), mask (B, N, D) bool, True = hidden, side (D, C) or
-        (B, D, C), visible (B, N) bool, False = padding -> (B, N, D, K).
+        Parameters
+        ----------
+        x : Tensor (B, N, D)
+            Codes, see `ColumnEmbedding`.
+        mask : bool Tensor (B, N, D)
+            True where a cell is hidden.
+        side : Tensor (D, C) or (B, D, C), optional
+        visible : bool Tensor (B, N), optional
+            False for padding.
+
+        Returns
+        -------
+        Tensor (B, N, D, K)
         """
         d_BNDE = self.embedding(x, mask, side)
         for layer in self.layers:

@@ -1,4 +1,7 @@
-"""The Set Transformer baseline of the SPIN paper: induced set attention on both axes at full width."""
+"""The Set Transformer baseline of the SPIN paper: induced set attention on both axes at full width.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from collections.abc import Sequence
 
@@ -28,7 +31,7 @@ class SetTransformerBlock(nn.Module):
         self.attributes = ISAB(latent_attributes, width, options)
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Shape: (B, N, D, E), visible (B, N) bool -> (B, N, D, E)."""
+        """Mix datapoints, then attributes: (B, N, D, E) -> the same. visible_BN: bool, False for padding."""
         require_dimensions("d", d_BNDE, 4)
         require_size("d", d_BNDE, 2, self.columns, "columns")
         d_BNDE = self.datapoints(d_BNDE.flatten(-2), visible_BN).unflatten(-1, (self.columns, self.width))
@@ -41,14 +44,22 @@ class SetTransformer(RowModel):
     With learned residuals, two blocks and the paper's genomics setting (50 5-mers, E = 16) it has 33.4M
     parameters, nearly all in the 13 (D E)^2 of each of the four blocks of datapoint attention.
 
-    Args:
-        vocabulary: K.
-        columns: D.
-        width: E.
-        blocks: each one ISAB over datapoints and one over attributes (the papers' "depth 4" is two).
-        inducing_points, latent_attributes: learned points of the two ISABs.
-        options: shared by all attention blocks; default: one head, learned residual.
-        continuous, side_width, pieces: see `ColumnEmbedding`.
+    Parameters
+    ----------
+    vocabulary : int
+        K.
+    columns : int
+        D.
+    width : int
+        E.
+    blocks : int
+        Each one ISAB over datapoints and one over attributes (the papers' "depth 4" is two).
+    inducing_points, latent_attributes : int
+        Learned points of the two ISABs.
+    options : MABOptions, optional
+        Shared by all attention blocks; default: one head, learned residual.
+    continuous, side_width, pieces
+        See `ColumnEmbedding`.
     """
 
     def __init__(

@@ -5,8 +5,7 @@
 H is all that a prediction needs of the context: it can be computed once and kept. Queries never enter the
 encoder and do not depend on one another.
 
-Tensor names end in their axes: B batch/tasks, N context datapoints, n datapoints of one chunk, Q query
-datapoints, D attributes (tokens), E embedding width, H inducing points, F latent attributes, K categories.
+Axes: see `spinimpute.nn`; n datapoints of one chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,25 +38,35 @@ class EncoderBlock(nn.Module):
         self.xabd = XABD(latent_attributes, width, options)
 
     def latents(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
-        """The part that is local to a datapoint: (B, N, F, E), (B, N, D, E) -> (B, N, F, E)."""
+        """Compute the part that is local to a datapoint: (B, N, F, E), (B, N, D, E) -> (B, N, F, E)."""
         return self.abla(self.xaba(a_BNFE, d_BNDE))
 
 
 class SPINEncoder(nn.Module):
     """A context of embedded datapoints (B, N, D, E) to inducing points H (B, H, F, E), linear in N and D.
 
-    Args:
-        width: E.
-        columns: D; may be None with `latent_start="learned"`.
-        inducing_points, latent_attributes: H and F.
-        blocks: each XABA, ABLA, XABD. The papers' "depth 4" is two blocks.
-        latent_start: where a datapoint's latent attributes come from before the first block: "linear", a
-            linear map over the attribute axis (D -> F, shared over E), or "learned", constants.
-        latent_self_attention: whether blocks have ABLA layers.
-        options: shared by all attention blocks.
+    Parameters
+    ----------
+    width : int
+        E.
+    columns : int, optional
+        D; may be None with `latent_start="learned"`.
+    inducing_points, latent_attributes : int
+        H and F.
+    blocks : int
+        Each XABA, ABLA, XABD. The papers' "depth 4" is two blocks.
+    latent_start : {"linear", "learned"}
+        Where a datapoint's latent attributes come from before the first block: "linear", a
+        linear map over the attribute axis (D -> F, shared over E), or "learned", constants.
+    latent_self_attention : bool
+        Whether blocks have ABLA layers.
+    options : MABOptions, optional
+        Shared by all attention blocks.
 
-    Raises:
-        ValueError: `latent_start="linear"` without a number of columns.
+    Raises
+    ------
+    ValueError
+        `latent_start="linear"` without a number of columns.
     """
 
     def __init__(
@@ -98,10 +107,23 @@ class SPINEncoder(nn.Module):
         )
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Shape: (B, N, D, E), visible (B, N) bool (False: padding, ignored) -> H (B, H, F, E).
+        """Encode.
 
-        Raises:
-            ValueError: a shape does not fit.
+        Parameters
+        ----------
+        d_BNDE : Tensor
+            Embedded datapoints.
+        visible_BN : bool Tensor, optional
+            False for padding, which is ignored.
+
+        Returns
+        -------
+        Tensor (B, H, F, E)
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit.
         """
         self._check(d_BNDE)
         a_BNFE = self._start(d_BNDE)
@@ -121,19 +143,26 @@ class SPINEncoder(nn.Module):
     ) -> Tensor:
         """The same H as `forward` of the concatenated chunks, gradients included, one chunk at a time.
 
-        Args:
-            chunks: embedded datapoints (B, n, D, E), or functions that give them; B is the same in all.
-            sources: tensors that functions among the chunks compute from and that gradients should reach
-                (parameters of an embedding). Parameters of the encoder and chunks that are tensors need not
-                be named.
-            keep_latents: False: nothing that grows with N is held, and every chunk is read once a block.
-                True: every chunk is read once, and blocks * N * F * E numbers a task are held during the
-                forward pass. The backward pass reads every chunk once a block either way.
-            processes: that have some of the chunks each (see `streamed_attention`); all get the H of the
-                whole context, and gradients that need no further adding up.
+        Parameters
+        ----------
+        chunks : sequence of EmbeddedChunk
+            Embedded datapoints (B, n, D, E), or functions that give them; B is the same in all.
+        sources : sequence of Tensor
+            Tensors that functions among the chunks compute from and that gradients should reach
+            (parameters of an embedding). Parameters of the encoder and chunks that are tensors need not
+            be named.
+        keep_latents : bool
+            False: nothing that grows with N is held, and every chunk is read once a block.
+            True: every chunk is read once, and blocks * N * F * E numbers a task are held during the
+            forward pass. The backward pass reads every chunk once a block either way.
+        processes : Processes
+            That have some of the chunks each (see `streamed_attention`); all get the H of the
+            whole context, and gradients that need no further adding up.
 
-        Raises:
-            ValueError: there is no chunk, a shape does not fit, or dropout is on (each reading would differ).
+        Raises
+        ------
+        ValueError
+            There is no chunk, a shape does not fit, or dropout is on (each reading would differ).
         """
         if not chunks:
             raise ValueError("chunks must hold at least one chunk, however: it is empty")
@@ -205,15 +234,25 @@ def _kept_chunk(latents_BNFE: Tensor, xabd: XABD) -> Chunk:
 class SPINConfig:
     """Everything that determines the shape of a `SPIN`; `dataclasses.asdict` of it is plain JSON.
 
-    Attributes:
-        vocabulary: K, categories of an attribute (2^k for k-mers of SNPs).
-        columns: D; None where it varies from call to call (needs `side_width`, `latent_start="learned"`).
-        continuous, pieces: columns that hold standardised scalars (see `ColumnEmbedding`).
-        side_width: numbers that describe a column; they replace the column-index embedding.
-        predictor: "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
-        predictor_layers: layers of the predictor, unless it is flat.
-        row_width, members: see `RowPredictor`; with several members logits are those of M * Q queries.
+    Attributes
+    ----------
+    vocabulary : int
+        K, categories of an attribute (2^k for k-mers of SNPs).
+    columns : int, optional
+        D; None where it varies from call to call (needs `side_width`, `latent_start="learned"`).
+    continuous, pieces
+        Columns that hold standardised scalars (see `ColumnEmbedding`).
+    side_width : int
+        Numbers that describe a column; they replace the column-index embedding.
+    predictor : {"tokenwise", "flat", "row"}
+        "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
+    predictor_layers : int
+        Layers of the predictor, unless it is flat.
+    row_width, members : int
+        See `RowPredictor`; with several members logits are those of A * Q queries.
 
+    Notes
+    -----
     The other attributes are those of `SPINEncoder` and `MABOptions`.
     """
 
@@ -277,13 +316,22 @@ class SPIN(nn.Module):
     With `predictor="flat"`, `learned_residual=True` and the paper's genomics setting (50 5-mers, E = 16) it
     has the 8.05M parameters of SPIN-16.
 
-    Args:
-        config: the shape of the model.
-        predictor: a module that maps (query (B, Q, D, E), H (B, H, F, E)) to (B, Q, D, outputs), to be used
-            instead of the one that `config.predictor` names.
+    Parameters
+    ----------
+    config : SPINConfig
+        The shape of the model.
+    predictor : nn.Module, optional
+        A module that maps (query (B, Q, D, E), H (B, H, F, E)) to (B, Q, D, outputs), to be used
+        instead of the one that `config.predictor` names.
 
-    Raises:
-        ValueError: the configuration contradicts itself.
+    Raises
+    ------
+    ValueError
+        The configuration contradicts itself.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023, section 3.
     """
 
     def __init__(self, config: SPINConfig, predictor: nn.Module | None = None) -> None:
@@ -312,10 +360,23 @@ class SPIN(nn.Module):
     def encode(
         self, context: Tensor, mask: Tensor, side: Tensor | None = None, visible: Tensor | None = None
     ) -> Tensor:
-        """The inducing points of a context.
+        """Inducing points of a context.
 
-        Shape: context (B, N, D) codes (see `ColumnEmbedding`), mask (B, N, D) bool, True = hidden,
-        side (D, C) or (B, D, C), visible (B, N) bool, False = padding -> H (B, H, F, E).
+        Parameters
+        ----------
+        context : Tensor (B, N, D)
+            Codes, see `ColumnEmbedding`.
+        mask : bool Tensor (B, N, D)
+            True where a cell is hidden.
+        side : Tensor (D, C) or (B, D, C), optional
+            Numbers that describe the columns.
+        visible : bool Tensor (B, N), optional
+            False for padding.
+
+        Returns
+        -------
+        Tensor (B, H, F, E)
+            All that predictions need of the context.
         """
         return self.encoder(self.embedding(context, mask, side), visible)
 
@@ -351,10 +412,31 @@ class SPIN(nn.Module):
         side: Tensor | None = None,
         only: int | None = None,
     ) -> Tensor:
-        """Shape: query and mask (B, Q, D), H (B, H, F, E), side as in `encode` -> logits (B, Q, D, K).
+        """Predict queries from inducing points.
 
-        only: the one column whose logits are wanted (negative numbers count from the last), which are
-        (B, Q, 1, K) then; `RowPredictor` computes no others. With several members Q is M * Q in logits.
+        Parameters
+        ----------
+        query : Tensor (B, Q, D)
+            Codes.
+        mask : bool Tensor (B, Q, D)
+            True where a cell is hidden.
+        h_BHFE : Tensor
+            What `encode` gave.
+        side
+            As of `encode`.
+        only : int, optional
+            The one column whose logits are wanted; negative numbers count from the last.
+            `RowPredictor` computes no others.
+
+        Returns
+        -------
+        Tensor (B, Q, D, K), or (B, Q, 1, K) with `only`
+            Logits. With several members Q is A * Q.
+
+        Raises
+        ------
+        ValueError
+            A shape does not fit or there is no such column.
         """
         require_column(only, query.shape[-1])
         x_BQDE = self.embedding(query, mask, side)

@@ -5,8 +5,7 @@ exponentials relative to it, and the values summed with the same weights. States
 be merged in any order, in one process or across several. The backward pass computes each chunk's keys and
 values again and needs only the logarithm of the total sum, so neither pass holds more than one chunk.
 
-Tensor names end in their axes: B batch/tasks, G attention heads, L queries, M keys of one chunk,
-P width of one head.
+Axes: see `spinimpute.nn`; M keys of one chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +21,14 @@ from spinimpute.processes import ALONE, Processes
 
 
 class KeysValues(NamedTuple):
-    """One chunk: keys and values (B, G, M, P), and which keys may be read, (B, M) bool (None: all)."""
+    """One chunk.
+
+    Attributes
+    ----------
+    keys, values : Tensor (B, G, M, P)
+    visible : bool Tensor (B, M), optional
+        True where a key may be read; all by default.
+    """
 
     keys: Tensor
     values: Tensor
@@ -48,10 +54,14 @@ def _weight_of_part(part_maximum: Tensor, maximum: Tensor) -> Tensor:
 class StreamState:
     """Attention of L queries over the keys seen so far, in float32 or wider.
 
-    Attributes:
-        maximum: (B, G, L, 1) largest score; -inf while no key was seen.
-        total: (B, G, L, 1) sum of exp(score - maximum).
-        weighted: (B, G, L, P) sum of exp(score - maximum) * value.
+    Attributes
+    ----------
+    maximum : Tensor
+        (B, G, L, 1) largest score; -inf while no key was seen.
+    total : Tensor
+        (B, G, L, 1) sum of exp(score - maximum).
+    weighted : Tensor
+        (B, G, L, P) sum of exp(score - maximum) * value.
     """
 
     maximum: Tensor
@@ -60,7 +70,7 @@ class StreamState:
 
     @classmethod
     def empty(cls, q_BGLP: Tensor) -> "StreamState":
-        """The state before the first key, for queries (B, G, L, P)."""
+        """State before the first key, for queries (B, G, L, P)."""
         dtype = torch.promote_types(q_BGLP.dtype, torch.float32)
         weighted = torch.zeros_like(q_BGLP, dtype=dtype)
         total = weighted[..., :1].clone()
@@ -68,7 +78,7 @@ class StreamState:
 
     @classmethod
     def of(cls, q_BGLP: Tensor, chunk: KeysValues, scale: float) -> "StreamState":
-        """The state of queries (B, G, L, P) after this one chunk. Queries may have B = 1 for all tasks."""
+        """State of queries (B, G, L, P) after this one chunk. Queries may have B = 1 for all tasks."""
         if chunk.keys.shape[-2] == 0:
             return cls.empty(q_BGLP.expand(chunk.keys.shape[0], -1, -1, -1))
         wide = q_BGLP.to(torch.promote_types(q_BGLP.dtype, torch.float32))
@@ -80,7 +90,7 @@ class StreamState:
         return cls(maximum, weights_BGLM.sum(-1, keepdim=True), weighted)
 
     def merge(self, other: "StreamState") -> "StreamState":
-        """The state over both sets of keys, which must be disjoint; the order does not matter."""
+        """State over both sets of keys, which must be disjoint; the order does not matter."""
         maximum = torch.maximum(self.maximum, other.maximum)
         mine = _weight_of_part(self.maximum, maximum)
         theirs = _weight_of_part(other.maximum, maximum)
@@ -91,7 +101,7 @@ class StreamState:
         )
 
     def merged_across(self, processes: Processes) -> "StreamState":
-        """The state over the keys of all processes, in each of them."""
+        """State over the keys of all processes, in each of them."""
         if processes.count == 1:
             return self
         maximum = self.maximum.clone()
@@ -102,11 +112,11 @@ class StreamState:
         return StreamState(maximum, total, weighted)
 
     def result(self) -> Tensor:
-        """The attended values (B, G, L, P); zero for a query that no key was visible to."""
+        """Attended values (B, G, L, P); zero for a query that no key was visible to."""
         return self.weighted / self.total.where(self.total > 0, 1)
 
     def log_sum_exp(self) -> Tensor:
-        """(B, G, L, 1) logarithm of the sum of exponentiated scores; -inf without keys."""
+        """Logarithm of the sum of exponentiated scores, (B, G, L, 1); -inf without keys."""
         return self.maximum + self.total.log()
 
 
@@ -205,24 +215,34 @@ def streamed_attention(
 ) -> Tensor:
     """Softmax attention of the queries over all chunks together, holding one chunk at a time.
 
-    Args:
-        q_BGLP: queries (B, G, L, P), or (1, G, L, P) to ask the same of all tasks.
-        chunks: functions that give keys and values; each is called once.
-        scale: multiplies the scores.
-        sources: every tensor (parameters, chunk inputs) that chunks are computed from and that gradients
-            should reach. A tensor that is missing here gets no gradient through the chunks.
-        recompute: what the backward pass calls instead of `chunks`, once each; it must compute the same
-            numbers from `sources` (`chunks` may have cached them).
-        processes: that have some of the chunks each, at least one, and the same queries and parameters. All
-            get the same result, and the same gradients of the queries and of those sources that are
-            parameters; sources of other kinds are each process's own.
+    Parameters
+    ----------
+    q_BGLP : Tensor
+        Queries (B, G, L, P), or (1, G, L, P) to ask the same of all tasks.
+    chunks : sequence of Chunk
+        Functions that give keys and values; each is called once.
+    scale : float
+        Multiplies the scores.
+    sources : sequence of Tensor
+        Every tensor (parameters, chunk inputs) that chunks are computed from and that gradients
+        should reach. A tensor that is missing here gets no gradient through the chunks.
+    recompute : sequence of Chunk, optional
+        What the backward pass calls instead of `chunks`, once each; it must compute the same
+        numbers from `sources` (`chunks` may have cached them).
+    processes : Processes
+        That have some of the chunks each, at least one, and the same queries and parameters. All
+        get the same result, and the same gradients of the queries and of those sources that are
+        parameters; sources of other kinds are each process's own.
 
-    Returns:
+    Returns
+    -------
         (B, G, L, P), equal to attention over the concatenated chunks of all processes.
 
-    Raises:
-        ValueError: queries do not have 4 dimensions, chunks differ in B, or `recompute` has another length
-            than `chunks`.
+    Raises
+    ------
+    ValueError
+        Queries do not have 4 dimensions, chunks differ in B, or `recompute` has another length
+        than `chunks`.
     """
     require_dimensions("q", q_BGLP, 4)
     recompute = chunks if recompute is None else recompute

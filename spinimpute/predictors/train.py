@@ -26,9 +26,10 @@ from spinimpute.processes import all_processes, is_first, launch, local_device, 
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
 from spinimpute.training.learner import Learner
-from spinimpute.training.loop import STATE_FORMAT, Trainer, TrainingSettings, versions
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.sources import PanelSource, SimulatedSource
+from spinimpute.training.state import TrainingState
+from spinimpute.training.trainer import STATE_FORMAT, Trainer, TrainingSettings, versions
 
 DEFAULT_SEGMENTS = 300
 VALIDATION_SEGMENTS = 12
@@ -228,17 +229,18 @@ def train(
             if opened is None
             else PanelSource(opened, training.seed)
         )
-        trainer = Trainer(learner, training, source, source.validation(VALIDATION_SEGMENTS), processes)
         provenance = {
             "configuration": configuration.as_dict() | {"training": asdict(training)},
             "data": "simulated" if opened is None else f"panel {opened.checksum}",
             "init": None if start is None else start.provenance,
             "versions": versions(),
         }
+        validation = source.validation(VALIDATION_SEGMENTS)
+        trainer = Trainer(learner, training, source, validation, provenance, processes)
         if resume:
-            trainer.restore_state(state, provenance)
+            trainer.restore_state(state)
         elif processes.first:
-            trainer.save_state(state, provenance)  # whenever it is restarted, there is something to continue
+            trainer.save_state(state)  # whenever it is restarted, there is something to continue
         settings = asdict(model)
         return _run(
             trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress
@@ -249,8 +251,7 @@ def _continues(state: Path) -> bool:
     """Whether torchrun has started this process again, and the state is of its first start."""
     if not (restarted() and state.exists()):
         return False
-    _, metadata = load_tensors(state, STATE_FORMAT, "training state")
-    return bool(metadata["launch"] == launch())
+    return TrainingState.load(state, STATE_FORMAT).launch == launch()
 
 
 @dataclass(frozen=True)
@@ -330,10 +331,10 @@ def _run(
                     "provenance": provenance | {"step": trainer.step, "validation": best["entry"]},
                 }
                 save_tensors(out, arrays_of(learner.model.state_dict()), metadata, FORMAT)
-            trainer.save_state(state, provenance)
+            trainer.save_state(state)
 
         report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
-        trainer.run(report, checkpoint)
+        trainer.train(report, checkpoint)
     if "entry" not in best:  # resumed, and no better than before the interruption
         _, metadata = load_tensors(out, FORMAT, "model")
         best["entry"] = metadata["provenance"]["validation"]

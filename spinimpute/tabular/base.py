@@ -1,4 +1,7 @@
-"""What all estimators share: checks, encoding of tables and labels, the split for early stopping, outputs."""
+"""What all estimators share: checks, encoding of tables and labels, the split for early stopping, outputs.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,11 @@ from torch.nn import functional
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from spinimpute.devices import choose_device
+from spinimpute.errors import InputError
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.nn.shapes import require_count, require_positive
-from spinimpute.tabular.fitting import train_network
+from spinimpute.tabular.fitting import EarlyStopping
 from spinimpute.tabular.table import Rows, TableEncoder, with_days
 
 COUNTS = {
@@ -46,8 +51,49 @@ LEAST_VALIDATION = 10  # rows, fewer tell nothing
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TableEstimator(BaseEstimator, ABC):
-    """A network on a table. Parameters are the fields of the dataclasses; what they mean stands in
-    `spinimpute.tabular.estimators`."""
+    """A network on a table. Parameters are the fields of the dataclasses.
+
+    Parameters
+    ----------
+    steps : int
+        Training steps, at most.
+    batch_size : int
+        Rows of a step (queries, for SPIN, NPT and the Set Transformer).
+    learning_rate : float
+        Of AdamW, or of LAMB with Lookahead for SPIN, NPT and the Set Transformer.
+    validation_fraction : float
+        Of the rows, kept apart for early stopping; none if that is fewer than 10.
+    patience : int
+        Validations on these rows without a better loss before training ends.
+    evaluate_every : int
+        Steps between validations.
+    categorical_features : sequence of str or int, optional
+        Names or indices of columns that are categories, beside a DataFrame's categorical, boolean and text
+        columns.
+    scaling : {"standard", "quantile"}
+        Of numbers; "quantile" is to a normal distribution.
+    device : {"auto", "cpu", "cuda"}
+    random_state : int or numpy.random.RandomState, optional
+        The same one gives the same result on a CPU.
+    verbose : bool
+        Report progress on the standard error stream.
+
+    Attributes
+    ----------
+    network_ : nn.Module
+    encoder_ : TableEncoder
+    n_steps_ : int
+        Steps of the weights that validated best.
+    validation_losses_ : list of float
+    n_parameters_ : int
+    peak_memory_ : int
+        Bytes: allocated on a GPU, or by how much the process has outgrown its largest size so far; compare
+        models in processes of their own.
+    classes_ : array
+        Of classifiers.
+    n_features_in_ : int
+    feature_names_in_ : array
+    """
 
     steps: int = 5_000
     batch_size: int = 256
@@ -62,8 +108,27 @@ class TableEstimator(BaseEstimator, ABC):
     verbose: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
-        """Train on rows X (N, D) and labels y (N,); numbers, or a DataFrame with categories too. NaN is
-        missing, dates and durations count in days. sample_weight (N,): of the rows' losses."""
+        """Train.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Numbers, or a DataFrame with categories too. NaN is missing, dates and durations count in days.
+        y : array (N,)
+            Labels.
+        sample_weight : array (N,), optional
+            Weights of the rows' losses; rows of weight 0 do not take part.
+
+        Returns
+        -------
+        TableEstimator
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            A parameter, a column or a label makes no sense, or training diverged.
+        """
         self.__dict__.pop("n_parameters_", None)  # not fitted until the end
         self._check_parameters()
         table = self._checked(X, y, reset=True)
@@ -106,25 +171,27 @@ class TableEstimator(BaseEstimator, ABC):
         generator = torch.Generator(device).manual_seed(seed)
         self._remember(rows.take(kept), label_N[kept])
 
-        def validate() -> float:
+        def validation_loss() -> float:
             loss_N = self._losses(self._outputs(rows.take(apart)), label_N[apart])
             mean = (loss_N.double() * weight_N[apart]).sum() / weight_N[apart].sum()
             return float(mean)
 
-        self._is_training = True
-        history = train_network(
+        training = EarlyStopping(
             self.network_,
             optimiser,
             schedule,
             self._loss_at(rows.take(kept), label_N[kept], weight_N[kept], generator),
-            validate if len(apart) else None,
+            validation_loss if len(apart) else None,
             steps=self.steps,
-            every=self.evaluate_every,
             patience=self.patience,
-            verbose=self.verbose,
         )
+        self._is_training = True
+        try:
+            training.train(self.evaluate_every, self.verbose)
+        except InputError as error:  # scikit-learn's contract
+            raise ValueError(str(error)) from error
         self._is_training = False
-        self.n_steps_, self.validation_losses_ = history.steps, history.validation
+        self.n_steps_, self.validation_losses_ = training.best_step, training.validation_losses
         self._remember(rows.take(kept), label_N[kept])
 
     @abstractmethod
@@ -196,6 +263,7 @@ class TableEstimator(BaseEstimator, ABC):
         for name in sorted(COUNTS & parameters.keys()):
             require_count(name, parameters[name])
         require_positive("learning_rate", self.learning_rate)
+        self._device()
         if parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(
                 f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
@@ -246,9 +314,11 @@ class TableEstimator(BaseEstimator, ABC):
         return self.categorical_features is not None or _has_categories(X)
 
     def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
+        """Raises ValueError for a device that is unknown or not there."""
+        try:
+            return torch.device(choose_device(self.device))
+        except InputError as error:  # scikit-learn's contract
+            raise ValueError(str(error)) from error
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
@@ -269,12 +339,34 @@ class ClassifierOutputs(TableEstimator):
     """Labels are classes; outputs their logits."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """float32 (N, classes), in the order of `classes_`."""
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Rows of the columns that training had.
+
+        Returns
+        -------
+        float32 (N, classes)
+            In the order of `classes_`.
+        """
         probability: np.ndarray = torch.softmax(self._predicted(X), 1).numpy()
         return probability
 
     def predict(self, X: Any) -> np.ndarray:
-        """(N,)."""
+        """Most probable classes.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Rows of the columns that training had.
+
+        Returns
+        -------
+        array (N,)
+            Of the type of `classes_`.
+        """
         likeliest = self.predict_proba(X).argmax(1)
         predicted: np.ndarray = self.classes_[likeliest]
         return predicted
@@ -310,8 +402,18 @@ class RegressorOutputs(TableEstimator):
     """Labels are numbers; the output is a standardised one."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """float64 (N,): the network's own numbers have fewer digits, but labels may be large ones that differ
-        little."""
+        """Predict numbers.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Rows of the columns that training had.
+
+        Returns
+        -------
+        float64 (N,)
+            The network's own numbers have fewer digits, but labels may be large ones that differ little.
+        """
         scaled: np.ndarray = self._predicted(X)[:, 0].double().numpy()
         return scaled * self.label_sd_ + self.label_mean_
 

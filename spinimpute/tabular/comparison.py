@@ -47,18 +47,37 @@ def compare(
     parameters: Mapping[str, Any] | None = None,
     report: Report = lambda score: None,
 ) -> pd.DataFrame:
-    """Scores of k-fold cross-validation: a row per model and fold.
+    """Scores of k-fold cross-validation.
 
-    Columns: model; fold, from 1; rmse and r2, or accuracy and log_loss; fit_seconds and predict_seconds, by
-    the clock; weights of a network, missing for others.
+    Parameters
+    ----------
+    features : DataFrame (N, D)
+        Columns of numbers, all others are categories; NaN and None are missing.
+    target : array (N,)
+        Numbers or names of classes.
+    task : {"regression", "classification"}
+    models : sequence of str
+        Of `model_files.KINDS`.
+    folds, seed : int
+    weight : array (N,), optional
+        Of rows, in training (but of nearest neighbours) and in scores.
+    parameters : mapping, optional
+        Of all networks, such as {"steps": 100}.
+    report : callable
+        Given each row at once.
 
-    features: columns of numbers, all others are categories; NaN and None are missing.
-    target: (N,), numbers or names of classes. task: "regression" or "classification".
-    models: of `model_files.KINDS`. parameters: of all networks, such as {"steps": 100}.
-    weight: (N,), of rows, in training (but of nearest neighbours) and in scores.
-    report: is given each row at once.
+    Returns
+    -------
+    DataFrame
+        A row per model and fold. Columns: model; fold, from 1; rmse and r2, or accuracy and log_loss;
+        fit_seconds and predict_seconds, by the clock; weights of a network, missing for others.
 
-    Raises ValueError for rows that cannot be split so, RuntimeError if a model fails.
+    Raises
+    ------
+    ValueError
+        Rows cannot be split so.
+    RuntimeError
+        A model fails.
     """
     unknown = sorted({*models} - {*KINDS})
     if unknown:
@@ -95,10 +114,13 @@ def compare(
 
 
 def summary(scores: pd.DataFrame) -> pd.DataFrame:
-    """What `compare` gives, over folds: a row per model, best first.
+    """Summarise what `compare` gives over folds.
 
-    Of scores the mean, and the standard deviation as NAME_sd; of seconds (the first fold loads what is
-    needed) and weights the median.
+    Returns
+    -------
+    DataFrame
+        A row per model, best first. Of scores the mean, and the standard deviation as NAME_sd; of seconds
+        (the first fold loads what is needed) and weights the median.
     """
     task = "regression" if "rmse" in scores else "classification"
     by_model = scores.drop(columns="fold").groupby("model", sort=False)

@@ -1,4 +1,7 @@
-"""Estimators whose networks read the training rows as context."""
+"""Estimators whose networks read the training rows as context.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,16 @@ ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would o
 class ContextEstimator(TableEstimator):
     """Episodes of a context with visible labels and queries without; LAMB with Lookahead.
 
-    context_size: rows of a step's context at most. attribute_loss: λ at the start, of the reconstruction of
-    queries' attributes that are hidden (a share attribute_masking of them); by cosine to 0. pieces: that
-    numbers are cut into (see `ColumnEmbedding`), 0 for none.
+    Parameters
+    ----------
+    context_size : int
+        Rows of a step's context, at most.
+    attribute_loss : float
+        λ at the start, of the reconstruction of queries' attributes that are hidden; by cosine to 0.
+    attribute_masking : float
+        Share of the attributes that are hidden.
+    pieces : int
+        That numbers are cut into (see `ColumnEmbedding`), 0 for none.
     """
 
     context_size: int = 256
@@ -86,10 +96,24 @@ class ContextEstimator(TableEstimator):
         return loss
 
     def set_context(self, X: Any, y: Any) -> ContextEstimator:
-        """Predict from these labelled rows instead of the training rows; the weights stay as they are. NPT
-        and the Set Transformer take context_size of them, drawn at random, where there are more.
+        """Predict from these labelled rows instead of the training rows; the weights stay as they are.
 
-        Raises ValueError for columns or classes that training had not.
+        NPT and the Set Transformer take context_size of them, drawn at random, where there are more.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+        y : array (N,)
+
+        Returns
+        -------
+        ContextEstimator
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            There are columns or classes that training had not, or no rows.
         """
         rows = self._rows(X)
         if not len(rows):
@@ -128,10 +152,27 @@ class RowsAsContext(ContextEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):
-    """Parameters: width, blocks, heads, inducing_points, latent_attributes, predictor_layers, row_width and
-    members (see `RowPredictor`), dropout of the network; context_size, attribute_loss, attribute_masking of
-    the training. `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost
-    does not depend on the training rows."""
+    """SPIN; further parameters as of `ContextEstimator`.
+
+    `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost does not
+    depend on the training rows.
+
+    Parameters
+    ----------
+    width, blocks, heads, inducing_points, latent_attributes : int
+        Of the encoder, see `SPINEncoder`.
+    predictor_layers, row_width, members : int
+        See `RowPredictor`.
+    dropout : float
+
+    Attributes
+    ----------
+    inducing_points_ : Tensor (1, H, F, E)
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023.
+    """
 
     width: int = 16
     blocks: int = 1
@@ -179,8 +220,18 @@ class SPINEstimator(ContextEstimator):
         return self
 
     def inducing_attention(self, X: Any) -> np.ndarray:
-        """How much the prediction of each row reads each inducing point: (N, H), rows sum to 1; mean over
-        layers, heads and members."""
+        """How much the prediction of each row reads each inducing point.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Rows of the columns that training had.
+
+        Returns
+        -------
+        float32 (N, H)
+            Rows sum to 1; mean over layers, heads and members.
+        """
         rows, layers, found = self._rows(X), self.network_.predictor_layers(), []
         for index in self._batches(rows):
             with torch.no_grad(), recorded_attention(layers) as maps:
@@ -190,11 +241,20 @@ class SPINEstimator(ContextEstimator):
         return torch.cat(found).cpu().numpy()
 
     def training_row_attention(self) -> np.ndarray:
-        """How much each inducing point reads each row of the context: the training rows in their order,
-        without those kept apart, or those of `set_context`. (H, N), rows sum to 1; mean over blocks and
-        heads. `inducing_attention(X) @` this tells which rows a prediction comes from.
+        """How much each inducing point reads each row of the context.
 
-        Raises ValueError after `forget_training_data`.
+        The context is the training rows in their order, without those kept apart, or the rows of
+        `set_context`. `inducing_attention(X) @` this shows which rows a prediction comes from.
+
+        Returns
+        -------
+        float32 (H, N)
+            Rows sum to 1; mean over blocks and heads.
+
+        Raises
+        ------
+        ValueError
+            After `forget_training_data`.
         """
         check_is_fitted(self, "n_parameters_")
         if "_encoded_rows_" not in self.__dict__:
@@ -223,8 +283,23 @@ class SPINEstimator(ContextEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NPTEstimator(RowsAsContext):
-    """Parameters: width (of a cell), blocks (ABD and ABA each), heads, dropout of the network; context_size,
-    attribute_loss, attribute_masking of the training. Time and memory grow with the square of the context."""
+    """Non-parametric transformer; further parameters as of `ContextEstimator`.
+
+    Time and memory grow with the square of the context.
+
+    Parameters
+    ----------
+    width : int
+        Of a cell.
+    blocks : int
+        ABD and ABA each.
+    heads : int
+    dropout : float
+
+    References
+    ----------
+    Kossen et al., NeurIPS 2021.
+    """
 
     width: int = 16
     blocks: int = 2
@@ -232,8 +307,18 @@ class NPTEstimator(RowsAsContext):
     dropout: float = 0.1
 
     def row_attention(self, X: Any) -> np.ndarray:
-        """How much each row attends to each of the training rows that are its context: (blocks, N, M), rows
-        sum to 1; mean over heads."""
+        """How much each row attends to each of the training rows that are its context.
+
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Rows of the columns that training had.
+
+        Returns
+        -------
+        float32 (blocks, N, M)
+            Rows sum to 1; mean over heads.
+        """
         rows = self._rows(X)
         context, label_N = self._context(rows.value_ND.device)
         layers, found = self.network_.datapoint_layers(), []
@@ -257,9 +342,23 @@ class NPTEstimator(RowsAsContext):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetTransformerEstimator(RowsAsContext):
-    """Parameters: width (of a cell), blocks, heads, inducing_points (of rows), latent_attributes (inducing
-    points of columns), dropout of the network; context_size, attribute_loss, attribute_masking of the
-    training."""
+    """Set Transformer; further parameters as of `ContextEstimator`.
+
+    Parameters
+    ----------
+    width : int
+        Of a cell.
+    blocks, heads : int
+    inducing_points : int
+        Of rows.
+    latent_attributes : int
+        Inducing points of columns.
+    dropout : float
+
+    References
+    ----------
+    Lee et al., ICML 2019.
+    """
 
     width: int = 16
     blocks: int = 2

@@ -3,8 +3,7 @@
 The label is the table's last column: a category, or a scaled number. Labels of the context are visible;
 those of queries never enter.
 
-Axes: N context rows, Q query rows, D columns without the label, H inducing points, F latent attributes,
-E width, O outputs, M members of SPIN's predictor, L queries of all members.
+Axes: see `spinimpute.nn`; D columns without the label.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class ContextNetwork(nn.Module):
         self.classes = classes
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows, label_only: bool = False) -> Tensor:
-        """Outputs for every column of the queries, (M * Q, D + 1, K) with M members, that of the label last.
+        """Outputs for every column of the queries, (A * Q, D + 1, K) with A members, that of the label last.
         Queries read the context and never each other. label_only: a SPIN computes that of the label alone,
-        (M * Q, 1, K)."""
+        (A * Q, 1, K)."""
         asked = _without_label(query)
         if isinstance(self.network, SPIN):
             # dropout would differ between the readings of a stream
@@ -69,7 +68,7 @@ class ContextNetwork(nn.Module):
         return self.network.encode(*_with_label(context, label_N))
 
     def predict(self, query: Rows, h_1HFE: Tensor) -> Tensor:
-        """As `forward` with `label_only`, from H: (M * Q, 1, K)."""
+        """As `forward` with `label_only`, from H: (A * Q, 1, K)."""
         assert isinstance(self.network, SPIN)
         return self.network.predict(*_without_label(query), h_1HFE, only=LABEL)[0]
 
@@ -84,12 +83,12 @@ class ContextNetwork(nn.Module):
 
     @property
     def members(self) -> int:
-        """M, of a SPIN's predictor; the others have one."""
+        """A, of a SPIN's predictor; the others have one."""
         predictor = self.network.predictor if isinstance(self.network, SPIN) else None
         return predictor.members if isinstance(predictor, RowPredictor) else 1
 
     def label_outputs(self, outputs_LDK: Tensor) -> Tensor:
-        """Of every member and query on its own: logits (M * Q, classes), or numbers (M * Q, 1)."""
+        """Of every member and query on its own: logits (A * Q, classes), or numbers (A * Q, 1)."""
         return outputs_LDK[:, LABEL, : self.classes or 1]
 
     def predicted_label(self, outputs_LDK: Tensor) -> Tensor:
@@ -98,10 +97,10 @@ class ContextNetwork(nn.Module):
         if self.members == 1:
             return outputs_LO
         # in double precision: otherwise sums, and what they are rounded to, depend on the order of queries
-        outputs_MQO = outputs_LO.unflatten(0, (self.members, -1)).double()
+        outputs_AQO = outputs_LO.unflatten(0, (self.members, -1)).double()
         if not self.classes:
-            return outputs_MQO.mean(0).to(outputs_LO.dtype)
-        summed_QO = torch.logsumexp(functional.log_softmax(outputs_MQO, -1), 0)
+            return outputs_AQO.mean(0).to(outputs_LO.dtype)
+        summed_QO = torch.logsumexp(functional.log_softmax(outputs_AQO, -1), 0)
         return (summed_QO - math.log(self.members)).to(outputs_LO.dtype)
 
     def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:

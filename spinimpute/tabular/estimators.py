@@ -1,24 +1,8 @@
 """Twelve estimators with scikit-learn's contract: six networks, each as classifier and as regressor.
 
-Parameters that all have:
-
-    steps                 training steps at most
-    batch_size            rows of a step (queries, for SPIN, NPT and the Set Transformer)
-    learning_rate         of AdamW, or of LAMB with Lookahead for SPIN, NPT and the Set Transformer
-    validation_fraction   of the rows, kept apart for early stopping; none if that is fewer than 10
-    patience              looks at these rows without a better loss before training ends
-    evaluate_every        steps between looks
-    categorical_features  names or indices of columns that are categories, beside a DataFrame's categorical,
-                          boolean and text columns
-    scaling               of numbers: "standard", or "quantile" to a normal distribution
-    device                "auto", "cpu" or "cuda"
-    random_state          the same one gives the same result on a CPU
-    verbose               report progress on the standard error stream
-
-Fitted: `network_`, `encoder_`, `n_steps_` (of the weights that validated best), `validation_losses_`,
-`n_parameters_`, `peak_memory_` (bytes: allocated on a GPU, or by how much the process has outgrown its
-largest size so far: compare models in processes of their own), `classes_`, `n_features_in_`,
-`feature_names_in_`.
+Parameters and fitted attributes that all have: `TableEstimator`. Those of each kind: `SPINEstimator`,
+`NPTEstimator`, `SetTransformerEstimator` (and of all three `ContextEstimator`), `FTTransformerEstimator`,
+`ResNetEstimator`, `MLPEstimator` (and of all three `RowEstimator`).
 """
 
 from __future__ import annotations
@@ -31,48 +15,48 @@ from spinimpute.tabular.row_estimators import FTTransformerEstimator, MLPEstimat
 
 
 class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):
-    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator` and this module."""
+    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator`."""
 
 
 class SPINRegressor(RegressorMixin, RegressorOutputs, SPINEstimator):
-    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator` and this module."""
+    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator`."""
 
 
 class NPTClassifier(ClassifierMixin, ClassifierOutputs, NPTEstimator):
-    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator` and this module."""
+    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator`."""
 
 
 class NPTRegressor(RegressorMixin, RegressorOutputs, NPTEstimator):
-    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator` and this module."""
+    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator`."""
 
 
 class SetTransformerClassifier(ClassifierMixin, ClassifierOutputs, SetTransformerEstimator):
-    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator` and this module."""
+    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator`."""
 
 
 class SetTransformerRegressor(RegressorMixin, RegressorOutputs, SetTransformerEstimator):
-    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator` and this module."""
+    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator`."""
 
 
 class FTTransformerClassifier(ClassifierMixin, ClassifierOutputs, FTTransformerEstimator):
-    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator` and this module."""
+    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator`."""
 
 
 class FTTransformerRegressor(RegressorMixin, RegressorOutputs, FTTransformerEstimator):
-    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator` and this module."""
+    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator`."""
 
 
 class ResNetClassifier(ClassifierMixin, ClassifierOutputs, ResNetEstimator):
-    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator` and this module."""
+    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator`."""
 
 
 class ResNetRegressor(RegressorMixin, RegressorOutputs, ResNetEstimator):
-    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator` and this module."""
+    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator`."""
 
 
 class MLPClassifier(ClassifierMixin, ClassifierOutputs, MLPEstimator):
-    """Multi-layer perceptron; parameters: `MLPEstimator` and this module."""
+    """Multi-layer perceptron; parameters: `MLPEstimator`."""
 
 
 class MLPRegressor(RegressorMixin, RegressorOutputs, MLPEstimator):
-    """Multi-layer perceptron; parameters: `MLPEstimator` and this module."""
+    """Multi-layer perceptron; parameters: `MLPEstimator`."""

@@ -26,12 +26,23 @@ def attention_figure(
     columns: str = "inducing points",
     order_rows: Sequence[int] | np.ndarray | None = None,
 ) -> None:
-    """Heat map of weights (N, M), an array or a tensor on the processor: what each row attends to.
+    """Heat map of weights: what each row attends to.
 
-    rows, columns: what they are, for the axes. order_rows: indices of rows from top to bottom, for example
-    sorted by their class.
+    Parameters
+    ----------
+    weights : array or Tensor (N, M)
+        On the processor.
+    path : str or Path
+        Picture to write, .png or .svg.
+    rows, columns : str
+        What they are, for the axes.
+    order_rows : sequence of int, optional
+        Indices of rows from top to bottom, for example sorted by their class.
 
-    Raises InputError if the path is neither .png nor .svg, or cannot be written.
+    Raises
+    ------
+    InputError
+        The path is neither .png nor .svg, or cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -51,9 +62,18 @@ def attention_figure(
 def importance_figure(names: Sequence[str], importance: Any, path: str | Path) -> None:
     """Horizontal bars, the most important column on top; of more than 40 columns the first 40.
 
-    importance: (D,) of the columns named.
+    Parameters
+    ----------
+    names : sequence of str
+        Of the columns.
+    importance : array (D,)
+    path : str or Path
+        Picture to write, .png or .svg.
 
-    Raises InputError if the path is neither .png nor .svg, or cannot be written.
+    Raises
+    ------
+    InputError
+        The path is neither .png nor .svg, or cannot be written.
     """
     from matplotlib.figure import Figure
 

@@ -3,90 +3,94 @@
 from __future__ import annotations
 
 import copy
-import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
+from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 CLIP = 1.0  # of the gradient's norm
 
 
-@dataclass
-class History:
-    """steps: that the best state took; validation: the loss after each look, best_loss the lowest."""
+class EarlyStopping(TrainingLoop[nn.Module]):
+    """Trains a network on rows, and leaves it with the weights that validated best.
 
-    steps: int
-    validation: list[float]
-    best_loss: float
+    Parameters
+    ----------
+    network, optimiser, schedule
+        What is trained.
+    loss_at : callable
+        Loss of a step.
+    validation_loss : callable, optional
+        Loss of the rows kept apart; without it the last weights stay.
+    steps : int
+        At most.
+    patience : int
+        Validations without a better one before training ends.
 
-
-def train_network(
-    network: nn.Module,
-    optimiser: Optimizer | Lookahead,
-    schedule: LRScheduler | None,
-    loss_at: Callable[[int], Tensor],
-    validate: Callable[[], float] | None,
-    *,
-    steps: int,
-    every: int,
-    patience: int,
-    verbose: bool,
-) -> History:
-    """Train for at most so many steps, and leave the network with the weights that validated best.
-
-    loss_at: of a step. validate: called every so many steps; without it the last weights stay. patience:
-    looks without a better one before it ends.
-    Raises ValueError if the loss is not finite.
+    Attributes
+    ----------
+    validation_losses : list of float
+    best_step : int
+        Steps that the weights took which the network is left with.
     """
-    best, best_state, best_step, worse = math.inf, None, steps, 0
-    looks: list[float] = []
-    done = 0
-    for step in range(steps):
-        network.train()
-        loss = loss_at(step)
-        if not torch.isfinite(loss):
-            raise ValueError(f"training diverged at step {step + 1}: lower the learning rate")
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
-        optimiser.step()
-        if schedule is not None:
-            schedule.step()
-        done = step + 1
-        if done % every and done != steps:
-            continue
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimiser: Optimizer | Lookahead,
+        schedule: LRScheduler | None,
+        loss_at: Callable[[int], Tensor],
+        validation_loss: Callable[[], float] | None,
+        *,
+        steps: int,
+        patience: int,
+    ) -> None:
+        super().__init__(network, optimiser, schedule, steps=steps, clip=CLIP, patience=patience)
+        self._loss_at, self._validation_loss = loss_at, validation_loss
+        self.validation_losses: list[float] = []
+        self.best_step = steps
+
+    def loss(self, number: int) -> Tensor:
+        """Loss of the step; its rows follow from those drawn before."""
+        return self._loss_at(self.step)
+
+    def validate(self) -> Validation | None:
+        """Loss of the rows kept apart."""
+        if self._validation_loss is None:
+            return None
+        self.model.eval()
+        return Validation(self._validation_loss())
+
+    def train(self, every: int, verbose: bool) -> None:
+        """Train to the end or until patience is exhausted, validating every so many steps.
+
+        Raises
+        ------
+        InputError
+            The loss of a step, or of a validation, is not finite.
+        """
+        best: dict[str, Any] | None = None
+
+        def reported(found: Report) -> None:
+            nonlocal best
+            if found.validation is not None:
+                self.validation_losses.append(found.validation.loss)
+            if found.improved:
+                best, self.best_step = copy.deepcopy(self.model.state_dict()), found.step
+            if verbose:
+                said = "" if found.validation is None else f", validation {found.validation.loss:.4f}"
+                text = f"\rstep {found.step} of {self.steps}: loss {found.loss:.4f}{said}"
+                print(text, end="", file=sys.stderr)
+
+        self.take_steps(every, reported)
         if verbose:
-            told = f", validation {looks[-1]:.4f}" if looks else ""
-            print(f"\rstep {done} of {steps}: loss {float(loss.detach()):.4f}{told}", end="", file=sys.stderr)
-        if validate is None:
-            continue
-        network.eval()
-        with torch.no_grad():
-            looks.append(validate())
-        if not math.isfinite(looks[-1]):
-            raise ValueError(
-                f"the loss of the rows kept apart is {looks[-1]} after step {done}: lower the learning rate, "
-                "or look at the weights and labels"
-            )
-        if looks[-1] < best:
-            best, best_step, worse = looks[-1], done, 0
-            best_state = copy.deepcopy(network.state_dict())
-        else:
-            worse += 1
-            if worse >= patience:
-                break
-    if verbose:
-        print(file=sys.stderr)
-    if best_state is not None:
-        network.load_state_dict(best_state)
-    else:
-        best_step = done
-    network.eval()
-    return History(best_step, looks, best)
+            print(file=sys.stderr)
+        if best is not None:
+            self.model.load_state_dict(best)
+        self.model.eval()

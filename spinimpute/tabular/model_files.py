@@ -38,9 +38,20 @@ WEIGHTS = "network/"
 def save_estimator(
     estimator: TableEstimator, path: str | Path, metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a fitted estimator. metadata: whatever else is to be kept, of JSON's types.
+    """Write a fitted estimator.
 
-    Raises NotFittedError, and InputError if something cannot be kept or the file cannot be written.
+    Parameters
+    ----------
+    estimator : TableEstimator
+    path : str or Path
+    metadata : mapping, optional
+        Whatever else is to be kept, of JSON's types.
+
+    Raises
+    ------
+    NotFittedError
+    InputError
+        Something cannot be kept or the file cannot be written.
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
@@ -74,15 +85,34 @@ def save_estimator(
 
 
 def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
-    """An estimator that `save_estimator` wrote, which predicts as it did. device: "auto", "cpu" or "cuda".
+    """Read an estimator that `save_estimator` wrote, which predicts as it did.
 
-    Raises InputError if the file is missing, damaged, of something else, or contradicts itself.
+    Parameters
+    ----------
+    path : str or Path
+    device : {"auto", "cpu", "cuda"}
+
+    Returns
+    -------
+    TableEstimator
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged, of something else, or contradicts itself.
     """
     return load_with_description(path, device)[0]
 
 
 def load_with_description(path: str | Path, device: str = "auto") -> tuple[TableEstimator, dict[str, Any]]:
-    """`load_estimator`, and what the file says of it: "metadata", and "spinimpute", the version."""
+    """Do as `load_estimator`, and give what the file says of the estimator.
+
+    Returns
+    -------
+    TableEstimator
+    dict
+        "metadata", and "spinimpute", the version, among others.
+    """
     try:
         arrays, checked = load_tensors(path, FORMAT, "tabular model")
         description = checked["description"]
@@ -98,7 +128,13 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
 
 
 def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -> None:
-    """Whether an estimator can take these parameters: their names, types and ranges. Raises ValueError."""
+    """Check that an estimator can take these parameters: their names, types and ranges.
+
+    Raises
+    ------
+    ValueError
+        It cannot.
+    """
     defaults = type(estimator)().get_params(deep=False)
     for name, value in parameters.items():
         if name not in defaults:

@@ -1,4 +1,7 @@
-"""Estimators whose networks see one row at a time."""
+"""Estimators whose networks see one row at a time.
+
+Axes: see `spinimpute.nn`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,13 @@ PREDICTED_AT_A_TIME = 4_096
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowEstimator(TableEstimator):
-    """Batches of rows, AdamW."""
+    """Batches of rows, AdamW.
+
+    Parameters
+    ----------
+    weight_decay : float
+        Of AdamW, but not of tokens, norms and biases.
+    """
 
     weight_decay: float = 1e-5
 
@@ -48,8 +57,8 @@ class RowEstimator(TableEstimator):
                 shuffled = torch.randperm(len(rows), generator=generator, device=label_N.device)
                 order.extend(batch for batch in shuffled.split(size) if len(batch) == size)
             index = order.pop()
-            loss_B = self._losses(self.network_(rows.take(index)), label_N[index])
-            return (loss_B * weight_N[index]).mean()
+            loss_L = self._losses(self.network_(rows.take(index)), label_N[index])
+            return (loss_L * weight_N[index]).mean()
 
         return loss
 
@@ -60,7 +69,13 @@ class RowEstimator(TableEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MLPEstimator(RowEstimator):
-    """Parameters: layers, width, dropout of the network; the others as in `spinimpute.tabular.estimators`."""
+    """A multi-layer perceptron; further parameters as of `RowEstimator`.
+
+    Parameters
+    ----------
+    layers, width : int
+    dropout : float
+    """
 
     layers: int = 3
     width: int = 256
@@ -72,7 +87,19 @@ class MLPEstimator(RowEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ResNetEstimator(RowEstimator):
-    """Parameters: blocks, width and hidden (of a block's first layer), dropout, residual_dropout."""
+    """A ResNet for tables; further parameters as of `RowEstimator`.
+
+    Parameters
+    ----------
+    blocks, width : int
+    hidden : int
+        Width of a block's first layer.
+    dropout, residual_dropout : float
+
+    References
+    ----------
+    Gorishniy et al., NeurIPS 2021.
+    """
 
     blocks: int = 4
     width: int = 192
@@ -105,8 +132,25 @@ class ResNetEstimator(RowEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FTTransformerEstimator(RowEstimator):
-    """Parameters: blocks, width (of a token), heads, attention_dropout, dropout (of the feed-forward
-    network), residual_dropout, pieces (of numbers, see `ColumnEmbedding`; 0 as published)."""
+    """FT-Transformer; further parameters as of `RowEstimator`.
+
+    Parameters
+    ----------
+    blocks : int
+    width : int
+        Of a token.
+    heads : int
+    attention_dropout : float
+    dropout : float
+        Of the feed-forward network.
+    residual_dropout : float
+    pieces : int
+        Of numbers, see `ColumnEmbedding`; 0 as published.
+
+    References
+    ----------
+    Gorishniy et al., NeurIPS 2021.
+    """
 
     blocks: int = 3
     width: int = 192
@@ -133,11 +177,24 @@ class FTTransformerEstimator(RowEstimator):
         )
 
     def column_attention(self, X: Any, by_norm: bool = False) -> np.ndarray:
-        """How much [CLS] attends to each column, (D,), summing to 1: mean over rows, blocks and heads
-        (Gorishniy et al. 2021, section 5.3). A measure of importance.
+        """How much [CLS] attends to each column, a measure of importance.
 
-        by_norm: attention times what it carries, the norms of the vectors that [CLS] reads of each column
-        (Kobayashi et al. 2020, section 3). A column may be attended to and tell nothing.
+        Parameters
+        ----------
+        X : array (N, D) or DataFrame
+            Rows of the columns that training had.
+        by_norm : bool
+            Attention times what it carries, the norms of the vectors that [CLS] reads of each column. A
+            column may be attended to and carry nothing.
+
+        Returns
+        -------
+        float64 (D,)
+            Sums to 1; mean over rows, blocks and heads.
+
+        References
+        ----------
+        Gorishniy et al., NeurIPS 2021, section 5.3; `by_norm`: Kobayashi et al., EMNLP 2020, section 3.
         """
         rows, network = self._rows(X), self.network_
         assert isinstance(network, FTTransformer)

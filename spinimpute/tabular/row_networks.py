@@ -1,6 +1,6 @@
 """Networks that see one row at a time: MLP, ResNet and FT-Transformer (Gorishniy et al., NeurIPS 2021).
 
-Axes: N rows, D columns, T tokens (columns and [CLS]), E width, G heads, P width of a head, O outputs.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of numbers and categories as tensors: what training rows teach of scales and categories.
 
-Axes: N rows, D columns.
+Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ MICROSECONDS_OF_A_DAY = 86_400e6
 
 
 class Rows(NamedTuple):
-    """value_ND: float32, codes of categories or scaled numbers, 0 where missing; missing_ND: bool."""
+    """Rows as tensors.
+
+    Attributes
+    ----------
+    value_ND : float32 Tensor
+        Codes of categories or scaled numbers, 0 where missing.
+    missing_ND : bool Tensor
+    """
 
     value_ND: Tensor
     missing_ND: Tensor
 
     def take(self, index: Tensor) -> Rows:
+        """Some rows, by their numbers."""
         return Rows(self.value_ND[index], self.missing_ND[index])
 
     def __len__(self) -> int:
@@ -36,23 +44,32 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """cardinality: categories of each column, 0 of numbers. may_miss: columns with missing values in training
-    rows."""
+    """What columns hold.
+
+    Attributes
+    ----------
+    cardinality : tuple of int
+        Categories of each column, 0 of numbers.
+    may_miss : tuple of bool
+        Columns with missing values in training rows.
+    """
 
     cardinality: tuple[int, ...]
     may_miss: tuple[bool, ...]
 
     @property
     def continuous(self) -> tuple[int, ...]:
+        """Columns of numbers."""
         return tuple(i for i, n in enumerate(self.cardinality) if not n)
 
     @property
     def categorical(self) -> tuple[int, ...]:
+        """Columns of categories."""
         return tuple(i for i, n in enumerate(self.cardinality) if n)
 
     @property
     def vocabulary(self) -> int:
-        """Of the column with most categories; at least 1."""
+        """Categories of the column with most; at least 1."""
         return max(1, *self.cardinality) if self.cardinality else 1
 
 
@@ -172,10 +189,24 @@ class TableEncoder:
 
 
 def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
-    """A DataFrame with days in place of durations and dates (since 1970, in UTC), and which columns those
-    are. known: the columns that held times in training; None while training.
+    """Put days in place of durations and dates (since 1970, in UTC).
 
-    Raises ValueError if other columns than those hold times.
+    Parameters
+    ----------
+    table : DataFrame
+    known : sequence of int, optional
+        Columns that held times in training; None while training.
+
+    Returns
+    -------
+    DataFrame
+    list of int
+        Columns that held times.
+
+    Raises
+    ------
+    ValueError
+        Other columns than those of training hold times.
     """
     found: dict[int, np.ndarray] = {}
     for number in range(table.shape[1]):

@@ -32,7 +32,13 @@ LARGEST = 1e36  # so that neither squares nor predictions overflow
 
 
 def suffix_of(path: str | Path) -> str:
-    """Which kind of file it is by its name. Raises InputError if by none."""
+    """Kind of a file by its name.
+
+    Raises
+    ------
+    InputError
+        The name is of no kind that is known.
+    """
     name = Path(path).name.lower()
     for suffix in (*SEPARATORS, PARQUET):
         if name.endswith(suffix):
@@ -59,7 +65,13 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def output_suffix(path: str | Path) -> str:
-    """`suffix_of` a table that can be written. Raises InputError."""
+    """`suffix_of` a table that can be written.
+
+    Raises
+    ------
+    InputError
+        It cannot.
+    """
     suffix = suffix_of(path)
     if suffix == PARQUET:
         _require_pyarrow()
@@ -81,7 +93,7 @@ def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
 
 
 def missing_cells(column: pd.Series) -> np.ndarray:
-    """bool (N,)."""
+    """Which cells are missing, bool (N,)."""
     if column.dtype.kind in "iuf":
         return np.asarray(column.isna())
     return np.array([cell is None or cell.strip() in MISSING for cell in column], bool)
@@ -94,7 +106,18 @@ def is_numeric(column: pd.Series) -> bool:
 
 
 def numbers_of(column: pd.Series, path: str | Path) -> np.ndarray:
-    """float64 (N,), NaN where missing. Raises InputError for text and for what is too large."""
+    """Numbers of a column.
+
+    Returns
+    -------
+    float64 (N,)
+        NaN where missing.
+
+    Raises
+    ------
+    InputError
+        A cell is text or too large a number.
+    """
     values, missing = _parsed(column)
     wrong = np.flatnonzero(~missing & ~(np.abs(values) <= LARGEST))
     if len(wrong):

@@ -3,7 +3,7 @@
 Rare alleles are hard to phase, the rarest are put on either haplotype of their carrier almost at random; low
 coverage misses some of them altogether. A model that never met such panels trusts carriers too much.
 
-Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same person.
+Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ def switch_phases(
     rng: np.random.Generator,
     rate: float,
 ) -> None:
-    """Exchange people's haplotypes from random sites on, in place; rate: per Mb and person."""
+    """Exchange the haplotypes of samples from random sites on, in place.
+
+    Parameters
+    ----------
+    alleles_XA : uint8
+    position_X : int64
+    sibling_A : int64
+    rng : numpy.random.Generator
+    rate : float
+        Per Mb and sample.
+    """
     if rate == 0:
         return
     first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))
@@ -43,9 +53,20 @@ def spoil_panel(
 ) -> None:
     """Put errors into the columns panel_N, in place.
 
-    rare_phase_error, missed_allele: the probability that a singleton is put on the wrong haplotype or missed;
-    an allele with n carriers suffers 1 / n of it. wrong_call: probability of any allele to be the other one;
-    wrong_common_call: the same, times 4 f (1 - f) at a site of frequency f: heterozygotes are mistaken most.
+    Parameters
+    ----------
+    alleles_XA : uint8
+    panel_N : int64
+        Columns of the panel's haplotypes.
+    sibling_A : int64
+    rng : numpy.random.Generator
+    rare_phase_error, missed_allele : float
+        Probability that a singleton is put on the wrong haplotype or missed; an allele with n carriers
+        suffers 1 / n of it.
+    wrong_call : float
+        Probability of any allele to be the other one.
+    wrong_common_call : float
+        The same, times 4 f (1 - f) at a site of frequency f: heterozygotes are mistaken most.
     """
     if rare_phase_error or missed_allele:
         in_panel_A = np.zeros(alleles_XA.shape[1], dtype=bool)

@@ -1,6 +1,6 @@
-"""Meta-learning episodes: a segment, an array, a disjoint split of people into context and query.
+"""Meta-learning episodes: a segment, an array, a disjoint split of samples into context and query.
 
-Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A person's two
+Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A sample's two
 haplotypes are always on the same side of the split.
 
 Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap.
@@ -30,23 +30,47 @@ FAR_SITES = 400  # sites beyond the first or last typed site that an episode may
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Ranges from which an episode draws.
+    """Ranges from which an episode draws: the table [episodes] of a configuration.
 
-    blocks: B; queries: people that are imputed; sites_per_gap: U; context_people: at least so many;
-    array_density: typed sites per Mb (log-uniform); array_minimum_frequency: one of these minor-allele
-    frequencies is the least that the array types; genotype_error, missing_rate: one of these rates for the
-    typed alleles of the queries. foreign_share: part of the episodes whose queries are of one population that
-    the context has few people of, if any. whole_share: part of the episodes whose context is everybody else.
-    most_entries: sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
-    jumps_per_cM: of the probabilities of copying (0: the context's own, `most_likely_scale`, as at work);
-    mismatch: theirs too. The rest is what the panel's call set gets wrong, one value of each
-    (`callset_errors`).
+    Attributes
+    ----------
+    blocks : int
+        B.
+    queries : int
+        Samples that are imputed.
+    sites_per_gap : int
+        U.
+    context_samples : int
+        Samples of the context, at least.
+    array_density : tuple of float
+        Typed sites per Mb, log-uniform between the two.
+    array_minimum_frequency : tuple of float
+        One of these minor-allele frequencies is the least that the array types.
+    genotype_error, missing_rate : tuple of float
+        One of these rates for the typed alleles of the queries.
+    foreign_share : float
+        Part of the episodes whose queries are of one population that the context has few samples of, if any.
+    whole_share : float
+        Part of the episodes whose context is all others.
+    most_entries : int
+        Sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
+    jumps_per_cM : float
+        Of the probabilities of copying (0: the context's own, `most_likely_scale`, as at work).
+    mismatch : float
+        Of the probabilities of copying, too.
+    switch_rate, rare_phase_error, missed_allele, wrong_call, wrong_common_call : tuple of float
+        What the panel's call set gets wrong, one value of each, see `callset_errors`.
+
+    Raises
+    ------
+    InputError
+        A rate is out of its range.
     """
 
     blocks: int = 4
     queries: int = 24
     sites_per_gap: int = 6
-    context_people: int = 30
+    context_samples: int = 30
     array_density: tuple[float, float] = (40.0, 1_000.0)
     array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
     genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
@@ -79,12 +103,26 @@ class EpisodeSettings:
 
 @dataclass(frozen=True)
 class Episode:
-    """One batch of blocks that share a segment, an array and a split of people.
+    """One batch of blocks that share a segment, an array and a split of samples.
 
-    typed_BNS, query_BQS: uint8 alleles of context and queries at typed places; known_BQS: uint8, 0 where a
-    query's call is missing; cM_BS, valid_BS: the places; start_BHS, start_mass_BH: starting points;
-    context_BGUN, truth_BGUQ: uint8 alleles at the sites asked for; frequency_BGU (of the context),
-    fraction_BGU, distance_BGU, asked_BGU (1 or 0 for padding): float32.
+    Attributes
+    ----------
+    typed_BNS, query_BQS : uint8
+        Alleles of context and queries at typed places.
+    known_BQS : uint8
+        0 where a query's call is missing.
+    cM_BS, valid_BS
+        The places.
+    start_BHS, start_mass_BH : float32
+        Starting points.
+    context_BGUN, truth_BGUQ : uint8
+        Alleles at the sites asked for.
+    frequency_BGU : float32
+        Of ALT in the context.
+    fraction_BGU, distance_BGU : float32
+        See `gap_geometry`.
+    asked_BGU : float32
+        1, or 0 for padding.
     """
 
     typed_BNS: np.ndarray
@@ -110,16 +148,28 @@ class Span:
         self.position, self.cM = source.position[start:stop], source.cM[start:stop]
         self.n_sites, self.n_haplotypes = stop - start, source.n_haplotypes
         self.haplotype_sample = source.haplotype_sample
-        self.query_people, self.person_deme = source.query_people, source.person_deme
+        self.query_samples, self.sample_deme = source.query_samples, source.sample_deme
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """uint8 (stop - start, n_haplotypes)."""
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return self._source.alleles(self._start + start, self._start + stop)
 
 
 def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
-    """A random span with so many sites times haplotypes at most; the source itself if it is small or the
-    limit is 0."""
+    """Draw the part of a segment that an episode uses.
+
+    Parameters
+    ----------
+    source : HaplotypeSource
+    rng : numpy.random.Generator
+    most_entries : int
+        Sites times haplotypes, at most; 0 for no limit.
+
+    Returns
+    -------
+    HaplotypeSource
+        A random span of the sites; the source itself if it is small enough.
+    """
     most = most_entries // source.n_haplotypes
     if most_entries == 0 or source.n_sites <= most:
         return source
@@ -129,9 +179,18 @@ def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: i
 
 @dataclass(frozen=True)
 class Split:
-    """A drawn task before it is cut into blocks: columns of the segment's haplotypes and an array.
+    """A drawn task before it is cut into blocks.
 
-    context_N, query_Q: int64 haplotype columns; typed_T: int64 typed sites; typed_query_TQ, known_TQ: uint8.
+    Attributes
+    ----------
+    alleles_XA : uint8
+        All sites and haplotypes of the segment.
+    context_N, query_Q : int64
+        Columns of haplotypes.
+    typed_T : int64
+        Typed sites.
+    typed_query_TQ, known_TQ : uint8
+        Alleles of the queries there, and 0 where a call is missing.
     """
 
     alleles_XA: np.ndarray
@@ -143,45 +202,67 @@ class Split:
 
 
 def usable_sites(alleles_XN: np.ndarray) -> int:
-    """How many sites have two alleles, each carried by a tenth of the haplotypes or by 2 at least."""
+    """Count sites with two alleles, each carried by a tenth of the haplotypes or by 2 at least.
+
+    Parameters
+    ----------
+    alleles_XN : uint8 array
+
+    Returns
+    -------
+    int
+    """
     carriers = alleles_XN.sum(1)
     fewest = max(2, alleles_XN.shape[1] // 10)
     return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
 
 
 def _foreign_queries(
-    people: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
+    samples: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of one random person's population, and the context: few of these or none, and the others."""
-    own = deme[people] == deme[people[0]]
-    natives, others = people[own], people[~own]
-    n_queries = min(settings.queries, len(natives), len(people) // 4)
-    if len(others) < settings.context_people:
-        return people[:n_queries], people[n_queries:]
+    """Queries of one random sample's population, and the context: few of these or none, and the others."""
+    own = deme[samples] == deme[samples[0]]
+    natives, others = samples[own], samples[~own]
+    n_queries = min(settings.queries, len(natives), len(samples) // 4)
+    if len(others) < settings.context_samples:
+        return samples[:n_queries], samples[n_queries:]
     kept = int(len(natives) * rng.uniform(0, 0.2)) if rng.random() < 0.7 else 0
     return natives[:n_queries], rng.permutation(np.append(others, natives[n_queries : n_queries + kept]))
 
 
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
-    """Draw people for context and query, an array, and the errors and gaps in the queries' typed calls.
+    """Draw samples for context and query, an array, and the errors and gaps in the queries' typed calls.
 
-    Raises ValueError if the source has fewer than 8 people or fewer than 20 sites of usable frequency.
+    Parameters
+    ----------
+    source : HaplotypeSource
+    rng : numpy.random.Generator
+    settings : EpisodeSettings
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    ValueError
+        The source has fewer than 8 samples or fewer than 20 sites of usable frequency.
     """
     sample_A = np.asarray(source.haplotype_sample)
-    people = np.unique(sample_A)
-    if len(people) < 8:
-        raise ValueError(f"an episode needs at least 8 people, the panel has {len(people)}")
-    if source.query_people is None:
-        people = rng.permutation(people)
-        n_queries = min(settings.queries, len(people) // 4)
-        queries, rest = people[:n_queries], people[n_queries:]
-        deme = source.person_deme if settings.foreign_share > 0 else None
+    samples = np.unique(sample_A)
+    if len(samples) < 8:
+        raise ValueError(f"an episode needs at least 8 samples, the panel has {len(samples)}")
+    if source.query_samples is None:
+        samples = rng.permutation(samples)
+        n_queries = min(settings.queries, len(samples) // 4)
+        queries, rest = samples[:n_queries], samples[n_queries:]
+        deme = source.sample_deme if settings.foreign_share > 0 else None
         if deme is not None and rng.random() < settings.foreign_share:
-            queries, rest = _foreign_queries(people, deme, rng, settings)
+            queries, rest = _foreign_queries(samples, deme, rng, settings)
     else:
-        queries = rng.permutation(source.query_people)[: settings.queries]
-        rest = rng.permutation(np.setdiff1d(people, source.query_people))
-    fewest = min(settings.context_people, len(rest))
+        queries = rng.permutation(source.query_samples)[: settings.queries]
+        rest = rng.permutation(np.setdiff1d(samples, source.query_samples))
+    fewest = min(settings.context_samples, len(rest))
     size = (
         len(rest)
         if rng.random() < settings.whole_share
@@ -231,7 +312,26 @@ def draw_episode(
     shape: BlockShape,
     inducing_points: int,
 ) -> Episode:
-    """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
+    """Draw an episode; the same source and generator state give the same one.
+
+    Parameters
+    ----------
+    source : HaplotypeSource
+    rng : numpy.random.Generator
+    settings : EpisodeSettings
+    shape : BlockShape
+    inducing_points : int
+        Starting points of a block, at most.
+
+    Returns
+    -------
+    Episode
+
+    Raises
+    ------
+    ValueError
+        As `draw_split`.
+    """
     split = draw_split(source, rng, settings)
     typed_cM = source.cM[split.typed_T]
     n_typed = len(split.typed_T)
@@ -286,7 +386,20 @@ def draw_episode(
 
 
 def stack_starting_points(starts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Starting points (h_b, S) of several blocks, padded to (B, H, S) float32, and masses (B, H): 1 or 0."""
+    """Pad the starting points of several blocks to one length.
+
+    Parameters
+    ----------
+    starts : list of float32 (h, S)
+        Of each block.
+
+    Returns
+    -------
+    float32 (B, H, S)
+        Starting points.
+    float32 (B, H)
+        1, or 0 for padding.
+    """
     most = max(len(start) for start in starts)
     start_BHS = np.zeros((len(starts), most, starts[0].shape[1]), dtype=np.float32)
     mass_BH = np.zeros((len(starts), most), dtype=np.float32)

@@ -13,7 +13,19 @@ from spinimpute.genotypes.blocks import HaplotypeSource
 
 @dataclass(frozen=True)
 class Outcome:
-    """loss: scalar to minimise; predicted, truth, frequency: float32 (n,), one entry a hidden allele."""
+    """What a model made of a task; one entry a hidden allele.
+
+    Attributes
+    ----------
+    loss : Tensor ()
+        To be minimised.
+    predicted : float32 (n,)
+        Probability of the allele that `truth` counts: ALT, or the minor one.
+    truth : float32 (n,)
+        0 or 1.
+    frequency : float32 (n,)
+        Of that allele in the context.
+    """
 
     loss: Tensor
     predicted: np.ndarray
@@ -22,7 +34,11 @@ class Outcome:
 
 
 class Learner(Protocol):
-    """A model with its tasks; `progress` is the fraction of the training that is done."""
+    """A model with its tasks.
+
+    `draw` gives a task from a segment: the same one for the same generator state. `outcome` scores a task;
+    `progress` is the fraction of the training that is done.
+    """
 
     @property
     def model(self) -> nn.Module: ...

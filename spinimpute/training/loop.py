@@ -1,271 +1,261 @@
-"""Meta-training across genomic segments: the loop, its state, its log, for any model."""
+"""The training loop: steps of any torch module, their validation, and states from which a run goes on."""
 
 from __future__ import annotations
 
+import json
 import math
-import platform
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.blocks import HaplotypeSource
-from spinimpute.nn.model_weights import (
-    arrays_of,
-    flatten_state,
-    restore_training,
-    tensors_of,
-    unflatten_state,
-)
-from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.nn.optimisers import Lookahead
 from spinimpute.processes import ALONE, Processes, launch
-from spinimpute.tensor_files import load_tensors, save_tensors
-from spinimpute.training.learner import Learner, Outcome
+from spinimpute.training.state import TrainingState, differences
 
-STATE_FORMAT = "spinimpute-training-state-2"
-LARGEST_SEED = 9_998  # each seed has its own simulated segments
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """steps: updates; optimiser: "adam" or "lamb" (with Lookahead); learning_rate: constant for the part
-    `flat` of the steps, then by cosine to 0; clip: gradient norm; validate_every: steps between validations;
-    validation_tasks: number of held-out tasks; patience: validations without improvement after which training
-    stops (0: never); seed: of weights and tasks; tasks: of an update, shared out among processes.
-    """
-
-    steps: int = 3_000
-    tasks: int = 1
-    optimiser: str = "adam"
-    learning_rate: float = 3e-3
-    flat: float = 0.3
-    clip: float = 1.0
-    validate_every: int = 200
-    validation_tasks: int = 24
-    patience: int = 0
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        if self.optimiser not in ("adam", "lamb"):
-            raise InputError(f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}")
-        for name in ("steps", "tasks", "validate_every", "validation_tasks"):
-            if getattr(self, name) < 1:
-                raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
-        if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.flat <= 1:
-            raise InputError(
-                "training.learning_rate and clip must be positive and training.flat between 0 and 1, "
-                f"found {self.learning_rate}, {self.clip}, {self.flat}"
-            )
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise InputError(f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
-
-
-Sampler = Callable[[np.random.Generator], HaplotypeSource]
-"""Gives a segment to draw a task from."""
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class Validation:
-    """loss: mean over held-out tasks; r2: pooled over their hidden alleles, as minor-allele dosages."""
+    """What a validation found; `loss` is the mean over what is held out."""
 
     loss: float
-    r2: float
 
 
-def versions() -> dict[str, str]:
-    """Versions that a result may depend on."""
-    from importlib.metadata import version
+@dataclass(frozen=True)
+class Report:
+    """What happened since the last report.
 
-    names = ("spinimpute", "torch", "numpy")
-    return {"python": platform.python_version()} | {name: version(name) for name in names}
+    Attributes
+    ----------
+    step : int
+        Steps done so far.
+    loss : float
+        Mean loss of the steps since the last report.
+    validation : Validation or None
+        None if nothing is held out.
+    improved : bool
+        Whether this validation is the best so far.
+    """
+
+    step: int
+    loss: float
+    validation: Validation | None
+    improved: bool
 
 
-class Trainer:
-    """Trains a learner's model; `state` and `restore` continue it bit for bit on the CPU.
+class TrainingLoop(ABC, Generic[Network]):
+    """Trains a module by steps; subclasses define the loss of a task and the validation.
 
-    train_source, validation_sources: where tasks come from; validation tasks are drawn once, from segments or
-    people that are never trained on. processes: that share out the tasks; all have the same weights at every
-    step, and the same as one process would have, but for how sums are rounded (not even that, of two).
-    Raises InputError if there are fewer tasks in an update than processes.
+    Parameters
+    ----------
+    model, optimiser, schedule
+        What is trained. Without a schedule the learning rate stays as it is.
+    steps : int
+        Length of the whole run, which the schedule knows, too.
+    clip : float
+        Largest norm of a step's gradient.
+    tasks : int
+        Tasks of a step; its loss is their mean.
+    patience : int
+        Validations without improvement after which the run ends; 0 for never.
+    run : dict
+        JSON: what is trained. A state of another run is not continued.
+    state_format : str
+        Format that the files of `save_state` name.
+    processes : Processes
+        They share out the tasks of a step. All have the same weights at every step, and the same as one
+        process would have, but for how sums are rounded (not even that, of two).
     """
 
     def __init__(
         self,
-        learner: Learner,
-        settings: TrainingSettings,
-        train_source: Sampler,
-        validation_sources: Sequence[HaplotypeSource],
+        model: Network,
+        optimiser: Optimizer | Lookahead,
+        schedule: LRScheduler | None,
+        *,
+        steps: int,
+        clip: float,
+        tasks: int = 1,
+        patience: int = 0,
+        run: dict[str, Any] | None = None,
+        state_format: str = "",
         processes: Processes = ALONE,
     ) -> None:
-        if settings.tasks % processes.count:
-            raise InputError(
-                f"training.tasks must be a multiple of the {processes.count} processes, found "
-                f"{settings.tasks}"
-            )
-        self.learner = learner
-        self.processes = processes
-        self.settings = settings
-        self.train_source = train_source
+        self.model, self.optimiser, self.schedule = model, optimiser, schedule
+        self.steps, self.clip, self.tasks, self.patience = steps, clip, tasks, patience
+        self.run, self.state_format, self.processes = run or {}, state_format, processes
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.step = 0
-        self.best = float("inf")
+        self.best = math.inf
         self.stale = 0
-        held_out = np.random.default_rng([settings.seed, 1])
-        self.validation_tasks = [
-            learner.draw(validation_sources[i % len(validation_sources)], held_out)
-            for i in range(settings.validation_tasks)
-        ]
-        parameters = [p for p in learner.model.parameters() if p.requires_grad]
-        self.optimiser: torch.optim.Adam | Lookahead
-        if settings.optimiser == "lamb":
-            self.optimiser = Lookahead(Lamb(parameters, lr=settings.learning_rate))
-        else:
-            self.optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate, betas=(0.9, 0.98))
-        self.schedule = flat_then_cosine(self.optimiser, settings.steps, settings.flat)
-        self.parameters = parameters
+
+    @abstractmethod
+    def loss(self, number: int) -> Tensor:
+        """Loss of the task with this number, from 0, of the step `self.step`.
+
+        A run that can be resumed draws the task, and seeds torch's generator, by step and number alone: not
+        by the process, nor by what was drawn before.
+        """
+
+    def validate(self) -> Validation | None:
+        """Score what is held out, without gradients; None if nothing is."""
+        return None
+
+    def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
+        """The part of a run's description in which a state must agree with this run."""
+        return run
 
     @property
     def exhausted(self) -> bool:
         """Whether too many validations have brought no improvement."""
-        return 0 < self.settings.patience <= self.stale
+        return 0 < self.patience <= self.stale
 
     def train_step(self) -> float:
-        """One update; returns its loss."""
-        numbers = self.processes.mine(range(self.settings.tasks))
-        mine, gradient = self._gradient(numbers)
-        loss = sum(self.processes.joined([mine]))
+        """Make one update.
+
+        Returns
+        -------
+        float
+            The mean loss of its tasks.
+
+        Raises
+        ------
+        InputError
+            The loss is not finite.
+        """
+        self.model.train()
+        if self.tasks == 1:
+            loss = self._backward(0)
+        else:
+            mine, gradient = self._gradient(self.processes.mine(range(self.tasks)))
+            loss = sum(self.processes.joined([mine]))
+            self.processes.add_up(gradient)
+            for parameter, part in zip(self.parameters, gradient, strict=True):
+                parameter.grad = part
         if not math.isfinite(loss):
             raise InputError(
-                f"training diverged: the loss of step {self.step + 1} is {loss}; lower training.learning_rate"
+                f"training diverged: the loss of step {self.step + 1} is {loss}; lower the learning rate"
             )
-        self.processes.add_up(gradient)
-        for parameter, part in zip(self.parameters, gradient, strict=True):
-            parameter.grad = part
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimiser.step()
-        self.schedule.step()
+        if self.schedule is not None:
+            self.schedule.step()
         self.step += 1
         return loss
 
+    def _backward(self, number: int) -> float:
+        """The share of this task in the step's loss; leaves its gradient in the parameters."""
+        loss = self.loss(number) / self.tasks
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        return float(loss.detach())
+
     def _gradient(self, numbers: Sequence[int]) -> tuple[float, list[Tensor]]:
-        """Of these tasks of the step: their share of the mean loss, and its gradient. Halves are added up:
-        two processes that have a half each then come to the same sum, to the last bit."""
+        """The share of these tasks in the step's loss, and its gradient. Halves are added up: two processes
+        that have a half each then come to the same sum, to the last bit."""
         if len(numbers) > 1:
             half = len(numbers) // 2
             left, gradient = self._gradient(numbers[:half])
             right, more = self._gradient(numbers[half:])
             return left + right, [a.add_(b) for a, b in zip(gradient, more, strict=True)]
-        # a task depends on its number alone: not on the process, nor on whether the run was resumed
-        rng = np.random.default_rng([self.settings.seed, 0, self.step, numbers[0]])
-        torch.manual_seed(int(rng.integers(2**62)))
-        task = self.learner.draw(self.train_source(rng), rng)
-        device = self.parameters[0].device
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss = self.learner.outcome(task, self.step / self.settings.steps, rng).loss / self.settings.tasks
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        return float(loss.detach()), [
-            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            for parameter in self.parameters
-        ]
+        loss = self._backward(numbers[0])
+        # other tasks of the step may have gradients where this one has none
+        return loss, [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
 
-    @torch.no_grad()
-    def validate(self) -> Validation:
-        """Score the held-out tasks."""
-        outcomes = self.processes.joined(
-            [self._validated(number) for number in self.processes.mine(range(len(self.validation_tasks)))]
-        )
-        flip = np.concatenate([o.frequency for o in outcomes]) > 0.5
-        p = np.concatenate([o.predicted for o in outcomes])
-        y = np.concatenate([o.truth for o in outcomes])
-        p, y = np.where(flip, 1 - p, p), np.where(flip, 1 - y, y)
-        r2 = float(np.corrcoef(p, y)[0, 1] ** 2) if p.std() > 0 and y.std() > 0 else 0.0
-        return Validation(float(np.mean([float(o.loss) for o in outcomes])), r2)
+    def take_steps(self, every: int, report: Callable[[Report], None], until: int | None = None) -> None:
+        """Train to the end, to step `until`, or until patience is exhausted.
 
-    def _validated(self, number: int) -> Outcome:
-        rng = np.random.default_rng([self.settings.seed, 2, number])
-        outcome = self.learner.outcome(self.validation_tasks[number], 1.0, rng)
-        return replace(outcome, loss=outcome.loss.cpu())  # it may go to another process
+        Parameters
+        ----------
+        every : int
+            Steps from one validation and report to the next; there is one after the last step, too.
+        report : callable
+            Called after each validation.
+        until : int, optional
+            Step to stop at.
 
-    def run(self, report: Callable[[dict[str, Any]], None], checkpoint: Callable[[bool], None]) -> None:
-        """Train to the end or until patience is exhausted.
-
-        report: gets a log entry at each validation; checkpoint: called after it, with whether the model is
-        the best so far.
+        Raises
+        ------
+        InputError
+            The loss of a step, or of a validation, is not finite.
         """
-        started, losses = time.perf_counter(), []
-        while self.step < self.settings.steps and not self.exhausted:
+        stop = min(self.steps, until or self.steps)
+        losses: list[float] = []
+        while self.step < stop and not self.exhausted:
             losses.append(self.train_step())
-            if self.step % self.settings.validate_every and self.step < self.settings.steps:
+            if self.step % every and self.step < stop:
                 continue
-            validation = self.validate()
-            if not np.isfinite(validation.loss):
-                raise InputError(
-                    f"training diverged: the validation loss at step {self.step} is {validation.loss}; lower "
-                    "training.learning_rate"
-                )
-            improved = validation.loss < self.best
-            self.best = min(self.best, validation.loss)
-            self.stale = 0 if improved else self.stale + 1
-            report(
-                {
-                    "step": self.step,
-                    "train_loss": round(float(np.mean(losses)), 6),
-                    "validation_loss": round(validation.loss, 6),
-                    "validation_r2": round(validation.r2, 5),
-                    "learning_rate": self.schedule.get_last_lr()[0],
-                    "seconds": round(time.perf_counter() - started, 1),
-                }
-            )
-            checkpoint(improved)
+            report(self._validated(sum(losses) / len(losses)))
             losses = []
-        if self.exhausted:
-            report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})
 
-    def save_state(self, path: str | Path, run: dict[str, Any]) -> None:
-        """Everything that `restore_state` needs to continue bit for bit. run: JSON, what is being trained."""
-        tensors: dict[str, Tensor] = {}
-        plain = flatten_state(
-            {
-                "weights": self.learner.model.state_dict(),
-                "optimiser": self.optimiser.state_dict(),
-                "schedule": {"last_epoch": self.schedule.last_epoch, "_last_lr": self.schedule.get_last_lr()},
-            },
-            "",
-            tensors,
-        )
-        metadata = {
-            "run": run,
-            "plain": plain,
-            "step": self.step,
-            "best": self.best,
-            "stale": self.stale,
-            "launch": launch(),
-        }
-        save_tensors(path, arrays_of(tensors), metadata, STATE_FORMAT)
-
-    def restore_state(self, path: str | Path, run: dict[str, Any]) -> None:
-        """Continue from `save_state`. Raises InputError if the state belongs to another run."""
-        tensors, metadata = load_tensors(path, STATE_FORMAT, "training state")
-        if _apart_from_steps(metadata["run"]) != _apart_from_steps(run):
+    def _validated(self, loss: float) -> Report:
+        with torch.no_grad():
+            validation = self.validate()
+        if validation is None:
+            return Report(self.step, loss, None, False)
+        if not math.isfinite(validation.loss):
             raise InputError(
-                f"training state {path} belongs to another configuration, seed, start or panel: resume with "
-                "those, or start anew with --force"
+                f"training diverged: the validation loss is {validation.loss} after step {self.step}; lower "
+                "the learning rate, or look for extreme values in the data"
             )
-        saved = unflatten_state(metadata["plain"], tensors_of(tensors))
-        restore_training(self.learner.model, self.optimiser, saved, path)
-        self.schedule.last_epoch = saved["schedule"]["last_epoch"]
-        self.schedule._last_lr = saved["schedule"]["_last_lr"]
-        self.step, self.best, self.stale = metadata["step"], metadata["best"], metadata["stale"]
+        improved = validation.loss < self.best
+        self.best = min(self.best, validation.loss)
+        self.stale = 0 if improved else self.stale + 1
+        return Report(self.step, loss, validation, improved)
 
+    def save_state(self, path: str | Path) -> None:
+        """Write all that `restore_state` needs to go on, bit for bit on the CPU.
 
-def _apart_from_steps(run: dict[str, Any]) -> dict[str, Any]:
-    """A run's description without its length: a finished run may be made longer."""
-    configuration = run["configuration"]
-    training = {name: value for name, value in configuration["training"].items() if name != "steps"}
-    return run | {"configuration": configuration | {"training": training}}
+        Raises
+        ------
+        InputError
+            The file cannot be written.
+        """
+        schedule = self.schedule
+        content = {
+            "weights": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": None
+            if schedule is None
+            else {"last_epoch": schedule.last_epoch, "_last_lr": schedule.get_last_lr()},
+        }
+        state = TrainingState(self.run, self.step, self.best, self.stale, launch(), content)
+        state.save(path, self.state_format)
+
+    def restore_state(self, path: str | Path) -> None:
+        """Go on from what `save_state` wrote.
+
+        Raises
+        ------
+        InputError
+            The file is missing or damaged, or the state belongs to another run or network.
+        """
+        state = TrainingState.load(path, self.state_format)
+        here: dict[str, Any] = json.loads(json.dumps(self.run))
+        found = differences(self.same_run(state.run), self.same_run(here))
+        if found:
+            raise InputError(
+                f"training state {path} belongs to another run ({'; '.join(found[:3])}): resume with the "
+                "same settings, or start anew with --force"
+            )
+        try:
+            self.model.load_state_dict(state.content["weights"])
+            self.optimiser.load_state_dict(state.content["optimiser"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise InputError(
+                f"training state {path} holds the weights of another network, perhaps of another version of "
+                "this program: start anew"
+            ) from error
+        if self.schedule is not None:
+            self.schedule.last_epoch = state.content["schedule"]["last_epoch"]
+            self.schedule._last_lr = state.content["schedule"]["_last_lr"]
+        self.step, self.best, self.stale = state.step, state.best, state.stale

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GENERATION_YEARS = 25.0
 CONTINENTS = ("AFR", "EUR", "EAS")
-FEWEST_PEOPLE = 8
+FEWEST_SAMPLES = 8
 SHORTEST = 10_000
 
 
@@ -27,7 +27,7 @@ class SimulationSettings:
     """
 
     length: tuple[int, int] = (300_000, 1_000_000)  # bp
-    people: tuple[int, int] = (150, 1_500)
+    samples: tuple[int, int] = (150, 1_500)
     recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
     stretch: tuple[float, float] = (1.0, 1.0)  # so many times longer, with as many times fewer mutations
@@ -38,15 +38,15 @@ class SimulationSettings:
     gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
     poor_share: float = 0.0  # part of the segments that are poor in recombination: theirs is poor_rate
     poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
-    demes: int = 1  # each continent's people live in at least 1 and at most so many
+    demes: int = 1  # each continent's samples live in at least 1 and at most so many
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
     deme_migration: float = 1e-3  # at most so much of a deme comes from each other one in a generation
 
     def __post_init__(self) -> None:
-        if self.people[0] < FEWEST_PEOPLE or self.length[0] < SHORTEST:
+        if self.samples[0] < FEWEST_SAMPLES or self.length[0] < SHORTEST:
             raise InputError(
-                f"simulation.people must be at least {FEWEST_PEOPLE} and simulation.length at least "
-                f"{SHORTEST} bp, found {list(self.people)} and {list(self.length)}"
+                f"simulation.samples must be at least {FEWEST_SAMPLES} and simulation.length at least "
+                f"{SHORTEST} bp, found {list(self.samples)} and {list(self.length)}"
             )
         shares = (self.gene_conversion_share, self.poor_share, self.deme_migration, self.hotspot_share[1])
         if not all(0 <= share <= 1 for share in shares):
@@ -60,15 +60,26 @@ class SimulationSettings:
 class Segment:
     """One simulated segment: what a panel file holds, in memory.
 
-    position: int64 (n_sites,); cM: float64 (n_sites,); packed: uint8 (n_sites, ceil(n_haplotypes / 8)),
-    bit-packed alleles; haplotypes 2i and 2i+1 belong to person i, who lives in deme person_deme[i].
+    Haplotypes 2i and 2i + 1 belong to sample i.
+
+    Attributes
+    ----------
+    position : int64 (n_sites,)
+    cM : float64 (n_sites,)
+    packed : uint8 (n_sites, ceil(n_haplotypes / 8))
+        Bit-packed alleles.
+    n_haplotypes : int
+    sample_deme : int64 (n_samples,)
+        The deme that each sample lives in.
+    description : dict
+        What was drawn.
     """
 
     position: np.ndarray
     cM: np.ndarray
     packed: np.ndarray
     n_haplotypes: int
-    person_deme: np.ndarray
+    sample_deme: np.ndarray
     description: dict[str, float | int | str]
 
     @property
@@ -76,26 +87,40 @@ class Segment:
         return len(self.position)
 
     @property
-    def query_people(self) -> None:
+    def query_samples(self) -> None:
         """None: a task chooses its queries."""
         return None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the person each haplotype belongs to."""
+        """The sample each haplotype belongs to, int64 (n_haplotypes,)."""
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """uint8 (stop - start, n_haplotypes), 0 or 1."""
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes), 0 or 1."""
         return np.unpackbits(self.packed[start:stop], axis=1, count=self.n_haplotypes)
 
 
 def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
     """An out-of-Africa history with three continents and recent growth.
 
-    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1; the growth of
-    the last 200 generations (5,000 years) is added because sequenced panels show many more rare variants
-    than that model does.
+    The growth of the last 200 generations (5,000 years) is added because sequenced panels show many more rare
+    variants than the published model does.
+
+    Parameters
+    ----------
+    size_factor : float
+        Multiplies every population size.
+    recent_growth : float
+        Final over pre-growth size in the last 200 generations.
+
+    Returns
+    -------
+    msprime.Demography
+
+    References
+    ----------
+    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1.
     """
     import msprime
 
@@ -126,10 +151,15 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
 def split_into_demes(
     demography: msprime.Demography, rng: np.random.Generator, settings: SimulationSettings
 ) -> dict[str, list[str]]:
-    """Split continents into demes of unequal sizes; returns each continent's demes, itself if it is one.
+    """Split continents into demes of unequal sizes, in place.
 
     Panels lack the very populations that targets come from more often than not; rare alleles are rarely
     shared across even recent splits.
+
+    Returns
+    -------
+    dict of str to list of str
+        Each continent's demes, itself if it is one.
     """
     demes: dict[str, list[str]] = {}
     age = dict.fromkeys(CONTINENTS, 0.0)
@@ -148,7 +178,7 @@ def split_into_demes(
             demography.set_symmetric_migration_rate(demes[continent], rate)
         age[continent] = _log_uniform(rng, settings.deme_age)
         demography.add_population_split(time=age[continent], derived=demes[continent], ancestral=continent)
-    # continents exchange people only while they are not split
+    # continents exchange migrants only while they are not split
     for i, one in enumerate(CONTINENTS):
         for other in CONTINENTS[i + 1 :]:
             start = max(age[one], age[other])
@@ -164,7 +194,22 @@ def split_into_demes(
 
 
 def recombination_map(rng: np.random.Generator, length: int, settings: SimulationSettings, mean_rate: float):  # type: ignore[no-untyped-def]
-    """A piecewise-constant msprime.RateMap of the given mean rate, with hotspots of 1 to 3 kb."""
+    """Draw a recombination map with hotspots of 1 to 3 kb.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    length : int
+        bp.
+    settings : SimulationSettings
+    mean_rate : float
+        Per bp and generation.
+
+    Returns
+    -------
+    msprime.RateMap
+        Piecewise constant.
+    """
     import msprime
 
     n_hotspots = rng.poisson(rng.uniform(*settings.hotspots_per_mb) * length / 1e6)
@@ -191,7 +236,19 @@ def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float
 def simulate_segment(seed: int, settings: SimulationSettings = SimulationSettings()) -> Segment:
     """Simulate one segment; the same seed and settings give the same segment with the same msprime.
 
-    Raises ImportError with the extra to install if msprime is absent.
+    Parameters
+    ----------
+    seed : int
+    settings : SimulationSettings
+
+    Returns
+    -------
+    Segment
+
+    Raises
+    ------
+    ImportError
+        msprime is absent; the message says which extra to install.
     """
     try:
         import msprime
@@ -201,7 +258,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     rng = np.random.default_rng(seed)
     stretch = _log_uniform(rng, settings.stretch) if settings.stretch != (1, 1) else 1.0
     length = int(_log_uniform(rng, settings.length) * stretch)
-    people = int(_log_uniform(rng, settings.people))
+    n_samples = int(_log_uniform(rng, settings.samples))
     poor = settings.poor_share > 0 and rng.random() < settings.poor_share
     mean_rate = _log_uniform(rng, settings.poor_rate if poor else settings.recombination_rate)
     rates = recombination_map(rng, length, settings, mean_rate)
@@ -212,7 +269,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     if settings.demes > 1:
         demes = split_into_demes(demography, rng, settings)
     shares = rng.dirichlet([0.4, 0.4, 0.4])  # often one population, sometimes a mixture
-    counts = rng.multinomial(people, shares)
+    counts = rng.multinomial(n_samples, shares)
     names: list[str] = []
     numbers: list[int] = []
     for continent, count in zip(CONTINENTS, counts, strict=True):
@@ -236,8 +293,8 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         model=msprime.BinaryMutationModel(),
         random_seed=int(rng.integers(1, 2**31)),
     )
-    # people were laid out by population; a split by person must not depend on that order
-    order = rng.permutation(people)
+    # samples were laid out by population; a split by sample must not depend on that order
+    order = rng.permutation(n_samples)
     columns = np.stack([2 * order, 2 * order + 1], axis=1).ravel()
     positions, rows = [], []
     for variant in mutated.variants():
@@ -251,11 +308,11 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         cM=rates.get_cumulative_mass(np.minimum(position, length)) * 100.0,
         packed=np.stack(rows),
         n_haplotypes=len(columns),
-        person_deme=np.repeat(np.arange(len(numbers)), numbers)[order],
+        sample_deme=np.repeat(np.arange(len(numbers)), numbers)[order],
         description={
             "seed": seed,
             "length": length,
-            "people": people,
+            "samples": n_samples,
             "AFR": int(counts[0]),
             "EUR": int(counts[1]),
             "EAS": int(counts[2]),

@@ -1,4 +1,4 @@
-"""Where training tasks come from: simulated segments, or stretches of a user's panel."""
+"""Where training tasks come from: simulated segments, or segments of a user's panel."""
 
 from __future__ import annotations
 
@@ -15,14 +15,25 @@ from spinimpute.training.simulation import Segment, SimulationSettings, simulate
 FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
 SEEDS_APART = 100_000  # between the first segments of two training seeds
 CACHED_SEGMENTS = 600
-FEWEST_PEOPLE = 40
+FEWEST_SAMPLES = 40
 TRIES = 100
 
 
 class SimulatedSource:
     """Simulated segments by their number; each is made when it is first asked for.
 
-    segments: how many different ones training sees.
+    Parameters
+    ----------
+    seed : int
+        Of the training; each seed has its own segments.
+    segments : int
+        How many different ones training sees.
+    settings : SimulationSettings
+
+    Raises
+    ------
+    InputError
+        `segments` is out of its range.
     """
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
@@ -41,19 +52,30 @@ class SimulatedSource:
         return self._cache[number]
 
     def validation(self, count: int) -> list[HaplotypeSource]:
-        """Segments that are the same for every training seed and that none of them trains on."""
+        """Simulate segments that are the same for every training seed and that none of them trains on."""
         return [simulate_segment(FIRST_VALIDATION_SEED + i, self.settings) for i in range(count)]
 
 
-class Stretch:
-    """Some sites and people of a panel, as a source of tasks. columns: int64, haplotypes."""
+class PanelSegment:
+    """Some sites and samples of a panel, as a source of tasks.
 
-    person_deme = None
+    Parameters
+    ----------
+    panel : Panel
+    start, stop : int
+        First site, and the one after the last.
+    columns : int64 array
+        Haplotypes of the panel.
+    query_samples : int64 array, optional
+        Samples that are queries, never context; by default tasks choose.
+    """
+
+    sample_deme = None
 
     def __init__(
-        self, panel: Panel, start: int, stop: int, columns: np.ndarray, query_people: np.ndarray | None
+        self, panel: Panel, start: int, stop: int, columns: np.ndarray, query_samples: np.ndarray | None
     ) -> None:
-        self.query_people = query_people
+        self.query_samples = query_samples
         self._panel, self._start, self._columns = panel, start, columns
         self.position = panel.position[start:stop]
         self.cM = panel.cM[start:stop]
@@ -61,47 +83,63 @@ class Stretch:
         self.n_sites, self.n_haplotypes = stop - start, len(columns)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """uint8 (stop - start, n_haplotypes)."""
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return self._panel.alleles(self._start + start, self._start + stop)[:, self._columns]
 
 
 class PanelSource:
-    """Random stretches of a panel. A tenth of the people are held out: they are the queries of validation and
-    never take part in training. length: bp of a stretch.
+    """Random segments of a panel.
+
+    A tenth of the samples are held out: they are the queries of validation and never take part in training.
+
+    Parameters
+    ----------
+    panel : Panel
+    seed : int
+        Decides who is held out.
+    length : int
+        Of a segment, bp.
+
+    Raises
+    ------
+    InputError
+        The panel has too few samples.
     """
 
     def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
-        if panel.n_samples < FEWEST_PEOPLE:
+        if panel.n_samples < FEWEST_SAMPLES:
             raise InputError(
-                f"{panel.path}: {panel.n_samples} people are too few to train on, at least "
-                f"{FEWEST_PEOPLE} are needed; use the shipped model as it is"
+                f"{panel.path}: {panel.n_samples} samples are too few to train on, at least "
+                f"{FEWEST_SAMPLES} are needed; use the shipped model as it is"
             )
         rng = np.random.default_rng([seed, 3])
-        people = rng.permutation(panel.n_samples)
+        samples = rng.permutation(panel.n_samples)
         n_held_out = max(8, panel.n_samples // 10)
         self.panel, self.length = panel, length
-        self.held_out, self.people = np.sort(people[:n_held_out]), np.sort(people[n_held_out:])
+        self.held_out, self.samples = np.sort(samples[:n_held_out]), np.sort(samples[n_held_out:])
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
-        return self._stretch(rng, self.people, None)
+        return self._segment(rng, self.samples, None)
 
     def validation(self, count: int) -> list[HaplotypeSource]:
-        """Stretches with the held-out people as queries and all others as context."""
+        """Draw segments with the held-out samples as queries and all others as context."""
         rng = np.random.default_rng(4)
-        everyone = np.arange(self.panel.n_samples)
-        return [self._stretch(rng, everyone, self.held_out) for _ in range(count)]
+        every = np.arange(self.panel.n_samples)
+        return [self._segment(rng, every, self.held_out) for _ in range(count)]
 
-    def _stretch(self, rng: np.random.Generator, people: np.ndarray, queries: np.ndarray | None) -> Stretch:
+    def _segment(
+        self, rng: np.random.Generator, samples: np.ndarray, queries: np.ndarray | None
+    ) -> PanelSegment:
         panel = self.panel
-        columns = np.flatnonzero(np.isin(panel.haplotype_sample, people))
+        columns = np.flatnonzero(np.isin(panel.haplotype_sample, samples))
         for _ in range(TRIES):
             # from a site on, not from a place: large parts of a chromosome have none
             start = int(rng.integers(panel.n_sites))
             stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
             start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))
             if usable_sites(panel.alleles(start, stop)[:, columns]) >= 2 * FEWEST_SITES:
-                return Stretch(panel, start, stop, columns, queries)
+                return PanelSegment(panel, start, stop, columns, queries)
         raise InputError(
-            f"{panel.path}: {TRIES} stretches of {self.length:,} bp had fewer than {2 * FEWEST_SITES} common "
+            f"{panel.path}: {TRIES} segments of {self.length:,} bp had fewer than {2 * FEWEST_SITES} common "
             "sites each; the panel is too sparse to train on"
         )

@@ -25,7 +25,7 @@ rounds = 1
 [episodes]
 blocks = 1
 queries = 4
-context_people = 40
+context_samples = 40
 array_density = [200.0, 300.0]
 
 [training]

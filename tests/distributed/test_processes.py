@@ -15,7 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.processes import Processes, all_processes
 from spinimpute.tensor_files import load_tensors
-from spinimpute.training.loop import Trainer, TrainingSettings
+from spinimpute.training.trainer import Trainer, TrainingSettings
 
 CONFIGURATION = """
 [model]
@@ -27,12 +27,12 @@ candidates = 4
 [episodes]
 blocks = 2
 queries = 6
-context_people = 8
+context_samples = 8
 array_density = [300, 800.0]
 [simulation]
 segments = 3
 length = [40_000, 50_000]
-people = [20, 24]
+samples = [20, 24]
 [training]
 steps = 6
 tasks = 4
@@ -88,7 +88,7 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
         dedent(f"""
         import os, signal, time
         from pathlib import Path
-        from spinimpute.training.loop import STATE_FORMAT, Trainer
+        from spinimpute.training.trainer import STATE_FORMAT, Trainer
         from spinimpute.predictors.train import train
         from spinimpute.processes import restarted
         from spinimpute.tensor_files import load_tensors
@@ -190,7 +190,7 @@ def test_a_restart_overwrites_no_other_run(alone: Path) -> None:
 
 def test_tasks_that_cannot_be_shared_out_are_refused() -> None:
     with pytest.raises(InputError, match=r"training\.tasks must be a multiple of the 2 processes, found 3"):
-        Trainer(None, TrainingSettings(tasks=3), None, [], Processes(0, 2))  # type: ignore[arg-type]
+        Trainer(None, TrainingSettings(tasks=3), None, [], {}, Processes(0, 2))  # type: ignore[arg-type]
 
 
 def test_a_lone_process_that_was_promised_others(monkeypatch: pytest.MonkeyPatch) -> None:

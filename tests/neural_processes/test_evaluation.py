@@ -62,8 +62,8 @@ def test_cdf_of_a_mixture() -> None:
     torch.manual_seed(0)
     model, (task, _) = make_model(ModelSettings("ANP", **SMALL)), draw_tasks(TASKS, 3, 0)
     with torch.no_grad():
-        found = model(task.x_BMX, task.y_BMY, task.x_BNX, 6)
+        found = model(task.x_BNX, task.y_BNY, task.x_BQX, 6)
     drawn = found.sample((4_000,))
     torch.testing.assert_close(
-        cdf(found, task.y_BNY), (drawn <= task.y_BNY).float().mean(0), atol=0.05, rtol=0
+        cdf(found, task.y_BQY), (drawn <= task.y_BQY).float().mean(0), atol=0.05, rtol=0
     )

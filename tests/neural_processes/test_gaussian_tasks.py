@@ -18,7 +18,7 @@ TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
 def test_tasks_have_the_covariance_of_their_process(kernel: str) -> None:
     settings = ProcessSettings(kernel, context=(2, 2), target=(1, 1), tasks=6, x_size=2)
     task, process = draw_tasks(settings, 1, 0)
-    x = torch.cat([task.x_BMX, task.x_BNX], 1).double()
+    x = torch.cat([task.x_BNX, task.x_BQX], 1).double()
     covariance = process.noisy_covariance(x)
     torch.testing.assert_close(covariance, covariance.mT)
     assert (torch.linalg.eigvalsh(covariance) > 0).all()
@@ -37,25 +37,25 @@ def test_tasks_have_the_covariance_of_their_process(kernel: str) -> None:
 def test_draws_vary_as_they_should() -> None:
     settings = ProcessSettings(context=(1, 1), target=(1, 1), tasks=4_000, scale=(0.7, 0.7))
     task, _ = draw_tasks(settings, 2, 0)
-    assert float(task.y_BNY.var()) == pytest.approx(0.49 + 0.0004, rel=0.08)
+    assert float(task.y_BQY.var()) == pytest.approx(0.49 + 0.0004, rel=0.08)
 
 
 def test_the_same_seed_gives_the_same_tasks() -> None:
     first, second, other = draw_tasks(TASKS, 1, 7)[0], draw_tasks(TASKS, 1, 7)[0], draw_tasks(TASKS, 1, 8)[0]
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert first.x_BMX.shape != other.x_BMX.shape or not torch.equal(first.x_BMX, other.x_BMX)
+    assert first.x_BNX.shape != other.x_BNX.shape or not torch.equal(first.x_BNX, other.x_BNX)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_oracle_is_the_conditional_of_a_gaussian(kernel: str) -> None:
     task, process = draw_tasks(ProcessSettings(kernel, context=(5, 5), target=(2, 2), tasks=3), 4, 0)
     best = oracle(task, process)
-    joint = process.noisy_covariance(torch.cat([task.x_BMX, task.x_BNX], 1).double())
+    joint = process.noisy_covariance(torch.cat([task.x_BNX, task.x_BQX], 1).double())
     gain = joint[:, 5:, :5] @ torch.linalg.inv(joint[:, :5, :5])
-    torch.testing.assert_close(best.mean, gain @ task.y_BMY.double())
+    torch.testing.assert_close(best.mean, gain @ task.y_BNY.double())
     variance = (joint[:, 5:, 5:] - gain @ joint[:, :5, 5:]).diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(best.variance[..., 0], variance)
-    empty = task._replace(x_BMX=task.x_BMX[:, :0], y_BMY=task.y_BMY[:, :0])
+    empty = task._replace(x_BNX=task.x_BNX[:, :0], y_BNY=task.y_BNY[:, :0])
     torch.testing.assert_close(oracle(empty, process).mean, torch.zeros(3, 2, 1).double())
 
 
@@ -64,6 +64,6 @@ def test_a_floor_costs_the_oracle() -> None:
     best = oracle(task, process)
     floored = with_floor(best, 0.1)
     assert (floored.stddev >= 0.1).all()
-    assert float(floored.log_prob(task.y_BNY.double()).mean()) < float(
-        best.log_prob(task.y_BNY.double()).mean()
+    assert float(floored.log_prob(task.y_BQY.double()).mean()) < float(
+        best.log_prob(task.y_BQY.double()).mean()
     )

@@ -38,7 +38,7 @@ def draw(settings: ProcessSettings = TASKS, number: int = 0) -> tuple[Task, Proc
 def predicted(model: NeuralProcess, task: Task, seed: int = 5) -> Distribution:
     torch.manual_seed(seed)
     with torch.no_grad():
-        return model(task.x_BMX, task.y_BMY, task.x_BNX, 6)
+        return model(task.x_BNX, task.y_BNY, task.x_BQX, 6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,8 +50,8 @@ def test_shapes_of_any_size(kind: str, sizes: tuple[int, int]) -> None:
     for context in (0, 1, 9):
         task, _ = draw(replace(settings, context=(context, context)))
         found = predicted(model, task)
-        assert found.log_prob(task.y_BNY).shape == task.y_BNY.shape
-        assert torch.isfinite(found.log_prob(task.y_BNY)).all()
+        assert found.log_prob(task.y_BQY).shape == task.y_BQY.shape
+        assert torch.isfinite(found.log_prob(task.y_BQY)).all()
         assert torch.isfinite(found.mean).all()
         loss = model.loss(task)
         loss.backward()
@@ -62,8 +62,8 @@ def test_shapes_of_any_size(kind: str, sizes: tuple[int, int]) -> None:
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "BANP"])
 def test_the_order_of_the_context_means_nothing(kind: str) -> None:
     model, (task, _) = made(kind), draw()
-    order = torch.randperm(task.x_BMX.shape[1], generator=torch.Generator().manual_seed(1))
-    other = task._replace(x_BMX=task.x_BMX[:, order], y_BMY=task.y_BMY[:, order])
+    order = torch.randperm(task.x_BNX.shape[1], generator=torch.Generator().manual_seed(1))
+    other = task._replace(x_BNX=task.x_BNX[:, order], y_BNY=task.y_BNY[:, order])
     for name in ("mean", "stddev"):
         torch.testing.assert_close(
             getattr(predicted(model, task), name),
@@ -96,11 +96,11 @@ def test_an_untrained_lbanp_reads_what_is_near() -> None:
     task, _ = draw(replace(TASKS, context=(64, 64), target=(30, 30)))
     layers = [model.read_context[0].attention, model.answer[0].attention]
     with torch.no_grad(), recorded_attention(layers) as weights:
-        model(task.x_BMX, task.y_BMY, task.x_BNX)
+        model(task.x_BNX, task.y_BNY, task.x_BQX)
     latent_HX = model.points[0, :, :1].detach()
     for weight_BGLM, asked, told in (
-        (weights[0], latent_HX, task.x_BMX),
-        (weights[1], task.x_BNX, latent_HX),
+        (weights[0], latent_HX, task.x_BNX),
+        (weights[1], task.x_BQX, latent_HX),
     ):
         away = (weight_BGLM.mean(1) @ told - asked).abs()
         assert away.mean() < 0.7  # 1 where all are read alike
@@ -110,7 +110,7 @@ def test_an_untrained_lbanp_reads_what_is_near() -> None:
 def test_targets_and_tasks_do_not_see_each_other(kind: str) -> None:
     model, (task, _) = made(kind), draw()
     whole = predicted(model, task)
-    alone = predicted(model, task._replace(x_BNX=task.x_BNX[:, 1:2], y_BNY=task.y_BNY[:, 1:2]))
+    alone = predicted(model, task._replace(x_BQX=task.x_BQX[:, 1:2], y_BQY=task.y_BQY[:, 1:2]))
     torch.testing.assert_close(alone.mean, whole.mean[:, 1:2], atol=1e-5, rtol=1e-4)
     if kind not in ("ANP", "IPNP", "RIPNP", "BANP"):  # whose samples are drawn for all tasks in turn
         one = predicted(model, Task(*(part[2:3] for part in task)))
@@ -123,9 +123,9 @@ def test_a_summary_is_enough_and_does_not_grow(kind: str) -> None:
     for context in (4, 400):
         task, _ = draw(replace(TASKS, context=(context, context)))
         with torch.no_grad():
-            summary = model.summarize(task.x_BMX, task.y_BMY)
+            summary = model.summarize(task.x_BNX, task.y_BNY)
             torch.manual_seed(5)
-            later = model.decode(summary, task.x_BNX, 6)
+            later = model.decode(summary, task.x_BQX, 6)
         torch.testing.assert_close(later.mean, predicted(model, task).mean)
         sizes.add(sum(part.numel() for part in (*summary[:3], *summary.left)))
     assert len(sizes) == 1
@@ -137,18 +137,18 @@ def test_a_further_reading_is_of_what_is_left(kind: str) -> None:
     read = []
     for encoder in model.left_encoders:  # type: ignore[union-attr]
         encoder.register_forward_hook(lambda _, given, out: read.append(given[0]))
-    summary = model.summarize(task.x_BMX, task.y_BMY)
+    summary = model.summarize(task.x_BNX, task.y_BNY)
     first, second, both = model.readings(summary)  # type: ignore[operator]
     assert [len(one.left) for one in (first, second, both)] == [0, 1, 2]
     for reading, given in zip((first, second), read, strict=True):
-        assert torch.equal(given[..., :1], task.x_BMX)
-        torch.testing.assert_close(given[..., 1:], task.y_BMY - model.mean(reading, task.x_BMX))  # type: ignore[operator]
+        assert torch.equal(given[..., :1], task.x_BNX)
+        torch.testing.assert_close(given[..., 1:], task.y_BNY - model.mean(reading, task.x_BNX))  # type: ignore[operator]
         assert not given.requires_grad
     # predictions use every reading, and training teaches every reading to predict
-    means = [model.mean(one, task.x_BNX) for one in (first, second, both)]  # type: ignore[operator]
+    means = [model.mean(one, task.x_BQX) for one in (first, second, both)]  # type: ignore[operator]
     assert all((a - b).abs().max() > 1e-3 for a, b in pairwise(means))
     if kind != "RIPNP":
-        log_p = [model.decode(one, task.x_BNX).log_prob(task.y_BNY).mean() for one in (first, second, both)]
+        log_p = [model.decode(one, task.x_BQX).log_prob(task.y_BQY).mean() for one in (first, second, both)]
         torch.testing.assert_close(model.loss(task), -torch.stack(log_p).mean())
 
 
@@ -166,17 +166,17 @@ def test_one_reading_is_the_plain_model(kind: str) -> None:
 def test_every_further_reading_has_its_own_weights(kind: str) -> None:
     model, (task, _) = made(kind, readings=4), draw()
     with torch.no_grad():
-        summary = model.summarize(task.x_BMX, task.y_BMY)
-        found = model.read_left(summary, task.x_BNX)  # type: ignore[operator]
+        summary = model.summarize(task.x_BNX, task.y_BNY)
+        found = model.read_left(summary, task.x_BQX)  # type: ignore[operator]
         for number, part in enumerate(found.split(16, -1)):
             reader, encoder = model.left_readers[number], model.left_encoders[number]  # type: ignore[index]
             values = summary.left[number]
             if kind == "RCANP":
-                expected = reader(model.position(task.x_BNX), summary.key_BLE, values)  # type: ignore[operator]
+                expected = reader(model.position(task.x_BQX), summary.key_BLE, values)  # type: ignore[operator]
             else:
-                expected = reader(encoder.at(task.x_BNX), values, values)
+                expected = reader(encoder.at(task.x_BQX), values, values)
             torch.testing.assert_close(part, expected)
-        fewer = model.read_left(summary._replace(left=summary.left[:1]), task.x_BNX)  # type: ignore[operator]
+        fewer = model.read_left(summary._replace(left=summary.left[:1]), task.x_BQX)  # type: ignore[operator]
     assert torch.equal(fewer[..., :16], found[..., :16])
     assert not fewer[..., 16:].any()
 
@@ -187,7 +187,7 @@ def test_a_latent_process_learns_from_every_reading() -> None:
     torch.manual_seed(4)
     loss = model.loss(task)
     torch.manual_seed(4)
-    summary, posterior = model.summarize(task.x_BMX, task.y_BMY), model._posterior(task)
+    summary, posterior = model.summarize(task.x_BNX, task.y_BNY), model._posterior(task)
     bounds = [model._bounds(reading, posterior, task)[1].mean() for reading in model.readings(summary)]
     assert len(bounds) == 3
     torch.testing.assert_close(loss, -torch.stack(bounds).mean())
@@ -208,7 +208,7 @@ def test_every_weight_has_a_gradient(kind: str, autocast: bool) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_shapes_are_named(kind: str) -> None:
     model, (task, _) = made(kind), draw()
-    x, y, at = task.x_BMX, task.y_BMY, task.x_BNX
+    x, y, at = task.x_BNX, task.y_BNY, task.x_BQX
     for arguments, said in (
         ((x[0], y, at), "x_context must have 3 dimensions"),
         ((x, y[:, :-1], at), "y_context must have"),
@@ -258,9 +258,9 @@ def test_settings_that_cannot_be() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_targets_have_no_predictions(kind: str) -> None:
     model, (task, _) = made(kind), draw(TASKS)
-    found = model(task.x_BMX, task.y_BMY, task.x_BNX[:, :0])
-    assert found.mean.shape == task.y_BNY[:, :0].shape
-    assert found.log_prob(task.y_BNY[:, :0]).shape == task.y_BNY[:, :0].shape
+    found = model(task.x_BNX, task.y_BNY, task.x_BQX[:, :0])
+    assert found.mean.shape == task.y_BQY[:, :0].shape
+    assert found.log_prob(task.y_BQY[:, :0]).shape == task.y_BQY[:, :0].shape
 
 
 @pytest.mark.parametrize("kind", ["ANP", "IPNP"])
@@ -275,9 +275,9 @@ def test_bounds_are_bounds(kind: str) -> None:
         elbo, importance = (
             torch.stack(x).mean(0) for x in zip(*(model.bounds(task, 64) for _ in range(40)), strict=True)
         )
-        summary = model.summarize(task.x_BMX, task.y_BMY)
+        summary = model.summarize(task.x_BNX, task.y_BNY)
         z = model.latent(summary).sample((5_000,))
-        log_p = model._given(summary, task.x_BNX, z).log_prob(task.y_BNY).sum((-2, -1))
+        log_p = model._given(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1))
         exact = (torch.logsumexp(log_p, 0) - torch.log(torch.tensor(5_000.0))) / 2
     assert (elbo <= importance + 1e-3).all()
     assert (importance <= exact + 0.04).all()
@@ -290,15 +290,15 @@ def test_the_kl_term_pulls_the_posterior_to_the_prior() -> None:
     assert isinstance(model, LatentProcess)
     torch.manual_seed(0)
     elbo, _ = model.bounds(task, 2_000)
-    summary = model.summarize(task.x_BMX, task.y_BMY)
+    summary = model.summarize(task.x_BNX, task.y_BNY)
     everything = model.summarize(
-        torch.cat([task.x_BMX, task.x_BNX], 1), torch.cat([task.y_BMY, task.y_BNY], 1)
+        torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
     )
     posterior, prior = model.latent(everything), model.latent(summary)
     z = posterior.sample((2_000,))
-    log_p = model._given(summary, task.x_BNX, z).log_prob(task.y_BNY).sum((-2, -1)).mean(0)
+    log_p = model._given(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1)).mean(0)
     divergence = (posterior.log_prob(z) - prior.log_prob(z)).sum(-1).mean(0)  # by simulation
-    expected = (log_p - divergence) / task.x_BNX.shape[1]
+    expected = (log_p - divergence) / task.x_BQX.shape[1]
     torch.testing.assert_close(elbo, expected, atol=0.05, rtol=0.05)
 
 

@@ -28,7 +28,7 @@ def test_resuming_is_the_same_run(kind: str, tmp_path) -> None:  # type: ignore[
     half.train(until=3)
     half.save_state(tmp_path / "state")
     resumed = trainer()
-    resumed.resume(tmp_path / "state")
+    resumed.restore_state(tmp_path / "state")
     assert resumed.step == 3
     resumed.train()
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
@@ -41,7 +41,7 @@ def test_resuming_is_the_same_run(kind: str, tmp_path) -> None:  # type: ignore[
     for model in (loaded, whole.model.eval()):
         torch.manual_seed(5)
         with torch.no_grad():
-            means.append(model(task.x_BMX, task.y_BMY, task.x_BNX, 6).mean)
+            means.append(model(task.x_BNX, task.y_BNY, task.x_BQX, 6).mean)
     torch.testing.assert_close(*means)
 
 
@@ -56,7 +56,7 @@ def test_states_of_before_there_were_readings_are_resumed(tmp_path) -> None:  # 
     del metadata["run"]["model"]["readings"], metadata["run"]["start"]
     save_tensors(tmp_path / "old", tensors, metadata, STATE_FORMAT)
     resumed = trainer()
-    resumed.resume(tmp_path / "old")
+    resumed.restore_state(tmp_path / "old")
     assert resumed.step == 2
 
 
@@ -76,15 +76,15 @@ def test_states_of_other_networks_are_not_resumed(tmp_path) -> None:  # type: ig
     for name in ("/weights/points", "/weights/embed.0.weight"):
         save_tensors(tmp_path / "old", tensors | {name: tensors[name][:, :1]}, metadata, STATE_FORMAT)
         with pytest.raises(InputError, match="old holds the weights of another network"):
-            trainer.resume(tmp_path / "old")
+            trainer.restore_state(tmp_path / "old")
 
 
 def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
     one = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(8), TASKS)
     one.save_state(tmp_path / "state")
     other = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(9), TASKS)
-    with pytest.raises(InputError, match="belongs to other settings"):
-        other.resume(tmp_path / "state")
+    with pytest.raises(InputError, match=r"belongs to another run \(training.steps is 8 there, 9 here\)"):
+        other.restore_state(tmp_path / "state")
     with pytest.raises(InputError, match="not a neural process"):
         load_model(tmp_path / "state")
 
@@ -97,5 +97,5 @@ def test_learning(kind: str) -> None:
     trainer = gaussian_trainer(settings, TrainingSettings(60, learning_rate=3e-3), tasks)
     trainer.train()
     prior = draw_tasks(replace(tasks, context=(0, 0)), HELD_OUT_SEED, 0)
-    alone = float(oracle(*prior).log_prob(prior[0].y_BNY.double()).mean())
+    alone = float(oracle(*prior).log_prob(prior[0].y_BQY.double()).mean())
     assert score(trainer.model, tasks, 20, 10).log_likelihood > alone + 0.15

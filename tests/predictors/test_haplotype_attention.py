@@ -417,7 +417,7 @@ hidden = 8
 [episodes]
 blocks = 1
 queries = 4
-context_people = 8
+context_samples = 8
 foreign_share = 0.5
 most_entries = 20_000
 rare_phase_error = [0.5]
@@ -426,7 +426,7 @@ switch_rate = [5.0]
 [simulation]
 segments = 2
 length = [40_000, 50_000]
-people = [20, 24]
+samples = [20, 24]
 demes = 3
 poor_share = 0.5
 [training]

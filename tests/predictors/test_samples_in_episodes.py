@@ -1,4 +1,4 @@
-"""Who is asked and who is shown: people, not haplotypes, also where ploidy is mixed; and sparse panels."""
+"""Who is asked and who is shown: samples, not haplotypes, also where ploidy is mixed; and sparse panels."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode,
 from spinimpute.training.simulation import Segment
 from spinimpute.training.sources import PanelSource
 
-EPISODES = EpisodeSettings(blocks=3, queries=6, context_people=8, array_density=(200.0, 800.0))
+EPISODES = EpisodeSettings(blocks=3, queries=6, context_samples=8, array_density=(200.0, 800.0))
 SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "start_BHS", "start_mass_BH",
          "context_BGUN", "frequency_BGU", "fraction_BGU", "distance_BGU", "asked_BGU")  # fmt: skip
 
@@ -24,8 +24,8 @@ SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "start_BHS"
 class Altered:
     """A segment with other alleles at chosen places."""
 
-    query_people = None
-    person_deme = None
+    query_samples = None
+    sample_deme = None
 
     def __init__(self, segment: Segment, flip_XA: np.ndarray) -> None:
         self.n_sites, self.n_haplotypes = segment.n_sites, segment.n_haplotypes
@@ -100,16 +100,16 @@ def mixed_panel(tmp_path: Path) -> Iterator[spinimpute.Panel]:
         yield panel
 
 
-def test_haploid_people_are_people(mixed_panel: spinimpute.Panel) -> None:
+def test_haploid_samples_are_samples(mixed_panel: spinimpute.Panel) -> None:
     assert mixed_panel.n_haplotypes == 80
     source = PanelSource(mixed_panel, seed=2, length=100_000)
     seen = set()
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        stretch = source(rng)
-        people = np.asarray(stretch.haplotype_sample)
-        split = draw_split(stretch, rng, EPISODES)
-        context, queries = set(people[split.context_N]), set(people[split.query_Q])
+        segment = source(rng)
+        sample = np.asarray(segment.haplotype_sample)
+        split = draw_split(segment, rng, EPISODES)
+        context, queries = set(sample[split.context_N]), set(sample[split.query_Q])
         assert not context & queries
         assert not (context | queries) & set(source.held_out)
         assert len(queries) == EPISODES.queries
@@ -117,24 +117,24 @@ def test_haploid_people_are_people(mixed_panel: spinimpute.Panel) -> None:
         assert len(split.query_Q) == expected
         seen |= {int(mixed_panel.ploidy[p]) for p in queries}
     assert seen == {1, 2}
-    for stretch in source.validation(2):
-        people = np.asarray(stretch.haplotype_sample)
-        split = draw_split(stretch, np.random.default_rng(0), EPISODES)
-        assert set(people[split.query_Q]) <= set(source.held_out)
-        assert not set(people[split.context_N]) & set(source.held_out)
+    for segment in source.validation(2):
+        sample = np.asarray(segment.haplotype_sample)
+        split = draw_split(segment, np.random.default_rng(0), EPISODES)
+        assert set(sample[split.query_Q]) <= set(source.held_out)
+        assert not set(sample[split.context_N]) & set(source.held_out)
 
 
-def test_a_stretch_has_the_panels_alleles(mixed_panel: spinimpute.Panel) -> None:
-    stretch = PanelSource(mixed_panel, seed=2, length=100_000)(np.random.default_rng(0))
-    first = int(np.flatnonzero(mixed_panel.position == stretch.position[0])[0])
-    columns = np.flatnonzero(np.isin(mixed_panel.haplotype_sample, np.asarray(stretch.haplotype_sample)))
+def test_a_segment_has_the_panels_alleles(mixed_panel: spinimpute.Panel) -> None:
+    segment = PanelSource(mixed_panel, seed=2, length=100_000)(np.random.default_rng(0))
+    first = int(np.flatnonzero(mixed_panel.position == segment.position[0])[0])
+    columns = np.flatnonzero(np.isin(mixed_panel.haplotype_sample, np.asarray(segment.haplotype_sample)))
     np.testing.assert_array_equal(
-        stretch.alleles(3, 9), mixed_panel.alleles(first + 3, first + 9)[:, columns]
+        segment.alleles(3, 9), mixed_panel.alleles(first + 3, first + 9)[:, columns]
     )
 
 
 def test_a_panel_with_a_centromere_can_be_trained_on(tmp_path: Path) -> None:
-    """Stretches that fall where the panel has no or hardly any site must not end a training run."""
+    """Segments that fall where the panel has no or hardly any site must not end a training run."""
     positions = [*range(1000, 401_000, 2000), *range(3_000_000, 3_400_000, 2000)]
     vcf = write_panel(tmp_path / "gap.vcf", positions, 0, 48)
     with warnings.catch_warnings():
@@ -146,5 +146,5 @@ def test_a_panel_with_a_centromere_can_be_trained_on(tmp_path: Path) -> None:
         for _ in range(8):
             episode = draw_episode(source(rng), rng, EPISODES, BlockShape(2, 3), 8)
             assert isinstance(episode, Episode)
-        for stretch in source.validation(12):
-            draw_split(stretch, rng, EPISODES)
+        for segment in source.validation(12):
+            draw_split(segment, rng, EPISODES)

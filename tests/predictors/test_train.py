@@ -15,8 +15,8 @@ from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import read_configuration, train
 from spinimpute.tensor_files import load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
-from spinimpute.training.loop import TrainingSettings
 from spinimpute.training.simulation import SimulationSettings
+from spinimpute.training.trainer import TrainingSettings, renamed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
@@ -25,12 +25,12 @@ CONFIGURATION = """
 [episodes]
 blocks = 2
 queries = 6
-context_people = 8
+context_samples = 8
 array_density = [300, 800.0]
 [simulation]
 segments = 3
 length = [40_000, 50_000]
-people = [20, 24]
+samples = [20, 24]
 [training]
 steps = {steps}
 optimiser = "{optimiser}"
@@ -92,7 +92,7 @@ def test_a_checkpoint_says_where_it_comes_from(tmp_path: Path) -> None:
     _, metadata = load_tensors(out, FORMAT, "model")
     provenance = metadata["provenance"]
     assert provenance["configuration"]["training"]["seed"] == 4
-    assert provenance["configuration"]["simulation"]["people"] == [20, 24]
+    assert provenance["configuration"]["simulation"]["samples"] == [20, 24]
     assert provenance["data"] == "simulated"
     assert set(provenance["versions"]) >= {"spinimpute", "torch", "numpy", "python"}
     assert provenance["validation"]["validation_r2"] == result.validation_r2
@@ -124,9 +124,9 @@ def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_pane
 
 
 def test_patience_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spinimpute.training.loop import Trainer, Validation
+    from spinimpute.training.trainer import AlleleValidation, Trainer
 
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float(self.step), 0.0))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float(self.step), 0.0))
     result = train(configuration(tmp_path, steps=40, patience=2), tmp_path / "m.safetensors")
     assert result.steps == 6
     assert result.validation_loss == 2.0  # the best is kept
@@ -147,7 +147,7 @@ def test_the_shipped_models_are_what_their_configurations_say(weights: str, stag
     for name in stages:  # the last one first
         assert provenance["data"] == "simulated"
         configuration = read_configuration(REPOSITORY / "configs" / f"{name}.toml")
-        recorded, now = provenance["configuration"], json.loads(json.dumps(configuration.as_dict()))
+        recorded, now = renamed(provenance["configuration"]), json.loads(json.dumps(configuration.as_dict()))
         # what can be configured since then was as it is by default
         for table, default in (
             ("episodes", EpisodeSettings()),
@@ -203,6 +203,17 @@ def test_ranges(tmp_path: Path, line: str, message: str | None) -> None:
         assert read_configuration(path).episodes.array_density == (300.0, 800.0)
         return
     with pytest.raises(InputError, match=message):
+        read_configuration(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "now", "before"),
+    [("episodes", "context_samples", "context_people"), ("simulation", "samples", "people")],
+)
+def test_names_that_settings_had(tmp_path: Path, table: str, now: str, before: str) -> None:
+    path = configuration(tmp_path)
+    path.write_text(path.read_text().replace(f"\n{now} = ", f"\n{before} = "))
+    with pytest.raises(InputError, match=rf"unknown key {table}.{before}; known are .*\b{now}\b"):
         read_configuration(path)
 
 
@@ -272,7 +283,9 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
 def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
     config, out = configuration(tmp_path, steps=2), tmp_path / "m"
     train(config, out)
-    with pytest.raises(InputError, match="belongs to another configuration"):
+    with pytest.raises(
+        InputError, match=r"belongs to another run \(configuration.training.seed is 1 there, 8 here\)"
+    ):
         train(config, out, resume=True, seed=8)
     assert train(config, out, resume=True, steps=5).steps == 5
 

@@ -17,7 +17,7 @@ from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_spl
 from spinimpute.training.simulation import Segment
 
 EPISODES = EpisodeSettings(
-    blocks=3, queries=5, context_people=8, array_density=(300.0, 800.0), missing_rate=(0.1,)
+    blocks=3, queries=5, context_samples=8, array_density=(300.0, 800.0), missing_rate=(0.1,)
 )
 SETTINGS = InducingSettings(core=3, flank=5, inducing_points=12, candidates=6, rounds=2)
 

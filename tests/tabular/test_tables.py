@@ -347,5 +347,14 @@ def test_a_validation_loss_that_is_no_number_ends_training() -> None:
     x = np.random.default_rng(0).normal(size=(100, 2))
     model = MLPRegressor(steps=4, evaluate_every=2, random_state=0)
     model._losses = lambda outputs, label: (outputs[:, 0] - label).square() / (0 if len(label) < 50 else 1)
-    with pytest.raises(ValueError, match=r"kept apart is (nan|inf) after step 2"):
+    with pytest.raises(ValueError, match=r"validation loss is (nan|inf) after step 2"):
         model.fit(x, x[:, 0])
+
+
+def test_the_device_is_checked_when_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="device must be auto, cpu or cuda, found 'tpu'"):
+        MLPRegressor(device="tpu").fit(x, x[:, 0])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="no CUDA device is available here; use --device cpu or auto"):
+        MLPRegressor(device="cuda").fit(x, x[:, 0])

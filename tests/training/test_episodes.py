@@ -1,4 +1,4 @@
-"""Tasks: people on one side of the split only, nothing hidden is shown, the same draw twice."""
+"""Tasks: samples on one side of the split only, nothing hidden is shown, the same draw twice."""
 
 import dataclasses
 from pathlib import Path
@@ -19,8 +19,8 @@ from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_spl
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 from spinimpute.training.sources import FIRST_VALIDATION_SEED, PanelSource, SimulatedSource
 
-EPISODES = EpisodeSettings(blocks=2, queries=6, context_people=8, array_density=(200.0, 800.0))
-SMALL = SimulationSettings(length=(50_000, 60_000), people=(20, 30))
+EPISODES = EpisodeSettings(blocks=2, queries=6, context_samples=8, array_density=(200.0, 800.0))
+SMALL = SimulationSettings(length=(50_000, 60_000), samples=(20, 30))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -28,8 +28,8 @@ def test_nobody_is_context_and_query(segment: Segment, seed: int) -> None:
     split = draw_split(segment, np.random.default_rng(seed), EPISODES)
     context, query = split.context_N // 2, split.query_Q // 2
     assert not set(context) & set(query)
-    for people in (context, query):  # both haplotypes of each, or none
-        assert (np.unique(people, return_counts=True)[1] == 2).all()
+    for sample in (context, query):  # both haplotypes of each, or none
+        assert (np.unique(sample, return_counts=True)[1] == 2).all()
     assert len(np.unique(query)) == EPISODES.queries
 
 
@@ -111,20 +111,20 @@ def test_simulation_is_reproducible_and_sensible() -> None:
     assert 40 <= first.n_haplotypes <= 60
 
 
-def test_held_out_people_take_no_part_in_training(example_panel: spinimpute.Panel) -> None:
+def test_held_out_samples_take_no_part_in_training(example_panel: spinimpute.Panel) -> None:
     source = PanelSource(example_panel, seed=1, length=200_000)
     assert len(source.held_out) >= 8
-    assert not set(source.held_out) & set(source.people)
+    assert not set(source.held_out) & set(source.samples)
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        stretch = source(rng)
-        used = set(np.asarray(stretch.haplotype_sample))
-        assert used == set(source.people)
-    for stretch in source.validation(2):
-        split = draw_split(stretch, np.random.default_rng(0), EPISODES)
-        people = np.asarray(stretch.haplotype_sample)
-        assert set(people[split.query_Q]) <= set(source.held_out)
-        assert not set(people[split.context_N]) & set(source.held_out)
+        segment = source(rng)
+        used = set(np.asarray(segment.haplotype_sample))
+        assert used == set(source.samples)
+    for segment in source.validation(2):
+        split = draw_split(segment, np.random.default_rng(0), EPISODES)
+        sample = np.asarray(segment.haplotype_sample)
+        assert set(sample[split.query_Q]) <= set(source.held_out)
+        assert not set(sample[split.context_N]) & set(source.held_out)
 
 
 def test_a_small_panel_is_no_training_set(example: Path, tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ def test_a_small_panel_is_no_training_set(example: Path, tmp_path: Path) -> None
         spinimpute.build_panel(
             example / "panel.vcf.gz", tmp_path / "p.spin", example / "genetic.map", samples=names
         ) as panel,
-        pytest.raises(InputError, match="20 people are too few"),
+        pytest.raises(InputError, match="20 samples are too few"),
     ):
         PanelSource(panel, 1)
 
 
 def test_a_panel_with_a_hole_can_be_trained_on(tmp_path: Path) -> None:
-    """Stretches start at sites: a centromere, with one site in many megabases, is no task."""
+    """Segments start at sites: a centromere, with one site in many megabases, is no task."""
     rng = np.random.default_rng(0)
     positions = [*range(1000, 61_000, 500), 20_000_000, *range(40_000_000, 40_060_000, 500)]
     lines = [

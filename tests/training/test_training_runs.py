@@ -9,13 +9,13 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import train
-from spinimpute.tensor_files import load_tensors
-from spinimpute.training.loop import Trainer, Validation
+from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.training.trainer import STATE_FORMAT, AlleleValidation, Trainer
 
 TABLES = {
     "model": 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4',
-    "episodes": "blocks = 2\nqueries = 6\ncontext_people = 8\narray_density = [300, 800]",
-    "simulation": "segments = 3\nlength = [40_000, 50_000]\npeople = [20, 24]",
+    "episodes": "blocks = 2\nqueries = 6\ncontext_samples = 8\narray_density = [300, 800]",
+    "simulation": "segments = 3\nlength = [40_000, 50_000]\nsamples = [20, 24]",
     "training": "steps = 4\nvalidate_every = 1\nvalidation_tasks = 2",
 }
 KMER = (
@@ -65,7 +65,7 @@ def test_a_finished_run_has_nothing_to_continue(tmp_path: Path) -> None:
 def test_a_run_out_of_patience_has_nothing_to_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float(self.step), 0.0))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float(self.step), 0.0))
     config = configuration(
         tmp_path / "c.toml", training=TABLES["training"].replace("steps = 4", "steps = 20\npatience = 2")
     )
@@ -74,7 +74,7 @@ def test_a_run_out_of_patience_has_nothing_to_continue(
 
 
 def test_only_the_best_model_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(abs(self.step - 2.0), 0.5))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(abs(self.step - 2.0), 0.5))
     out = tmp_path / "m"
     result = train(configuration(tmp_path / "c.toml"), out)
     assert result.steps == 4
@@ -109,6 +109,21 @@ def test_a_kmer_model_learns_from_a_panel_and_imputes(
     assert 0 < summary.written_sites < example_panel.n_sites
 
 
+def test_states_from_before_samples_were_called_so(tmp_path: Path) -> None:
+    config, out = configuration(tmp_path / "c.toml"), tmp_path / "m"
+    train(config, out, steps=2)
+    state = tmp_path / "m.state"
+    arrays, metadata = load_tensors(state, STATE_FORMAT, "training state")
+    for table, before, now in (
+        ("simulation", "people", "samples"),
+        ("episodes", "context_people", "context_samples"),
+    ):
+        settings = metadata["run"]["configuration"][table]
+        settings[before] = settings.pop(now)
+    save_tensors(state, arrays, metadata, STATE_FORMAT)
+    assert train(config, out, resume=True).steps == 4
+
+
 def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     config, out = configuration(tmp_path / "c.toml"), tmp_path / "m"
     train(config, out, steps=2)
@@ -116,8 +131,8 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     content = state.read_bytes()
     wide = configuration(tmp_path / "wide.toml", model=TABLES["model"] + "\nwidth = 8")
     lamb = configuration(tmp_path / "lamb.toml", training=TABLES["training"] + '\noptimiser = "lamb"')
-    for other in (wide, lamb):
-        with pytest.raises(InputError, match="belongs to another configuration"):
+    for other, differing in ((wide, "model.width is 32 there, 8 here"), (lamb, 'optimiser is "adam" there')):
+        with pytest.raises(InputError, match=rf"belongs to another run \(configuration.*{differing}"):
             train(other, out, resume=True)
     state.write_bytes(content[:-9])
     with pytest.raises(InputError, match="not a readable safetensors file"):
@@ -133,7 +148,7 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
         ("simulation", 'segments = "many"', "simulation.segments"),
         ("simulation", "segments = 2.5", "simulation.segments"),
         ("simulation", "segments = true", "simulation.segments"),
-        ("simulation", "people = [2, 4]", "people"),
+        ("simulation", "samples = [2, 4]", "samples"),
         ("simulation", "length = [50, 60]", "length|sites"),
         ("simulation", "gene_conversion_share = -1.0", "gene_conversion_share"),
         ("episodes", "genotype_error = [2.0]", "genotype_error"),
@@ -154,7 +169,7 @@ def test_values_that_mean_nothing(tmp_path: Path, table: str, line: str, message
 
 def test_a_run_that_diverges_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that is no number is never an improvement: no checkpoint is written."""
-    monkeypatch.setattr(Trainer, "validate", lambda self: Validation(float("nan"), 0.0))
+    monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float("nan"), 0.0))
     with pytest.raises(InputError, match="validation loss"):
         train(configuration(tmp_path / "c.toml"), tmp_path / "m")
     assert not (tmp_path / "m").exists()

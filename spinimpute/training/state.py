@@ -1,0 +1,110 @@
+"""Training states as files: what an interrupted run needs to go on."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from spinimpute.nn.model_weights import arrays_of, tensors_of
+from spinimpute.tensor_files import load_tensors, save_tensors
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """A run between two steps.
+
+    Attributes
+    ----------
+    run : dict
+        JSON: what is trained.
+    step : int
+        Steps done so far.
+    best : float
+        Lowest validation loss so far.
+    stale : int
+        Validations since then.
+    launch : str
+        The torchrun that started the process, see `processes.launch`.
+    content : dict
+        Nested dicts and lists of tensors and JSON values: weights, optimiser, schedule.
+    """
+
+    run: dict[str, Any]
+    step: int
+    best: float
+    stale: int
+    launch: str
+    content: dict[str, Any]
+
+    def save(self, path: str | Path, kind: str) -> None:
+        """Write a file of the format `kind`; raises InputError if it cannot be written."""
+        tensors: dict[str, Tensor] = {}
+        metadata = {
+            "run": self.run,
+            "plain": _flattened(self.content, "", tensors),
+            "step": self.step,
+            "best": self.best,
+            "stale": self.stale,
+            "launch": self.launch,
+        }
+        save_tensors(path, arrays_of(tensors), metadata, kind)
+
+    @classmethod
+    def load(cls, path: str | Path, kind: str) -> TrainingState:
+        """Read what `save` wrote; raises InputError as `load_tensors` does."""
+        arrays, metadata = load_tensors(path, kind, "training state")
+        return cls(
+            metadata["run"],
+            metadata["step"],
+            # states of runs without validation had neither of these
+            metadata.get("best", math.inf),
+            metadata.get("stale", 0),
+            metadata.get("launch", ""),
+            _unflattened(metadata["plain"], tensors_of(arrays)),
+        )
+
+
+def differences(there: Any, here: Any, name: str = "") -> list[str]:
+    """Where two JSON values differ, in words: the name, the value there, the value here."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        return [
+            found
+            for key in sorted(there.keys() | here.keys())
+            for found in differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+        ]
+    return [] if there == here else [f"{name} is {_shown(there)} there, {_shown(here)} here"]
+
+
+def _shown(value: Any) -> str:
+    text = "absent" if value is None else json.dumps(value)
+    return text if len(text) < 80 else "something else"
+
+
+def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """A JSON-able copy of nested dicts and lists; tensors are put aside under their path."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"__tensor__": name}
+    if isinstance(value, dict):
+        # optimisers number parameters with integers, which JSON would turn into strings
+        return {"__dict__": [[key, _flattened(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_flattened(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
+    json.dumps(value)
+    return value
+
+
+def _unflattened(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """What `_flattened` was given."""
+    if isinstance(value, dict) and "__tensor__" in value:
+        return tensors[value["__tensor__"]]
+    if isinstance(value, dict):
+        return {key: _unflattened(v, tensors) for key, v in value["__dict__"]}
+    if isinstance(value, list):
+        return [_unflattened(v, tensors) for v in value]
+    return value

@@ -1,0 +1,259 @@
+"""Meta-training across genomic segments: settings, validation and log of any model that imputes alleles."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.blocks import HaplotypeSource
+from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.processes import ALONE, Processes
+from spinimpute.training.learner import Learner, Outcome
+from spinimpute.training.loop import Report, TrainingLoop, Validation
+
+STATE_FORMAT = "spinimpute-training-state-2"
+LARGEST_SEED = 9_998  # each seed has its own simulated segments
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """The table [training] of a configuration.
+
+    Attributes
+    ----------
+    steps : int
+        Updates.
+    tasks : int
+        Of an update; processes share them out.
+    optimiser : {"adam", "lamb"}
+        "lamb" comes with Lookahead.
+    learning_rate : float
+        Constant for the part `flat` of the steps, then by cosine to 0.
+    flat : float
+    clip : float
+        Largest norm of the gradient.
+    validate_every : int
+        Steps between validations.
+    validation_tasks : int
+        Number of held-out tasks.
+    patience : int
+        Validations without improvement after which training stops; 0 for never.
+    seed : int
+        Of weights and tasks.
+
+    Raises
+    ------
+    InputError
+        A value is out of its range.
+    """
+
+    steps: int = 3_000
+    tasks: int = 1
+    optimiser: str = "adam"
+    learning_rate: float = 3e-3
+    flat: float = 0.3
+    clip: float = 1.0
+    validate_every: int = 200
+    validation_tasks: int = 24
+    patience: int = 0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.optimiser not in ("adam", "lamb"):
+            raise InputError(f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}")
+        for name in ("steps", "tasks", "validate_every", "validation_tasks"):
+            if getattr(self, name) < 1:
+                raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
+        if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.flat <= 1:
+            raise InputError(
+                "training.learning_rate and clip must be positive and training.flat between 0 and 1, "
+                f"found {self.learning_rate}, {self.clip}, {self.flat}"
+            )
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
+
+
+Sampler = Callable[[np.random.Generator], HaplotypeSource]
+"""Gives a segment to draw a task from."""
+
+
+@dataclass(frozen=True)
+class AlleleValidation(Validation):
+    """Scores of held-out tasks.
+
+    Attributes
+    ----------
+    loss : float
+        Mean over the tasks.
+    r2 : float
+        Pooled over their hidden alleles, as minor-allele dosages.
+    """
+
+    r2: float
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result may depend on: of Python, spinimpute, torch and numpy."""
+    from importlib.metadata import version
+
+    names = ("spinimpute", "torch", "numpy")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+RENAMED = {"simulation": {"people": "samples"}, "episodes": {"context_people": "context_samples"}}
+
+
+def renamed(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Give the settings of a configuration the names that they have now.
+
+    Parameters
+    ----------
+    configuration : dict
+        Tables of a configuration, as a file of this or an earlier version holds them.
+
+    Returns
+    -------
+    dict
+        The same values; the argument stays as it is.
+    """
+    return {
+        table: {RENAMED[table].get(name, name): value for name, value in values.items()}
+        if table in RENAMED
+        else values
+        for table, values in configuration.items()
+    }
+
+
+class Trainer(TrainingLoop[nn.Module]):
+    """Trains a learner's model on tasks from segments.
+
+    Parameters
+    ----------
+    learner : Learner
+        The model with its tasks.
+    settings : TrainingSettings
+    train_source : Sampler
+        Where tasks come from.
+    validation_sources : sequence of HaplotypeSource
+        Validation tasks are drawn once, from segments or samples that are never trained on.
+    run : dict
+        JSON: configuration, data and start; see `TrainingLoop`.
+    processes : Processes
+
+    Raises
+    ------
+    InputError
+        The tasks of an update cannot be shared out among the processes.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        settings: TrainingSettings,
+        train_source: Sampler,
+        validation_sources: Sequence[HaplotypeSource],
+        run: dict[str, Any],
+        processes: Processes = ALONE,
+    ) -> None:
+        if settings.tasks % processes.count:
+            raise InputError(
+                f"training.tasks must be a multiple of the {processes.count} processes, found "
+                f"{settings.tasks}"
+            )
+        self.learner = learner
+        self.settings = settings
+        self.train_source = train_source
+        held_out = np.random.default_rng([settings.seed, 1])
+        self.validation_tasks = [
+            learner.draw(validation_sources[i % len(validation_sources)], held_out)
+            for i in range(settings.validation_tasks)
+        ]
+        parameters = [p for p in learner.model.parameters() if p.requires_grad]
+        optimiser: torch.optim.Adam | Lookahead
+        if settings.optimiser == "lamb":
+            optimiser = Lookahead(Lamb(parameters, lr=settings.learning_rate))
+        else:
+            optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate, betas=(0.9, 0.98))
+        super().__init__(
+            learner.model,
+            optimiser,
+            flat_then_cosine(optimiser, settings.steps, settings.flat),
+            steps=settings.steps,
+            clip=settings.clip,
+            tasks=settings.tasks,
+            patience=settings.patience,
+            run=run,
+            state_format=STATE_FORMAT,
+            processes=processes,
+        )
+
+    def loss(self, number: int) -> Tensor:
+        """Draw a task and give its loss, in mixed precision on a GPU."""
+        rng = np.random.default_rng([self.settings.seed, 0, self.step, number])
+        torch.manual_seed(int(rng.integers(2**62)))
+        task = self.learner.draw(self.train_source(rng), rng)
+        device = self.parameters[0].device
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            return self.learner.outcome(task, self.step / self.steps, rng).loss
+
+    def validate(self) -> AlleleValidation:
+        """Score the held-out tasks."""
+        outcomes = self.processes.joined(
+            [self._outcome(number) for number in self.processes.mine(range(len(self.validation_tasks)))]
+        )
+        flip = np.concatenate([o.frequency for o in outcomes]) > 0.5
+        p = np.concatenate([o.predicted for o in outcomes])
+        y = np.concatenate([o.truth for o in outcomes])
+        p, y = np.where(flip, 1 - p, p), np.where(flip, 1 - y, y)
+        r2 = float(np.corrcoef(p, y)[0, 1] ** 2) if p.std() > 0 and y.std() > 0 else 0.0
+        return AlleleValidation(float(np.mean([float(o.loss) for o in outcomes])), r2)
+
+    def _outcome(self, number: int) -> Outcome:
+        rng = np.random.default_rng([self.settings.seed, 2, number])
+        outcome = self.learner.outcome(self.validation_tasks[number], 1.0, rng)
+        return replace(outcome, loss=outcome.loss.cpu())  # it may go to another process
+
+    def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
+        """All but the length: a finished run may be made longer."""
+        configuration = renamed(run["configuration"])
+        training = {name: value for name, value in configuration["training"].items() if name != "steps"}
+        return run | {"configuration": configuration | {"training": training}}
+
+    def train(self, report: Callable[[dict[str, Any]], None], checkpoint: Callable[[bool], None]) -> None:
+        """Train to the end or until patience is exhausted.
+
+        Parameters
+        ----------
+        report : callable
+            Gets a log entry at each validation.
+        checkpoint : callable
+            Called after it, with whether the model is the best so far.
+        """
+        started = time.perf_counter()
+
+        def validated(found: Report) -> None:
+            assert isinstance(found.validation, AlleleValidation)
+            assert self.schedule is not None
+            report(
+                {
+                    "step": found.step,
+                    "train_loss": round(found.loss, 6),
+                    "validation_loss": round(found.validation.loss, 6),
+                    "validation_r2": round(found.validation.r2, 5),
+                    "learning_rate": self.schedule.get_last_lr()[0],
+                    "seconds": round(time.perf_counter() - started, 1),
+                }
+            )
+            checkpoint(found.improved)
+
+        self.take_steps(self.settings.validate_every, validated)
+        if self.exhausted:
+            report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})
