@@ -14,6 +14,8 @@ from types import BuiltinFunctionType, CodeType, EllipsisType, FunctionType, Mod
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 # what they have is known by their versions, so that their names are enough
 _OTHER_PACKAGES = ("builtins", "llvmlite", "math", "numba", "numpy")
@@ -42,6 +44,12 @@ def _kernel_text(kernel: Any, callers: tuple[Any, ...]) -> str:
         options = _value_text(tuple(sorted(kernel.targetoptions.items())), "options", callers)
         return f"kernel {options} {_function_text(kernel.py_func, callers)}"
     return f"intrinsic {_function_text(kernel.__wrapped__, callers)}"
+
+
+def _called_text(function: FunctionType, callers: tuple[Any, ...]) -> str:
+    if function in callers:
+        return f"the caller {callers.index(function)}"
+    return f"function {_function_text(function, (*callers, function))}"
 
 
 def _function_text(function: FunctionType, callers: tuple[Any, ...]) -> str:
@@ -92,6 +100,10 @@ def _value_text(value: Any, where: str, callers: tuple[Any, ...]) -> str:
         hasattr(value, "py_func") or hasattr(value, "__wrapped__")
     ):
         return _kernel_text(value, callers)
+    if isinstance(value, FunctionType):  # of an intrinsic, which runs it while it is compiled
+        return _called_text(value, callers)
+    if isinstance(value, (types.Type, ir.Type)):  # their texts say what they are
+        return f"type {value}"
     if isinstance(value, ModuleType) and value.__name__.split(".")[0] in _OTHER_PACKAGES:
         return f"module {value.__name__}"
     if isinstance(value, (type, BuiltinFunctionType, np.ufunc)):

@@ -42,7 +42,7 @@ COMMANDS = [
 
 def run(command: str, folder: Path, cache: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     number, words = re.fullmatch(r"(?:(\d+) )?(.*)", command).groups()  # type: ignore[union-attr]
-    large = f"import spinimpute.hmm.li_stephens as model; model.MOST_STATES = {number}; " if number else ""
+    large = f"import spinimpute.hmm.parameters as model; model.MOST_STATES = {number}; " if number else ""
     return subprocess.run(
         [sys.executable, "-c", f"{large}from spinimpute.cli.main import main; main()", *words.split()],
         cwd=folder, capture_output=True, text=True, check=True,
