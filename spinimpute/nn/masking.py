@@ -24,7 +24,7 @@ class Masked(NamedTuple):
     tokens : Tensor
         Codes; `vocabulary` where masked, so that no true value is left.
     mask : Tensor
-        True where the model is told that the cell is masked.
+        True where the model sees that the cell is masked.
     loss : Tensor
         True where the model is to predict what the cell held.
     """

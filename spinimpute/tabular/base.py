@@ -462,7 +462,7 @@ def _take(table: Any, index: np.ndarray) -> Any:
 
 @contextmanager
 def _peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
-    """A function that tells, in bytes, the most that was allocated on a GPU since, or by how much the
+    """A function that gives, in bytes, the most that was allocated on a GPU since, or by how much the
     process's largest resident set has grown."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

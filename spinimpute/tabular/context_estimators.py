@@ -82,8 +82,8 @@ class ContextEstimator(TableEstimator):
             if share:
                 drawn = torch.rand(hidden.shape, generator=generator, device=hidden.device)
                 hidden = drawn < self.attribute_masking
-            told = Rows(query.value_ND, query.missing_ND | hidden)
-            outputs = self.network_(rows.take(shown), label_N[shown], told, label_only=not share)
+            visible = Rows(query.value_ND, query.missing_ND | hidden)
+            outputs = self.network_(rows.take(shown), label_N[shown], visible, label_only=not share)
             # members of an ensemble learn on their own
             of_all = torch.arange(len(asked), device=asked.device).repeat(self.network_.members)
             loss_L = self._losses(self.network_.label_outputs(outputs), label_N[asked[of_all]])

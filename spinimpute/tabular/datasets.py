@@ -182,7 +182,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
 
 
 def split(table: Table, fold: int, seed: int = 0) -> Split:
-    """Of the fold, counted from 0: `FOLDS` tells how many a set has."""
+    """Of the fold, counted from 0: `FOLDS` holds how many a set has."""
     folds, n_rows = FOLDS[table.name], len(table.target)
     if not 0 <= fold < folds:
         raise InputError(f"fold must be 0 to {folds - 1} for {table.name}, however: {fold}")
