@@ -23,6 +23,7 @@ _OTHER_PACKAGES = ("builtins", "llvmlite", "math", "numba", "numpy")
 _LITERALS = (bool, bytes, complex, float, int, str, slice, EllipsisType, NoneType, np.dtype, np.generic)
 _READS_CONSTANT = frozenset(dis.hasconst)
 _READS_GLOBAL = dis.opmap["LOAD_GLOBAL"]
+_READS = _READS_CONSTANT | {_READS_GLOBAL, dis.EXTENDED_ARG}
 
 
 def kernel_key(kernel: Any) -> str:
@@ -33,17 +34,19 @@ def kernel_key(kernel: Any) -> str:
     TypeError
         The kernel reads a global whose value has no description here.
     """
-    return hashlib.sha256(_kernel_text(kernel, ()).encode()).hexdigest()
+    return _key(kernel, ())
 
 
-def _kernel_text(kernel: Any, callers: tuple[Any, ...]) -> str:
+def _key(kernel: Any, callers: tuple[Any, ...]) -> str:
     if kernel in callers:
-        return f"the caller {callers.index(kernel)}"
+        return f"caller {callers.index(kernel)}"
     callers = (*callers, kernel)
     if hasattr(kernel, "py_func"):
         options = _value_text(tuple(sorted(kernel.targetoptions.items())), "options", callers)
-        return f"kernel {options} {_function_text(kernel.py_func, callers)}"
-    return f"intrinsic {_function_text(kernel.__wrapped__, callers)}"
+        text = f"kernel {options} {_function_text(kernel.py_func, callers)}"
+    else:
+        text = f"intrinsic {_function_text(kernel.__wrapped__, callers)}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _called_text(function: FunctionType, callers: tuple[Any, ...]) -> str:
@@ -61,11 +64,15 @@ def _function_text(function: FunctionType, callers: tuple[Any, ...]) -> str:
 
 def _code_text(code: CodeType, names: dict[str, Any], where: str, callers: tuple[Any, ...]) -> str:
     """The instructions with the values that they read: places in `co_consts` depend on the docstring."""
-    raw, higher_bits = code.co_code, 0
-    instructions: list[object] = []
+    instructions, higher_bits = bytearray(code.co_code), 0
+    constants: list[str] = []
     read: dict[str, str] = {}
-    for operation, argument in zip(raw[::2], raw[1::2], strict=True):
-        argument |= higher_bits
+    for at in range(0, len(instructions), 2):
+        operation = instructions[at]
+        if operation not in _READS:
+            higher_bits = 0
+            continue
+        argument = instructions[at + 1] | higher_bits
         higher_bits = argument << 8 if operation == dis.EXTENDED_ARG else 0
         if operation in _READS_CONSTANT:
             constant = code.co_consts[argument]
@@ -75,16 +82,15 @@ def _code_text(code: CodeType, names: dict[str, Any], where: str, callers: tuple
                 if is_code
                 else _value_text(constant, where, callers)
             )
-            instructions.append((operation, text))
-        else:
-            instructions.append((operation, argument))
-        if operation == _READS_GLOBAL:
+            constants.append(text)
+            instructions[at + 1] = 0
+        elif operation == _READS_GLOBAL:
             name = code.co_names[argument >> 1]  # the lowest bit says whether it is called
-            value = names[name] if name in names else getattr(builtins, name, None)
-            read[name] = _value_text(value, f"{where}, global {name}", callers)
-    return repr(
-        (instructions, code.co_names, code.co_varnames, code.co_argcount, code.co_exceptiontable, read)
-    )
+            if name not in read:
+                value = names[name] if name in names else getattr(builtins, name, None)
+                read[name] = _value_text(value, f"{where}, global {name}", callers)
+    inputs = (code.co_names, code.co_varnames, code.co_argcount, code.co_exceptiontable)
+    return repr((instructions.hex(), constants, read, inputs))
 
 
 def _value_text(value: Any, where: str, callers: tuple[Any, ...]) -> str:
@@ -99,7 +105,7 @@ def _value_text(value: Any, where: str, callers: tuple[Any, ...]) -> str:
     if type(value).__module__.startswith("numba.") and (
         hasattr(value, "py_func") or hasattr(value, "__wrapped__")
     ):
-        return _kernel_text(value, callers)
+        return _key(value, callers)
     if isinstance(value, FunctionType):  # of an intrinsic, which runs it while it is compiled
         return _called_text(value, callers)
     if isinstance(value, (types.Type, ir.Type)):  # their texts say what they are
