@@ -106,7 +106,7 @@ def _value_text(value: Any, where: str, callers: tuple[Any, ...]) -> str:
         hasattr(value, "py_func") or hasattr(value, "__wrapped__")
     ):
         return _key(value, callers)
-    if isinstance(value, FunctionType):  # of an intrinsic, which runs it while it is compiled
+    if isinstance(value, FunctionType) and not hasattr(callers[-1], "py_func"):  # run by an intrinsic
         return _called_text(value, callers)
     if isinstance(value, (types.Type, ir.Type)):  # their texts say what they are
         return f"type {value}"

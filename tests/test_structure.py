@@ -20,13 +20,6 @@ ROOMS = (
 MOST_LINES_OF_A_FILE = 500
 MOST_LINES_OF_A_ROOM = 4_500
 MOST_FILES_OF_A_ROOM = 16
-# What is still to be removed, together with its line here: imports from a room above, and imports (for types)
-# that close a circle
-UPWARD: set[tuple[str, str]] = set()
-CIRCLES = {
-    ("spinimpute.evaluation.html_report", "spinimpute.evaluation.evaluate"),
-    ("spinimpute.evaluation.tables", "spinimpute.evaluation.evaluate"),
-}
 
 
 def modules() -> dict[str, Path]:
@@ -94,26 +87,18 @@ def test_imports_go_down() -> None:
         for other in others
         if ROOMS.index(room_of(other)) > ROOMS.index(room_of(name))
     }
-    assert upward == UPWARD
+    assert upward == set()
 
 
 def test_no_circle_of_modules() -> None:
-    graph = {
-        name: {other for other in others if (name, other) not in CIRCLES} for name, others in IMPORTS.items()
-    }
-    assert circle_in(graph) == ""
-    for name, other in CIRCLES:
-        assert other in IMPORTS[name]
-        assert circle_in({**graph, name: graph[name] | {other}}), (
-            f"{name} no longer imports {other} in a circle"
-        )
+    assert circle_in({name: set(others) for name, others in IMPORTS.items()}) == ""
 
 
 def test_no_circle_of_rooms() -> None:
     """Whatever their order in the list above is."""
     rooms: dict[str, set[str]] = {name: set() for name in ROOMS}
     for name, others in IMPORTS.items():
-        rooms[room_of(name)] |= {room_of(other) for other in others if (name, other) not in UPWARD}
+        rooms[room_of(name)] |= {room_of(other) for other in others}
     assert circle_in({name: others - {name} for name, others in rooms.items()}) == ""
 
 

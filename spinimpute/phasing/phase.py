@@ -224,7 +224,7 @@ def _decide_window(
     known_SL = targets.known_TQ[places, column_L]
     doubtful_SL = settings.doubtful_TX[places, np.concatenate([lanes, lanes])]
     call_SL = np.where(known_SL, targets.alleles_TQ[places, column_L], MISSING)
-    open_SH = targets.open_TX[places, lanes]
+    open_SH = np.ascontiguousarray(targets.open_TX[places, lanes])  # indexing gives either order
     open_SH[:, len(chosen) :] = False
     wanted_S = ~known_SL.all(axis=1)
     rows_NW = window.panel_NW

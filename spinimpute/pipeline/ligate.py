@@ -99,16 +99,34 @@ def ligate(
     Chunks of a phased target give the bytes of a single run; of those that `predictor="inducing"` made of
     a panel's haplotypes, which have windows of their own, only nearly.
 
-    Parameters:
-        out: BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
-        panel: what the chunks were imputed from: every site of it between the first chunk's region and the
-            last one's must be there.
-        allow_gaps: between regions, and of the panel before and behind them, there may be sites that no
-            chunk has.
-    Returns:
-        counts.
-    Raises:
-        InputError: a chunk is not whole, or they do not belong together; without `force`, if `out` exists.
+    Parameters
+    ----------
+    chunks : sequence of str or Path
+        Files that `impute` wrote for regions, in any order.
+    out : str or Path
+        BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
+    panel : ReferencePanel, str or Path, optional
+        What the chunks were imputed from: every site of it between the first chunk's region and the last one's
+        must be there.
+    output_type : str, optional
+        "z", "b" or "v"; by default by suffix.
+    allow_gaps : bool
+        Between regions, and of the panel before and behind them, there may be sites that no chunk has.
+    threads : int, optional
+        By default all processors.
+    force : bool
+        Replace `out` if it exists.
+    progress : callable, optional
+        Called with the fraction that is done.
+
+    Returns
+    -------
+    LigationSummary
+
+    Raises
+    ------
+    InputError
+        A chunk is not whole, or they do not belong together; without `force`, if `out` exists.
     """
     panel_path = None if panel is None else path_of(panel)
     out = check_output(out, force, [*chunks, panel_path])

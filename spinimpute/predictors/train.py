@@ -171,24 +171,46 @@ def train(
 ) -> TrainingResult:
     """Meta-train a model and write the one that validated best to `out`.
 
-    Parameters:
-        config: TOML, see `read_configuration` and `configs/`.
-        panel: a `.spin` panel whose own samples take turns as queries, instead of simulated segments.
-        init: a checkpoint to start from, or "shipped"; what the configuration's [model] does not say is taken
-            from it.
-        resume: continue from `<out>.state`, bit for bit on the CPU.
-        threads: of torch; by default its own choice.
-        seed, steps: replace those of the configuration.
-        log: JSON lines, by default `<out>.log.jsonl`.
-        progress: called with each log entry.
-
     Started by torchrun, processes share out the tasks of each update (training.tasks in the configuration);
     the first one writes, and a run that torchrun starts anew after a failure goes on from its state.
 
-    Raises:
-        InputError: the configuration, panel or checkpoint is unusable, or `out` exists and neither
-            `force` nor `resume` is set.
-        ImportError: msprime is absent and no panel is given.
+    Parameters
+    ----------
+    config : str or Path
+        TOML, see `read_configuration` and `configs/`.
+    out : str or Path
+        The checkpoint to write; state and log lie beside it.
+    panel : str or Path, optional
+        A `.spin` panel whose own samples take turns as queries, instead of simulated segments.
+    init : str or Path, optional
+        A checkpoint to start from, or "shipped"; what the configuration's [model] does not say is taken from
+        it.
+    resume : bool
+        Continue from `<out>.state`, bit for bit on the CPU.
+    device : str
+        "auto", "cpu" or "cuda".
+    threads : int, optional
+        Of torch; by default its own choice.
+    seed, steps : int, optional
+        In place of those of the configuration.
+    force : bool
+        Replace files that exist.
+    log : str or Path, optional
+        JSON lines, by default `<out>.log.jsonl`.
+    progress : callable, optional
+        Called with each log entry.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    InputError
+        The configuration, panel or checkpoint is unusable, or `out` exists and neither `force` nor `resume` is
+        set.
+    ImportError
+        msprime is absent and no panel is given.
     """
     out = Path(out)
     state = out.with_name(out.name + ".state")

@@ -9,23 +9,29 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.recombination_scale import recombination_scale
+from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk, prepare_chunk, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import chunks_between
 
-if TYPE_CHECKING:
-    from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+class ChunkPredictor(Protocol):
+    """What the engine asks of a predictor, see `HaplotypePredictor`."""
+
+    def impute_chunk(
+        self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
+    ) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class HaplotypeEngine(Engine):
     Results of a chunk that is cut into several windows go through a file in the job's scratch folder.
     """
 
-    def __init__(self, predictor: HaplotypePredictor, job: ImputationJob) -> None:
+    def __init__(self, predictor: ChunkPredictor, job: ImputationJob) -> None:
         self.limits = limits_of(job)
         super().__init__(job)
         self.panel, self.predictor = job.haplotypes, predictor

@@ -74,11 +74,26 @@ def limits_within(
 ) -> Limits:
     """The default, or less to fit.
 
-    Parameters:
-        budget: bytes in all, or None. held: bytes that are in use already.
-        panel_haplotypes, query_haplotypes: N of the panel, Q of the target. sizes: of the panel's chunks.
-    Raises:
-        InputError: the budget is too small, whatever is done.
+    Parameters
+    ----------
+    budget : int or None
+        Bytes in all.
+    held : int
+        Bytes that are in use already.
+    panel_haplotypes, query_haplotypes : int
+        N of the panel, Q of the target.
+    threads : int
+    sizes : ChunkSizes
+        Of the panel's chunks.
+
+    Returns
+    -------
+    Limits
+
+    Raises
+    ------
+    InputError
+        The budget is too small, whatever is done.
     """
     fitting = min(FOUND_ENTRIES // max(1, sizes.block_sites), CHUNK_ENTRIES // max(1, sizes.sites))
     most = max(LEAST_PART, min(PART, fitting))

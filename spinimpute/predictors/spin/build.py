@@ -47,19 +47,41 @@ def build_inducing_panel(
 ) -> InducingPanel:
     """Compress a panel into inducing points for one array, write them to `out` and open it.
 
-    Parameters:
-        panel: an open panel.
-        out: by convention `.spip`; appears only when it is complete.
-        array: a VCF, VCF.gz or BCF whose sites are the array's, or a list of positions (see `read_array`),
-            or increasing panel site indices, int64 (T,).
-        inducing_points: h of every block, at most; by default 1,024. Not with a loaded predictor.
-        model: a checkpoint or a loaded predictor; by default the shipped one.
-        threads: by default all processors; on the CPU the bytes do not depend on it.
-        command: kept in the provenance.
-    Raises:
-        InputError: the array cannot be read or has no site of the panel, the model makes no soft
-            haplotypes, or `out` cannot be written or exists and `force` is not set.
-        ValueError: unusable indices.
+    Parameters
+    ----------
+    panel : Panel
+        Open.
+    out : str or Path
+        By convention `.spip`; appears only when it is complete.
+    array : str, Path or int64 (T,)
+        A VCF, VCF.gz or BCF whose sites are the array's, or a list of positions (see `read_array`), or
+        increasing panel site indices.
+    inducing_points : int, optional
+        h of every block, at most; by default 1,024. Not with a loaded predictor.
+    model : str, Path or predictor, optional
+        A checkpoint or a loaded predictor; by default the shipped one.
+    threads : int, optional
+        By default all processors; on the CPU the bytes do not depend on it.
+    device : str
+        "auto", "cpu" or "cuda".
+    force : bool
+        Replace `out` if it exists.
+    command : str
+        Kept in the provenance.
+    progress : callable, optional
+        Called with the fraction that is done.
+
+    Returns
+    -------
+    InducingPanel
+
+    Raises
+    ------
+    InputError
+        The array cannot be read or has no site of the panel, the model makes no soft haplotypes, or `out`
+        cannot be written or exists and `force` is not set.
+    ValueError
+        Unusable indices.
     """
     out = check_output(out, force, [panel.path, model, array])
     loaded, _ = predictor_for(
