@@ -41,13 +41,14 @@ def check(
 ) -> None:
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex."""
     from spinimpute.output_files import check_outputs, written_whole
+    from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.check import check as run
-    from spinimpute.pipeline.prepare import open_panels
+    from spinimpute.pipeline.settings import TargetSettings
 
     check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
     with open_panels(panel, genetic_map) as opened:
-        report = run(vcf, opened, ambiguous, sexes_of(sex), chain)
+        report = run(vcf, opened, TargetSettings(ambiguous, sexes_of(sex), chain))
     for line in report.lines():
         click.echo(line)
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):

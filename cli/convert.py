@@ -16,8 +16,8 @@ from .options import (
     quiet_option,
     sex_option,
     sexes_of,
+    show,
     target_option,
-    tell,
 )
 
 # the output must be the same with and without them
@@ -54,6 +54,7 @@ def convert(
     Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
     """
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import convert as run
 
     check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
@@ -62,11 +63,11 @@ def convert(
         out,
         panel,
         genetic_map=genetic_map,
-        output_type=output_type,
-        header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
-        ambiguous=ambiguous,
-        sexes=sexes_of(sex),
-        chain=chain,
+        target=TargetSettings(ambiguous, sexes_of(sex), chain),
+        output=FileSettings(
+            output_type=output_type,
+            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
+        ),
         force=force,
     )
-    tell(summary, out, quiet)
+    show(summary, out, quiet)

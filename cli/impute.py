@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import click
+
+from spinimpute.predictors.registry import PREDICTORS
 
 from .command_text import command_text
 from .options import (
@@ -17,13 +20,14 @@ from .options import (
     out_option,
     output_type_option,
     panel_option,
+    predictor_options,
     progress_bar,
     quiet_option,
     region_option,
     sex_option,
     sexes_of,
+    show,
     target_option,
-    tell,
     threads_option,
 )
 
@@ -55,18 +59,12 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
 @click.option(
     "--predictor",
-    type=click.Choice(["haplotype", "inducing"]),
-    help="Attention to the panel's haplotypes (the default), or to inducing points.",
+    type=click.Choice([row.name for row in PREDICTORS]),
+    help="; ".join(f"{row.name}: {row.help}" for row in PREDICTORS)
+    + ". Default: the first of them that reads the panel.",
 )
 @click.option("--model", metavar="FILE", help="Checkpoint (default: the predictor's shipped one).")
-@click.option(
-    "--inducing-points",
-    type=click.IntRange(min=2),
-    metavar="H",
-    help="For --predictor inducing: soft haplotypes of each block, at most (default: 1024).",
-)
-@click.option("--window-cm", type=float, help="Length of a window, at most (inducing points: default 2).")
-@click.option("--overlap-cm", type=float, default=1.0, show_default=True, help="Seen on its sides.")
+@predictor_options
 @ambiguous_option
 @sex_option
 @chain_option
@@ -78,14 +76,11 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
-@click.option(
-    "--max-memory",
-    metavar="SIZE",
-    help="Such as 2G: work on less at a time to stay below. Results do not depend on it.",
-)
 @threads_option
 @device_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Recorded; nothing is drawn at random.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Only recorded: nothing is drawn at random."
+)
 @force_match_option
 @quiet_option
 @click.pass_context
@@ -103,35 +98,44 @@ def impute(
     keep_unmatched: bool,
     predictor: str | None,
     model: str | None,
-    inducing_points: int | None,
-    window_cm: float | None,
-    overlap_cm: float,
     ambiguous: str,
     sex: str | None,
     chain: str | None,
     loo: str | None,
     report: str | None,
-    max_memory: str | None,
     threads: int | None,
     device: str,
     seed: int,
     force: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Impute genotypes at all sites of a reference panel; unphased ones are phased first."""
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.kernels import announce_compilation
+    from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
-    from spinimpute.pipeline.impute import OutputSettings
     from spinimpute.pipeline.impute import impute as run
-    from spinimpute.predictors.haplotype_attention.memory import parse_size
+    from spinimpute.pipeline.settings import (
+        OutputSettings,
+        PredictorSettings,
+        RegionSettings,
+        Resources,
+        TargetSettings,
+    )
 
-    output = OutputSettings(
+    budget = options.pop("max_memory")
+    settings = OutputSettings(
         wanted,
-        output_type,
         keep_unmatched,
-        [f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}", f"##spinimpute_seed={seed}"],
+        leave_one_out=loo is not None,
+        report=report,
+        output_type=output_type,
+        header_lines=[
+            f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
+            f"##spinimpute_seed={seed}",
+        ],
     )
     tables = _loo_tables(loo)
     inputs = (vcf, panel, genetic_map, model, sex, chain)
@@ -147,34 +151,27 @@ def impute(
             vcf,
             out,
             panel,
-            model=model,
-            predictor=predictor,
             genetic_map=genetic_map,
-            region=region,
-            buffer_cM=buffer,
-            output=output,
-            inducing_points=inducing_points,
-            window_cM=window_cm,
-            overlap_cM=overlap_cm,
+            predictor=PredictorSettings(predictor, model, _given(options)),
+            target=TargetSettings(ambiguous, sexes_of(sex), chain),
             phasing=phasing,
-            ambiguous=ambiguous,
-            sexes=sexes_of(sex),
-            chain=chain,
-            loo=loo is not None,
-            report=report,
-            max_memory=None if max_memory is None else parse_size(max_memory),
-            threads=threads,
-            device=device,
+            region=RegionSettings(region, buffer),
+            output=settings,
+            resources=Resources(threads, device, None if budget is None else parse_size(budget)),
             force=force,
             progress=progress,
         )
-    if summary.left_out is not None:
+    if summary.leave_one_out is not None:
         from spinimpute.output_files import written_whole
 
         for table, path in tables.items():
             with written_whole(path) as partial:
-                summary.left_out.write(table, partial)
-    tell(summary, out, quiet)
+                summary.leave_one_out.write(table, partial)
+    show(summary, out, quiet)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _loo_tables(prefix: str | None) -> dict[str, Path]:

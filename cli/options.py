@@ -151,6 +151,23 @@ device_option = click.option(
 )
 
 
+def predictor_options(command: Command) -> Command:
+    """The options of all predictors, as the registry has them; the command is given each by its name."""
+    from spinimpute.predictors.registry import option_help, options_by_name
+
+    for option in reversed(options_by_name().values()):
+        forms: dict[str, tuple[Any, str]] = {
+            "count": (click.IntRange(min=int(option.minimum)), "N"),
+            "number": (float, "X"),
+            "size": (str, "SIZE"),
+        }
+        form, metavar = forms[option.form]
+        command = click.option(
+            option.flag, option.name, type=form, metavar=metavar, help=option_help(option.name)
+        )(command)
+    return command
+
+
 def available_device(name: str) -> str:
     """What --device says, auto decided. Raises InputError for a GPU that is not there."""
     import torch
@@ -179,7 +196,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield lambda fraction: progress.update(task, completed=fraction)
 
 
-def tell(summary: ImputationSummary, out: str, quiet: bool) -> None:
+def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
     """The warnings of a run, and its summary unless it is to be quiet."""
     for warning in summary.warnings:
         click.echo(f"spinimpute: warning: {warning}", err=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +21,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from spinimpute.genotypes.sites import Region
-    from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.panel import Panel
+    from spinimpute.panels.reference import ReferencePanel
 
 MOST_READERS = 8  # unless more are asked for
 # the file must be the same with and without them
@@ -90,18 +88,19 @@ def build(
     """Compile a phased VCF or BCF of one chromosome into a panel file.
 
     Of chromosome X the pseudo-autosomal regions and what lies between become parts of one file, if the header
-    states the chromosome's length, which tells the build.
+    states the chromosome's length, which identifies the build.
 
     With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
-    works for targets of one array, or of parts of it. It holds, for each stretch of 16 gaps between array
+    works for targets of one array, or of parts of it. It holds, for each interval of 16 gaps between array
     sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
-    and no name. This is a compression and no proof of privacy: who has a person's genome can tell from the
+    and no name. This is a compression and no proof of privacy: who has a person's genome can learn from the
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
     average of a single haplotype is that haplotype.
     """
     from spinimpute.devices import default_threads
     from spinimpute.genotypes.sites import Region
-    from spinimpute.panels.parts import build_panels, open_panels
+    from spinimpute.panels.opening import open_panel_file
+    from spinimpute.panels.parts import build_panels
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else _names(samples_file)
@@ -110,9 +109,9 @@ def build(
     readers = min(default_threads(), MOST_READERS) if threads is None else threads
     if inducing_points is None:
         build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers)
-        with open_panels(out) as parts:
+        with open_panel_file(out) as parts:
             for built in parts:
-                _tell(out, built, quiet)
+                _describe(out, built, quiet)
         return
     from spinimpute.output_files import check_output, temporary_folder
     from spinimpute.predictors.spin.build import build_inducing_panel
@@ -135,7 +134,14 @@ def build(
             progress=progress,
         ) as made,
     ):
-        _tell(out, made, quiet)
+        _describe(out, made, quiet)
+        if not quiet:
+            share = made.mass_below["2"]
+            click.echo(
+                f"  {share:.1%} of the soft haplotypes stand for fewer than 2 of the panel's", err=True
+            )
+            for reason, count in made.provenance["array sites not used"].items():
+                click.echo(f"  {count} array sites not used: {reason}", err=True)
 
 
 @panel.command()
@@ -167,7 +173,7 @@ def tune(
     become those that explain where it changes whom it copies. The panel is otherwise the same.
     """
     from spinimpute.hmm.map_tuning import tune_panel
-    from spinimpute.panels.parts import open_panels
+    from spinimpute.panels.opening import open_panel_file
 
     with progress_bar("tuning the map", quiet) as progress:
         tune_panel(
@@ -179,9 +185,9 @@ def tune(
             command=command_text(ctx, WITHOUT_INFLUENCE),
             progress=progress,
         )
-    with open_panels(out) as parts:
+    with open_panel_file(out) as parts:
         for built in parts:
-            _tell(out, built, quiet)
+            _describe(out, built, quiet)
 
 
 def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
@@ -210,7 +216,8 @@ def _source(
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
     from spinimpute.panels.build import build_panel
-    from spinimpute.panels.panel import Panel, is_panel_file
+    from spinimpute.panels.opening import is_panel_file
+    from spinimpute.panels.panel import Panel
 
     if not is_panel_file(vcf):
         return build_panel(vcf, out, genetic_map, region, samples, threads=readers)
@@ -222,9 +229,7 @@ def _source(
     return Panel.open(vcf)
 
 
-def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:
-    from spinimpute.panels.inducing_panel import InducingPanel
-
+def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
     if quiet:
         return
     click.echo(
@@ -234,11 +239,6 @@ def _tell(out: str, built: Panel | InducingPanel, quiet: bool) -> None:
     )
     for reason, count in built.provenance.get("skipped", {}).items():
         click.echo(f"  {count} records skipped: {reason}", err=True)
-    if isinstance(built, InducingPanel):
-        share = built.mass_below["2"]
-        click.echo(f"  {share:.1%} of the soft haplotypes stand for fewer than 2 of the panel's", err=True)
-    for reason, count in built.provenance.get("array sites not used", {}).items():
-        click.echo(f"  {count} array sites not used: {reason}", err=True)
 
 
 def _names(path: str) -> list[str]:
@@ -258,15 +258,10 @@ def _names(path: str) -> list[str]:
 @click.argument("file")
 def info(file: str) -> None:
     """Say what a panel file holds."""
-    from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
-    from spinimpute.panels.parts import open_panels, part_of
+    from spinimpute.panels.opening import open_panel_file
+    from spinimpute.panels.parts import part_of
 
-    with ExitStack() as stack:
-        panels: Sequence[Panel | InducingPanel]
-        if is_inducing_panel(file):
-            panels = [stack.enter_context(InducingPanel.open(file))]
-        else:
-            panels = stack.enter_context(open_panels(file))
+    with open_panel_file(file) as panels:
         for number, opened in enumerate(panels):
             part = part_of(opened)
             rows = {
@@ -275,7 +270,7 @@ def info(file: str) -> None:
                 "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
-                **(_about_points(opened) if isinstance(opened, InducingPanel) else {}),
+                **opened.described(),
                 "samples": opened.n_samples,
                 "haplotypes": opened.n_haplotypes,
                 "checksum": opened.checksum,
@@ -287,18 +282,6 @@ def info(file: str) -> None:
                 click.echo(f"{name:<26}{value}")
 
 
-def _about_points(panel: InducingPanel) -> dict[str, object]:
-    few = ", ".join(f"fewer than {k}: {panel.mass_below[k]:.1%}" for k in sorted(panel.mass_below, key=int))
-    return {
-        "inducing points": f"at most {panel.inducing_points} a block, {panel.n_points} in all",
-        "they stand for haplotypes": few,
-        "array": f"{len(panel.typed_index)} of these sites",
-        "blocks": panel.n_blocks,
-        "model": f"{panel.kind} {panel.fingerprint}",
-        "panel's checksum": panel.panel_checksum,
-    }
-
-
 @panel.command()
 @click.argument("file")
 @click.option("--length-cm", type=float, default=20.0, show_default=True, help="Of a chunk, at most.")
@@ -306,7 +289,7 @@ def _about_points(panel: InducingPanel) -> dict[str, object]:
 def chunks(file: str, length_cm: float, sites: int) -> None:
     """Regions that can be imputed apart and joined with 'ligate', and how large each is."""
     from spinimpute.genotypes.chunk_regions import cut_chunks
-    from spinimpute.pipeline.prepare import open_panels
+    from spinimpute.panels.opening import open_panels
 
     with open_panels(file) as parts:
         found = cut_chunks(parts, length_cm, sites)
@@ -320,19 +303,9 @@ def chunks(file: str, length_cm: float, sites: int) -> None:
 @click.argument("file")
 def verify(file: str) -> None:
     """Read all of a panel file and check it against its checksums."""
-    from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
-    from spinimpute.panels.parts import open_panels
+    from spinimpute.panels.opening import open_panel_file
 
-    if is_inducing_panel(file):
-        with InducingPanel.open(file) as made:
-            _ = made.multiallelic
-            for block in range(made.n_blocks):
-                made.read(block)
-    else:
-        with open_panels(file) as parts:
-            for opened in parts:
-                _ = opened.sites, opened.cM, opened.allele_count, opened.multiallelic
-                step = 4_096
-                for start in range(0, opened.n_sites, step):
-                    opened.packed(start, min(start + step, opened.n_sites))
+    with open_panel_file(file) as panels:
+        for opened in panels:
+            opened.verify()
     click.echo(f"{file}: intact")

@@ -17,8 +17,8 @@ from .options import (
     quiet_option,
     sex_option,
     sexes_of,
+    show,
     target_option,
-    tell,
     threads_option,
 )
 
@@ -59,6 +59,7 @@ def phase(
     """
     from spinimpute.kernels import announce_compilation
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run
 
     check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
@@ -72,13 +73,13 @@ def phase(
             out,
             panel,
             genetic_map=genetic_map,
-            output_type=output_type,
-            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
-            ambiguous=ambiguous,
-            sexes=sexes_of(sex),
-            chain=chain,
+            target=TargetSettings(ambiguous, sexes_of(sex), chain),
+            output=FileSettings(
+                output_type=output_type,
+                header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
+            ),
             threads=threads,
             force=force,
             progress=progress,
         )
-    tell(summary, out, quiet)
+    show(summary, out, quiet)

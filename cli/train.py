@@ -12,7 +12,7 @@ from .options import device_option, force_option, out_option, progress_bar, quie
 @click.command()
 @click.option("--config", required=True, metavar="FILE", help="TOML; see configs/ of the source.")
 @out_option("Checkpoint to write (.safetensors); its log and state lie beside it.")
-@click.option("--panel", metavar="FILE", help="Train on this .spin panel's own people, not on simulations.")
+@click.option("--panel", metavar="FILE", help="Train on this .spin panel's own samples, not on simulations.")
 @click.option("--init", metavar="FILE", help="Start from this checkpoint; 'shipped' for the shipped model.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
 @click.option("--steps", type=click.IntRange(min=1), help="Instead of the configuration's.")
@@ -36,7 +36,7 @@ def train(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Meta-train a model on simulated segments, or further on a panel's own people.
+    """Meta-train a model on simulated segments, or further on a panel's own samples.
 
     On several GPUs, or processes: torchrun --nproc-per-node N -m spinimpute train ..., with training.tasks in
     the configuration a multiple of N.

@@ -18,18 +18,31 @@ if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.parts import build_panels
     from spinimpute.pipeline.arrays import impute_haplotypes
-    from spinimpute.pipeline.impute import OutputSettings, impute
+    from spinimpute.pipeline.impute import impute
     from spinimpute.pipeline.ligate import ligate
+    from spinimpute.pipeline.settings import (
+        FileSettings,
+        OutputSettings,
+        PredictorSettings,
+        RegionSettings,
+        Resources,
+        TargetSettings,
+    )
     from spinimpute.pipeline.typed_file import convert, phase
     from spinimpute.predictors.loading import load_predictor
     from spinimpute.predictors.spin.build import build_inducing_panel
     from spinimpute.predictors.train import train
 
 _MODULES = {
+    "FileSettings": "pipeline.settings",
     "InducingPanel": "panels.inducing_panel",
     "InputError": "errors",
-    "OutputSettings": "pipeline.impute",
+    "OutputSettings": "pipeline.settings",
     "Panel": "panels.panel",
+    "PredictorSettings": "pipeline.settings",
+    "RegionSettings": "pipeline.settings",
+    "Resources": "pipeline.settings",
+    "TargetSettings": "pipeline.settings",
     "build_inducing_panel": "predictors.spin.build",
     "build_panel": "panels.build",
     "build_panels": "panels.parts",
@@ -46,10 +59,15 @@ _MODULES = {
 }
 
 __all__ = [
+    "FileSettings",
     "InducingPanel",
     "InputError",
     "OutputSettings",
     "Panel",
+    "PredictorSettings",
+    "RegionSettings",
+    "Resources",
+    "TargetSettings",
     "build_inducing_panel",
     "build_panel",
     "build_panels",

@@ -15,8 +15,8 @@ import torch
 
 import spinimpute
 from spinimpute.predictors.spin.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
-from spinimpute.predictors.spin.network import AlleleCIPNP, InducingSettings
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.network import InducingNetwork, InducingSettings
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -186,13 +186,13 @@ def segment() -> Segment:
 
 
 @pytest.fixture
-def random_predictor() -> AllelePredictor:
+def random_predictor() -> InducingPredictor:
     """Random weights, also where training starts from zero: nothing may hold by accident."""
     torch.manual_seed(0)
-    model = AlleleCIPNP(InducingSettings(core=3, flank=5, candidates=6, rounds=2))
+    model = InducingNetwork(InducingSettings(core=3, flank=5, candidates=6, rounds=2))
     for parameter in model.predictor.decoder[-1].parameters():
         torch.nn.init.normal_(parameter)
-    return AllelePredictor(model, "random", torch.device("cpu"), 12)
+    return InducingPredictor(model, "random", torch.device("cpu"), 12)
 
 
 @pytest.fixture

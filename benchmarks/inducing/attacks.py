@@ -49,7 +49,7 @@ def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarra
     """
     names = [f"{reach} {error}" for reach in ("own", "wide") for error in ERRORS]
     out = {name: np.zeros(alleles_XQ.shape[1]) for name in names}
-    typed, frequency = panel.typed_index, panel.frequency
+    typed, frequency = panel.array_index, panel.frequency
     for number in range(panel.n_blocks):
         block = panel.read(number)
         index_U = block.sites.panel_index_U
@@ -85,7 +85,7 @@ def _mixture(p_HU: np.ndarray, log_mass_H: np.ndarray, alleles_UQ: np.ndarray) -
 def imputed(panel: InducingPanel, predictor: BlockPredictor, alleles_XQ: np.ndarray) -> np.ndarray:
     """P(ALT), float32 (X, Q), of people who are typed at the array's sites, to the decimals of an output."""
     p_XQ = np.empty(alleles_XQ.shape, dtype=np.float32)
-    typed_TQ = alleles_XQ[panel.typed_index]
+    typed_TQ = alleles_XQ[panel.array_index]
     for number in range(panel.n_blocks):
         block = panel.read(number)
         query_QS = block.places.fill(typed_TQ)

@@ -30,7 +30,7 @@ from benchmarks.inducing.attacks import (
 )
 from benchmarks.inducing.decisions import Outcome, Trial, best_feature, learned
 from benchmarks.inducing.report import result_folder, write_configuration
-from spinimpute.predictors.loading import load_block_predictor
+from spinimpute.predictors.loading import load_predictor
 
 ALL_SITES = "all sites"
 
@@ -252,7 +252,7 @@ def about_dosages(
 ) -> None:
     """An attacker who may impute the person's array genotypes from the file, and never sees it."""
     for h in points:
-        predictor = load_block_predictor(None)
+        predictor = load_predictor(name="inducing")
         with (
             make(half.panel, case, h, threads, work) as file,
             make(half.reference, case, h, threads, work) as reference,
@@ -260,7 +260,7 @@ def about_dosages(
             p_XQ, other_XQ = (imputed(panel, predictor, half.alleles_XQ) for panel in (file, reference))
             for name, sites in found.known(file).items():
                 scored = sites.copy()
-                scored[file.typed_index] = False
+                scored[file.array_index] = False
                 features = against(
                     dosage_features(half.alleles_XQ, p_XQ, scored),
                     dosage_features(half.alleles_XQ, other_XQ, scored),

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.imputation.results import PACKAGES, commit, processor, scrubbed
-from spinimpute.predictors.loading import load_block_predictor
+from spinimpute.predictors.loading import load_predictor
 
 
 def result_folder(results: Path, name: str) -> Path:
@@ -40,7 +40,7 @@ def write_configuration(
         "command": scrubbed(["python", "-m", "benchmarks.inducing", *sys.argv[1:]], places),
         "options": options,
         "commit": commit(),
-        "model": load_block_predictor(None).fingerprint,
+        "model": load_predictor(name="inducing").fingerprint,
         "processor": processor(),
         "cores": os.cpu_count(),
         "versions": {name: version(name) for name in (*PACKAGES, "scikit-learn")},

@@ -94,7 +94,7 @@ def measure(name: str, arguments: argparse.Namespace) -> list[str]:
         left = leave_out(name, arguments.data, arguments.people or PEOPLE.get(name, 50), seed)
         ploidy = np.full(left.truth_TX2.shape[1], 2)
         start = time.perf_counter()
-        phased_TQ = phasing.phase(
+        phased_TQ = phasing.phase_haplotypes(
             left,  # type: ignore[arg-type]  # all that it asks for
             np.arange(len(left.position)),
             left.calls_TQ,

@@ -3,7 +3,7 @@
 usage: python benchmarks/simulated/ablation.py [--predictor inducing] [--model model.safetensors] [--out
 results.tsv]
 
-Haplotype attention: match classes; haplotypes looked for at each typed site, at most taken there, and typed
+Haplotype attention: IBS classes; haplotypes looked for at each typed site, at most taken there, and typed
 sites around a block where they are looked for. Inducing points: size of blocks, points, candidates and
 rounds.
 
@@ -27,8 +27,8 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
-from spinimpute.predictors.spin.network import AlleleCIPNP
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.network import InducingNetwork
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
@@ -103,22 +103,22 @@ def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
 
 
 def resized(
-    loaded: AllelePredictor, core: int, flank: int, points: int, candidates: int, rounds: int
-) -> AllelePredictor:
+    loaded: InducingPredictor, core: int, flank: int, points: int, candidates: int, rounds: int
+) -> InducingPredictor:
     """The same weights with other sizes."""
     settings = dataclasses.replace(
         loaded.model.settings, core=core, flank=flank, candidates=candidates, rounds=rounds
     )
-    model = AlleleCIPNP(settings)
+    model = InducingNetwork(settings)
     model.load_state_dict(loaded.model.state_dict())
-    return AllelePredictor(model, loaded.fingerprint, torch.device("cpu"), points)
+    return InducingPredictor(model, loaded.fingerprint, torch.device("cpu"), points)
 
 
 def variants(
-    loaded: HaplotypePredictor | AllelePredictor,
-) -> list[tuple[str, HaplotypePredictor | AllelePredictor]]:
+    loaded: HaplotypePredictor | InducingPredictor,
+) -> list[tuple[str, HaplotypePredictor | InducingPredictor]]:
     """The same weights with other sizes, each with a name."""
-    if isinstance(loaded, AllelePredictor):
+    if isinstance(loaded, InducingPredictor):
         names = ("core", "flank", "points", "candidates", "rounds")
         return [(_named(names, sizes), resized(loaded, *sizes)) for sizes in INDUCING_GRID]
     names = ("classes", "nearest", "most", "margin")
@@ -155,8 +155,8 @@ def main() -> None:
     parser.add_argument("--model", help="checkpoint (default: the shipped one)")
     parser.add_argument("--out", type=Path, help="write the table there too")
     args = parser.parse_args()
-    loaded = spinimpute.load_predictor(args.model, "cpu", predictor=args.predictor)
-    if not isinstance(loaded, HaplotypePredictor | AllelePredictor):
+    loaded = spinimpute.load_predictor(args.model, "cpu", name=args.predictor)
+    if not isinstance(loaded, HaplotypePredictor | InducingPredictor):
         parser.error("--model must hold haplotype attention or inducing points that carry alleles")
     names = ["all", *(f"({a:g},{b:g}]" for a, b in itertools.pairwise(BINS))]
     rows = ["\t".join(["set", "haplotypes", "sizes", "seconds", *names])]
@@ -172,7 +172,12 @@ def main() -> None:
             scored[typed_here] = False
             for name, predictor in variants(loaded):
                 start = time.perf_counter()
-                p = spinimpute.impute_haplotypes(panel, truth[typed_here], typed_here, predictor)
+                p = spinimpute.impute_haplotypes(
+                    panel,
+                    truth[typed_here],
+                    typed_here,
+                    predictor=spinimpute.PredictorSettings(model=predictor),
+                )
                 seconds = time.perf_counter() - start
                 r2 = r2_by_frequency(p[scored], truth[scored], panel.frequency[scored])
                 cells = [seed, panel.n_haplotypes, name, f"{seconds:.1f}"]

@@ -16,8 +16,8 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_spans
 from spinimpute.genotypes.sites import plain_chromosome
-from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
-from spinimpute.panels.panel import Panel, is_panel_file
+from spinimpute.panels.opening import is_panel_file, open_panel_file
+from spinimpute.panels.reference import ReferencePanel
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,9 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
         The file does not exist, is neither, has no genotypes, or is damaged.
     """
     path = Path(path)
-    if is_inducing_panel(path):
-        with InducingPanel.open(path) as inducing_panel:
-            return _frequencies_of_panel_file(inducing_panel)
     if path.suffix == ".spin" or is_panel_file(path):
-        with Panel.open(path) as panel:
-            return _frequencies_of_panel_file(panel)
+        with open_panel_file(path) as panels:
+            return _frequencies_of(panels)
     file = GenotypeFile(path, "panel")
     if not file.samples or "GT" not in file.fields():
         raise InputError(
@@ -60,18 +57,20 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     return PanelFrequencies(frequency, file.samples, file.describe_spans())
 
 
-def _frequencies_of_panel_file(panel: Panel | InducingPanel) -> PanelFrequencies:
-    chrom = plain_chromosome(panel.chrom)
-    split = panel.multiallelic
+def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
+    """Of all parts of a chromosome."""
+    chrom = plain_chromosome(panels[0].chrom)
     frequency: dict[SiteKey, float] = {}
-    counts = np.asarray(panel.allele_count) / panel.n_haplotypes
-    for (position, ref, alt), f, of_many in zip(
-        panel.sites.keys(), counts.tolist(), split.tolist(), strict=True
-    ):
-        if not of_many:
-            frequency.setdefault((chrom, int(position), ref.upper(), alt.upper()), f)
-    spans = {chrom: (int(panel.position[0]), int(panel.position[-1]), panel.n_sites)} if panel.n_sites else {}
-    return PanelFrequencies(frequency, list(panel.samples), describe_spans(spans))
+    for panel in panels:
+        counts = np.asarray(panel.allele_count) / panel.n_haplotypes
+        for (position, ref, alt), f, of_many in zip(
+            panel.sites.keys(), counts.tolist(), panel.multiallelic.tolist(), strict=True
+        ):
+            if not of_many:
+                frequency.setdefault((chrom, int(position), ref.upper(), alt.upper()), f)
+    n_sites = sum(panel.n_sites for panel in panels)
+    spans = {chrom: (int(panels[0].position[0]), int(panels[-1].position[-1]), n_sites)} if n_sites else {}
+    return PanelFrequencies(frequency, list(panels[0].samples), describe_spans(spans))
 
 
 def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:

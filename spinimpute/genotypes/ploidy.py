@@ -32,7 +32,7 @@ _UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedPloidy:
     """Haplotypes of one part of a chromosome.
 
     lost: calls that were set missing, by reason. share_X: observed of the expected heterozygotes, NaN where
@@ -110,9 +110,9 @@ def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
     return np.where(enough, observed_X / np.where(enough, expected_X, 1), np.nan)
 
 
-def settle(
+def resolve_ploidy(
     calls: Calls, expected_S: np.ndarray, sexes: dict[str, bool], *, haploid: bool, sexed: bool
-) -> Settled:
+) -> ResolvedPloidy:
     """Give each sample one ploidy.
 
     haploid: everybody has one copy (Y, mitochondria). sexed: men have one copy here (X outside the
@@ -156,4 +156,4 @@ def settle(
         np.where(haploid_X, 1, 2).astype(np.uint8),
     )
     lost = {HETEROZYGOUS_HAPLOID: int(mistaken_SX.sum()), HAPLOID_DIPLOID: int(halved_SX.sum())}
-    return Settled(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)
+    return ResolvedPloidy(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)

@@ -27,7 +27,7 @@ from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.kernels import kernel
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_panels
+from spinimpute.panels.parts import join_panels, open_parts
 from spinimpute.panels.writer import package_version, write_with_map
 from spinimpute.progress import Progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
@@ -60,7 +60,7 @@ def tune_panel(
     """
     out = check_output(out, force, [path, array])
     threads = default_threads() if threads is None else threads
-    with written_whole(out) as partial, open_panels(path) as panels:
+    with written_whole(out) as partial, open_parts(path) as panels:
         made: list[Path] = []
         typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
         found = max(map(len, typed_P))

@@ -15,8 +15,9 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parallel_reading import StretchReader
+from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
+from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.writer import PanelWriter, package_version
 from spinimpute.vcf.index_reader import index_intervals
 
@@ -33,17 +34,37 @@ def build_panel(
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
 
-    genetic_map: a map or its file; without one a constant rate is assumed, with a warning. region, samples:
-    the part of the VCF to take. force: overwrite `out`. command: kept in the provenance. Of several records
-    with the same position and alleles the first is kept; provenance["skipped"] counts what was left out.
-    threads: with more than one, a large VCF with an index is read by so many processes; they start by running
-    the main script again, which must do its work under `if __name__ == "__main__"`.
-
     The bytes depend only on the VCF and on the arguments, `threads` excepted. They are written to a temporary
-    file beside `out` which takes its name when it is complete.
+    file beside `out` which takes its name when it is complete. Of several records with the same position and
+    alleles the first is kept; provenance["skipped"] has the numbers of records not taken, by reason.
 
-    Raises InputError for whatever `read_haplotypes` and `GeneticMap.read` refuse, for missing calls, an
-    existing `out` without `force`, and a folder that cannot be written to.
+    Parameters
+    ----------
+    vcf : str or Path
+    out : str or Path
+        By convention `.spin`.
+    genetic_map : str, Path or GeneticMap, optional
+        A map or its file; without one a constant rate is assumed, with a warning.
+    region : Region, optional
+    samples : sequence of str, optional
+        The part of the VCF to take; by default all.
+    force : bool
+        Overwrite `out`.
+    command : str
+        Kept in the provenance.
+    threads : int
+        With more than one, a large VCF with an index is read by so many processes; they start by running the
+        main script again, which must do its work under `if __name__ == "__main__"`.
+
+    Returns
+    -------
+    Panel
+
+    Raises
+    ------
+    InputError
+        Whatever `read_haplotypes` and `GeneticMap.read` refuse, a call is missing, `out` exists without
+        `force`, or its folder cannot be written to.
     """
     out = check_output(out, force, [vcf, genetic_map])
     reader = _reader(vcf, region, samples, threads)
@@ -56,17 +77,17 @@ def build_panel(
 
 def _reader(
     vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
-) -> PieceReader | StretchReader:
+) -> PieceReader | ParallelReader:
     one = PieceReader(vcf, region, samples)
-    if threads > 1 and (stretches := index_intervals(Path(vcf), one.contigs, region)):
+    if threads > 1 and (regions := index_intervals(Path(vcf), one.contigs, region)):
         one.close()
-        return StretchReader(vcf, region, samples, stretches, threads)
+        return ParallelReader(vcf, region, samples, regions, threads)
     return one
 
 
 def _write_panel(
     file: BinaryIO,
-    reader: PieceReader | StretchReader,
+    reader: PieceReader | ParallelReader,
     vcf: Path,
     genetic_map: str | Path | GeneticMap | None,
     command: str,
@@ -86,15 +107,7 @@ def _write_panel(
     assert chosen_map is not None  # a reader yields a piece or raises
     sites = Sites.concatenate(blocks)
     _warn_if_elsewhere(chosen_map, sites)
-    table = {
-        "position": sites.position.astype("<i8").tobytes(),
-        "cM": chosen_map.cM(sites.position).astype("<f8").tobytes(),
-        "allele_count": np.concatenate(counts).astype("<u4").tobytes(),
-        "ref": "\n".join(sites.ref).encode(),
-        "alt": "\n".join(sites.alt).encode(),
-        "id": "\n".join(sites.id).encode(),
-        "multiallelic": np.packbits(np.concatenate(multiallelic)).tobytes(),
-    }
+    table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))
     header = {
         "chrom": sites.chrom,
         "contig_line": reader.contig_line,
@@ -110,11 +123,28 @@ def _write_panel(
             "skipped": reader.skipped,
         },
     }
-    writer.finish(table, header)
+    writer.finish(raw_columns(table, np.concatenate(multiallelic)), header)
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:
-    """The map of a chromosome; a constant rate, with a warning, if none is given."""
+    """The genetic map that a panel is built with.
+
+    Parameters
+    ----------
+    genetic_map : str, Path or GeneticMap, optional
+        A map or its file; without one a constant rate is taken, with a warning.
+    chrom : str
+        The panel's chromosome.
+
+    Returns
+    -------
+    GeneticMap
+
+    Raises
+    ------
+    InputError
+        The map cannot be read or is of another chromosome.
+    """
     if genetic_map is None:
         constant = GeneticMap.constant()
         warnings.warn(

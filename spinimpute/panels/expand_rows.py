@@ -1,4 +1,4 @@
-"""The compiled part of `stored_rows`."""
+"""The compiled part of `stored_rows`, apart from it as loading numba takes as long as describing a panel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def expand_rows(  # type: ignore[no-untyped-def]
     is passed over.
     """
     n_bytes = packed_IB.shape[1]
-    beyond = n_bytes * 8 - n_haplotypes  # bits of the last byte that are nobody's
+    beyond = n_bytes * 8 - n_haplotypes  # bits of the last byte that are no haplotype's
     for i in range(len(index_I)):
         x = index_I[i]
         start, stop = start_X1[x], start_X1[x + 1]

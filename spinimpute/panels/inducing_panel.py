@@ -1,21 +1,22 @@
 """The inducing-panel file (`.spip`): what imputes in a panel's place, for one array, without its haplotypes.
 
-The file holds
+The file is a `container` of compressed sections, with
 
-- the table of imputed sites: position, alleles, ID, genetic position and the panel's ALT count;
-- which of these sites the array has;
-- for each block of 16 gaps between array sites, at most h soft haplotypes: alleles between 0 and 1 at the
-  array's sites in and around the block (32 levels) and at the sites imputed (64 levels), and the number of
-  panel haplotypes that each stands for;
-- the model that made it and must read it, the panel's numbers of people and haplotypes, its checksum, and
-  where it came from. It holds no sample's name.
+- the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
+- multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
+- a part for each block of 16 gaps between array sites (`soft_alleles`): at most h soft haplotypes, which have
+  alleles between 0 and 1 at the array's sites in and around the block (32 levels) and at the sites imputed
+  (64 levels), and the number of panel haplotypes that each stands for;
+- in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
+  checksum, and where it came from. It holds no sample's name.
 
 It is a compression, and no proof of privacy. A soft haplotype that stands for one panel haplotype is that
 haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
-betray nearly everybody: of files made of random halves of a panel (1,127 people, 1 Mb, 32,781 sites), an
-attacker who has a person's haplotypes told members from others with an AUC of .995 by the counts and .997 by
-the file (h = 64). Without sites of fewer than 5 copies the AUC is .546 by the counts, and by the file .782
-with h = 16, .942 with 64 and .985 with 256; of 150 people even h = 8 gives .983. See benchmarks/inducing.
+betray nearly everybody: of files made of random halves of a panel (1,127 samples, 1 Mb, 32,781 sites), an
+attacker who has the haplotypes of a sample distinguished members from others with an AUC of .995 by the
+counts and .997 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .546 by the counts, and
+by the file .782 with h = 16, .942 with 64 and .985 with 256; of 150 samples even h = 8 gives .983. See
+benchmarks/inducing.
 """
 
 from __future__ import annotations
@@ -30,39 +31,101 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
+from spinimpute.panels.container import Container
+from spinimpute.panels.file_kind import FileKind, is_count, is_provenance, is_text
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
-from spinimpute.panels.section_file import FileKind, SectionFile, starts_as
-from spinimpute.panels.site_table import SiteTable, read_increasing, read_site_table
+from spinimpute.panels.site_table import TABLE_SECTIONS, SiteTable, read_increasing, read_site_table
+from spinimpute.panels.stored_rows import packed_bytes
 
-SUFFIX = ".spip"
+_OTHER_SITES = "the {} is not of the sites and haplotypes that the header states"
+
+
+def _is_shape(value: object) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"core", "flank"}:
+        return False
+    try:
+        BlockShape(**value)
+    except ValueError:
+        return False
+    return True
+
+
+def _are_shares(value: object) -> bool:
+    """Of soft haplotypes, by the number of panel haplotypes; that below 2 is always there."""
+    return (
+        isinstance(value, dict)
+        and "2" in value
+        and all(key.isdecimal() for key in value)
+        and all(type(share) in (int, float) and 0 <= share <= 1 for share in value.values())
+    )
+
+
+_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"  # as PNG's: a transfer in text mode breaks it
 KIND = FileKind(
-    magic=b"\x89SPININDUCE\r\n\x1a\n\0",  # as PNG's: a transfer in text mode breaks it
-    version=1,
     name="inducing panel",
+    magic=_MAGIC,
+    version=1,
     remedy="make one with 'spinimpute panel build --inducing H --array FILE'",
+    fields={
+        "chrom": is_text,
+        "contig_line": is_text,
+        "n_sites": is_count,
+        "n_samples": is_count,
+        "n_haplotypes": is_count,
+        "kind": is_text,
+        "fingerprint": is_text,
+        "shape": _is_shape,
+        "inducing_points": is_count,
+        "n_points": is_count,
+        "mass_below": _are_shares,
+        "panel_checksum": is_text,
+        "provenance": is_provenance,
+    },
+    sections=(*TABLE_SECTIONS, "array"),
+    compressed=True,
+    has_parts=True,
+    checksum_seed=_MAGIC,
 )
 
 
-def is_inducing_panel(path: str | Path) -> bool:
-    """Whether a file starts as inducing-panel files do; False if it cannot be read."""
-    return starts_as(path, KIND)
-
-
 class InducingPanel:
-    """An inducing-panel file, opened by `InducingPanel.open`; to `impute` it is a panel.
+    """An inducing panel, opened by `InducingPanel.open`; a `ReferencePanel`.
 
-    path: Path. chrom, contig_line: as in the panel. n_sites, n_samples, n_haplotypes: the panel's numbers.
-    kind, fingerprint: of the model. shape: of its blocks. inducing_points: h, at most. mass_below: of the
-    soft haplotypes of all blocks, the share that stands for less than so many panel haplotypes. checksum:
-    of this file's content; panel_checksum: of the panel that it was made of. provenance: where both come
-    from. Blocks are read when they are asked for; sites and blocks are checked when they are read.
+    Sites and blocks are read, and checked, when they are asked for.
+
+    Attributes
+    ----------
+    path : Path
+    chrom, contig_line : str
+        As in the panel.
+    n_sites, n_samples, n_haplotypes : int
+        Of the panel.
+    kind, fingerprint : str
+        Of the model.
+    shape : BlockShape
+        Of its blocks.
+    inducing_points : int
+        h, at most.
+    n_points : int
+        Soft haplotypes of all blocks.
+    mass_below : dict of str to float
+        Of the soft haplotypes of all blocks, the share that stands for less than so many panel haplotypes.
+    checksum : str
+        Of this file's content.
+    panel_checksum : str
+        Of the panel that it was made of.
+    provenance : dict
+        Where both come from.
     """
 
+    holds = "inducing points"
+    haplotypes = None
     samples: tuple[str, ...] = ()  # no name is kept
 
-    def __init__(self, file: SectionFile) -> None:
-        self.path, self._file = file.path, file
-        header = file.header
+    def __init__(self, container: Container) -> None:
+        header = container.header
+        self.container = container
+        self.path = container.path
         self.chrom: str = header["chrom"]
         self.contig_line: str = header["contig_line"]
         self.n_sites: int = header["n_sites"]
@@ -74,17 +137,24 @@ class InducingPanel:
         self.inducing_points: int = header["inducing_points"]
         self.n_points: int = header["n_points"]
         self.mass_below: dict[str, float] = header["mass_below"]
-        self.checksum: str = header["checksum"]
+        self.checksum = container.checksum
         self.panel_checksum: str = header["panel_checksum"]
         self.provenance: dict[str, Any] = header["provenance"]
 
     @classmethod
     def open(cls, path: str | Path) -> InducingPanel:
-        """Raises InputError if the file is no inducing panel, truncated, damaged, or of a newer version."""
-        return cls(SectionFile(path, KIND))
+        """Open an inducing-panel file. Header and lengths are checked now, the rest when it is used.
+
+        Raises
+        ------
+        InputError
+            The file is no inducing panel, truncated, damaged, or made by a newer version.
+        """
+        return cls(Container(path, KIND))
 
     def close(self) -> None:
-        self._file.close()
+        """Release the file."""
+        self.container.close()
 
     def __enter__(self) -> InducingPanel:
         return self
@@ -96,22 +166,25 @@ class InducingPanel:
 
     @property
     def sites(self) -> Sites:
-        """All imputed sites."""
+        """All imputed sites. Raises InputError if they are damaged."""
         return self._table.sites
 
     @property
     def position(self) -> np.ndarray:
-        """int64 (n_sites,), 1-based, never decreasing."""
+        """int64 (n_sites,), 1-based, never decreasing. Raises InputError if it is damaged."""
         return self._table.sites.position
 
     @property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic position."""
+        """float64 (n_sites,): genetic position. Raises InputError if it is damaged."""
         return self._table.cM
 
     @property
     def allele_count(self) -> np.ndarray:
-        """int64 (n_sites,): how many of the panel's haplotypes carry the ALT allele."""
+        """int64 (n_sites,): how many of the panel's haplotypes carry the ALT allele.
+
+        Raises InputError if it is damaged.
+        """
         return self._table.allele_count
 
     @property
@@ -122,32 +195,92 @@ class InducingPanel:
     @cached_property
     def multiallelic(self) -> np.ndarray:
         """bool (n_sites,): True for sites split from a multi-allelic record."""
-        packed = np.frombuffer(self._file.section("multiallelic"), dtype=np.uint8)
+        packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
+        self.container.require(len(packed) == packed_bytes(self.n_sites), _OTHER_SITES.format("multiallelic"))
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
     @cached_property
-    def typed_index(self) -> np.ndarray:
-        """int64 (T,), increasing: which of the sites the array has."""
-        return read_increasing(self._file.section("array"))
+    def array_index(self) -> np.ndarray:
+        """int64 (T,), increasing: which of the sites the array has. Raises InputError if it is damaged."""
+        with self.container.decoding("array"):
+            index = read_increasing(self.container.section("array"))
+        inside = len(index) > 0 and index.min() >= 0 and index.max() < self.n_sites
+        fits = inside and (np.diff(index) > 0).all()
+        self.container.require(bool(fits), _OTHER_SITES.format("array"))
+        return index
+
+    @property
+    def made_of(self) -> str:
+        """As of `ReferencePanel`."""
+        return f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
+
+    def described(self) -> dict[str, object]:
+        """As of `ReferencePanel`."""
+        limits = sorted(self.mass_below, key=int)
+        return {
+            "inducing points": f"at most {self.inducing_points} a block, {self.n_points} in all",
+            "they stand for haplotypes": ", ".join(
+                f"fewer than {k}: {self.mass_below[k]:.1%}" for k in limits
+            ),
+            "array": f"{len(self.array_index)} of these sites",
+            "blocks": self.n_blocks,
+            "model": f"{self.kind} {self.fingerprint}",
+            "panel's checksum": self.panel_checksum,
+        }
+
+    def verify(self) -> None:
+        """As of `ReferencePanel`."""
+        _ = self.multiallelic
+        for block in range(self.n_blocks):
+            self.read(block)
 
     @property
     def n_blocks(self) -> int:
-        return self._file.n_parts
+        """The number of blocks, which cover all sites."""
+        return self.container.n_parts
 
     def blocks(self, start: int, stop: int) -> range:
-        """The blocks that impute some of the sites [start, stop)."""
+        """The blocks that impute some of the sites [start, stop). Raises InputError if there are others."""
         return self._plan.blocks(start, stop)
 
     def seen_by(self, start: int, stop: int) -> np.ndarray:
-        """int64, increasing: the array's sites that the blocks of the sites [start, stop) see; some are."""
-        blocks, n_array = self.blocks(start, stop), len(self.typed_index)
+        """The array's sites that the blocks of some sites see.
+
+        Parameters
+        ----------
+        start, stop : int
+            The sites [start, stop); there are some.
+
+        Returns
+        -------
+        int64
+            Increasing panel sites.
+        """
+        blocks, n_array = self.blocks(start, stop), len(self.array_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
         _, last = self.shape.visible(blocks[-1], 0, n_array)
-        return self.typed_index[first:last]
+        return self.array_index[first:last]
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
-        """A block, at its sites in [start, stop). Raises InputError if the file is damaged there."""
-        places, frequency_S = self._plan.places(block, 0, len(self.typed_index))
+        """Read a block.
+
+        Parameters
+        ----------
+        block : int
+            Its number.
+        start, stop : int
+            At its sites in [start, stop) only; by default at all.
+
+        Returns
+        -------
+        EncodedBlock
+
+        Raises
+        ------
+        InputError
+            The file is damaged there.
+        """
+        places, frequency_S = self._plan.places(block, 0, len(self.array_index))
         sites = self._plan.sites(block, places, 0, self.n_sites)
         first, last = np.searchsorted(
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
@@ -155,20 +288,33 @@ class InducingPanel:
         part = slice(first, last)
         from spinimpute.panels.soft_alleles import unpack_points  # loads torch
 
-        points = unpack_points(self._file.part(block), places, sites, self.typed_index, part)
+        content = self.container.part(block)
+        with self.container.decoding(f"part {block + 1} of {self.n_blocks}"):
+            points = unpack_points(content, places, sites, self.array_index, part)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
-        """Raises InputError if none of the typed sites, int64 (T,), is in the array."""
-        if not np.isin(typed_index, self.typed_index).any():
+        """Check that the array has some of the typed sites.
+
+        Parameters
+        ----------
+        typed_index : int64 (T,)
+            Panel sites.
+
+        Raises
+        ------
+        InputError
+            It has none of them.
+        """
+        if not np.isin(typed_index, self.array_index).any():
             raise InputError(
-                f"none of the {len(typed_index)} typed sites is among the {len(self.typed_index)} sites of "
+                f"none of the {len(typed_index)} typed sites is among the {len(self.array_index)} sites of "
                 f"the array that {self.path} was made for: make it again for this array with "
                 "'spinimpute panel build'"
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
-        """Raises InputError unless this is the model that made the blocks."""
+        """Check that a model is the one that made the blocks; raises InputError if not."""
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
                 f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "
@@ -177,11 +323,18 @@ class InducingPanel:
 
     @cached_property
     def _table(self) -> SiteTable:
-        return read_site_table(self.chrom, self._file.section)
+        with self.container.decoding("table of sites"):
+            table = read_site_table(self.chrom, self.container.section)
+        fits = len(table.sites) == self.n_sites and table.allele_count.max() <= self.n_haplotypes
+        self.container.require(bool(fits), _OTHER_SITES.format("table"))
+        return table
 
     @cached_property
     def _plan(self) -> BlockPlan:
-        return BlockPlan(self.shape, self.typed_index, self.cM, self.frequency)
+        plan = BlockPlan(self.shape, self.array_index, self.cM, self.frequency)
+        fits = plan.blocks(0, self.n_sites) == range(self.n_blocks)
+        self.container.require(fits, "it does not have the blocks that follow from its array")
+        return plan
 
 
 def _take(sites: BlockSites, part: slice) -> BlockSites:

@@ -20,11 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BlockSites:
-    """The sites that a block imputes, in panel order.
+    """The sites that a block imputes, in panel order. A typed site belongs to the gap on its left.
 
-    panel_index_U: int64; gap_U: int64, gap within the block (0..core-1); frequency_U: panel frequency of ALT;
-    fraction_U, distance_U: see `blocks.gap_geometry`; cM_U: relative to the block's middle. All float32 but
-    the indices. A typed site belongs to the gap on its left.
+    Attributes
+    ----------
+    panel_index_U : int64 (U,)
+    gap_U : int64 (U,)
+        The gap within the block, 0..core-1.
+    frequency_U : float32 (U,)
+        Panel frequency of ALT.
+    fraction_U, distance_U : float32 (U,)
+        See `blocks.gap_geometry`.
+    cM_U : float32 (U,)
+        Relative to the block's middle.
     """
 
     panel_index_U: np.ndarray
@@ -39,7 +47,16 @@ class BlockSites:
 class PanelBlock:
     """One block with the panel's haplotypes.
 
-    typed_NS, alleles_UN: uint8; frequency_S: panel frequency at typed places, float32.
+    Attributes
+    ----------
+    places : TypedPlaces
+    frequency_S : float32 (S,)
+        Panel frequency of ALT at typed places.
+    typed_NS : uint8 (N, S)
+        Alleles at typed places.
+    sites : BlockSites
+    alleles_UN : uint8 (U, N)
+        Alleles at the imputed sites.
     """
 
     places: TypedPlaces
@@ -50,12 +67,25 @@ class PanelBlock:
 
     @property
     def n_haplotypes(self) -> int:
+        """N."""
         return self.typed_NS.shape[0]
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """One block without the panel: places, sites, and the tensors that a predictor made of its haplotypes."""
+    """One block without the panel.
+
+    Attributes
+    ----------
+    places : TypedPlaces
+    frequency_S : float32 (S,)
+        Panel frequency of ALT at typed places.
+    sites : BlockSites
+    n_haplotypes : int
+        N, of the panel.
+    points : dict of str to Tensor
+        What a predictor made of the panel's haplotypes.
+    """
 
     places: TypedPlaces
     frequency_S: np.ndarray
@@ -84,14 +114,34 @@ class BlockPredictor(Protocol):
         ...
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
-        """P(ALT), float32 (U, Q), of queries whose typed alleles are query_QS where known_QS is 1 (uint8)."""
+        """Impute queries.
+
+        Parameters
+        ----------
+        block : EncodedBlock
+        query_QS : uint8 (Q, S)
+            Typed alleles.
+        known_QS : uint8 (Q, S)
+            1 where they are known.
+
+        Returns
+        -------
+        float32 (U, Q)
+            P(ALT).
+        """
         ...
 
 
 class BlockPlan:
     """Where the blocks of a panel lie, given which of its sites are typed; alleles play no part in it.
 
-    typed_index: int64 (T,), increasing panel sites; cM, frequency: float64 (n_sites,).
+    Parameters
+    ----------
+    shape : BlockShape
+    typed_index : int64 (T,)
+        Increasing panel sites.
+    cM, frequency : float64 (n_sites,)
+        Of the panel.
     """
 
     def __init__(
@@ -107,7 +157,20 @@ class BlockPlan:
         return range(int(first) // self.shape.core, int(last) // self.shape.core + 1)
 
     def places(self, block: int, low: int, high: int) -> tuple[TypedPlaces, np.ndarray]:
-        """A block's typed places of the typed sites [low, high); panel frequency there, float32 (S,)."""
+        """Where a block's typed sites are.
+
+        Parameters
+        ----------
+        block : int
+        low, high : int
+            The typed sites [low, high) are visible.
+
+        Returns
+        -------
+        places : TypedPlaces
+        frequency_S : float32 (S,)
+            Panel frequency of ALT there.
+        """
         places = place_typed(block, self._typed_cM, self.shape, low, high)
         frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
         seen = slice(places.offset, places.offset + places.last - places.first)
@@ -143,10 +206,18 @@ class BlockPlan:
 
 
 class BlockReader:
-    """Cuts a stretch of a panel into blocks, given which of its sites the target has typed.
+    """Cuts an interval of a panel into blocks, given which of its sites the target has typed.
 
-    typed_index: int64 (T,), increasing panel sites. low, high: the typed sites [low, high) are visible;
-    start, stop: the panel sites [start, stop) are imputed.
+    Parameters
+    ----------
+    panel : Panel
+    typed_index : int64 (T,)
+        Increasing panel sites.
+    shape : BlockShape
+    low, high : int
+        The typed sites [low, high) are visible.
+    start, stop : int
+        The panel sites [start, stop) are imputed.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The haplotypes of a VCF read by several processes, a stretch of the chromosome each."""
+"""The haplotypes of a VCF read by several processes, a region of the chromosome at a time."""
 
 from __future__ import annotations
 
@@ -23,17 +23,31 @@ from spinimpute.panels.pieces import Piece, PieceReader
 from spinimpute.vcf.index_reader import index_error
 
 
-class _Stretch(NamedTuple):
+class _RegionRead(NamedTuple):
     pieces: list[Piece]
     skipped: dict[str, int]
 
 
-class StretchReader:
-    """The same pieces as those of `PieceReader`, but cut elsewhere: `for piece in reader`, once.
+class ParallelReader:
+    """The same haplotypes as those of `PieceReader`, in other pieces: `for piece in reader`, once.
 
-    stretches: what the processes read, in order; they are not to overlap. Records that begin before a stretch
-    are left to the one before. Two stretches for each process are held at once, as they are stored. Raises
-    InputError as `PieceReader`, if a process dies, and if the file has another chromosome than the stretches.
+    Two regions for each process are held at once, as they are stored. Attributes are those of `PieceReader`.
+
+    Parameters
+    ----------
+    vcf : str or Path
+    region : Region, optional
+    samples : sequence of str, optional
+        The part of the VCF to read; by default all.
+    regions : sequence of Region
+        What the processes read, in order, without overlaps. Records that begin before a region belong to the
+        one before.
+    processes : int
+
+    Raises
+    ------
+    InputError
+        As `PieceReader`, if a process dies, and if the file has another chromosome than the regions.
     """
 
     def __init__(
@@ -41,29 +55,29 @@ class StretchReader:
         vcf: str | Path,
         region: Region | None,
         samples: Sequence[str] | None,
-        stretches: Sequence[Region],
+        regions: Sequence[Region],
         processes: int,
     ) -> None:
         with closing(PieceReader(vcf, region, samples)) as first:
-            piece = next(iter(first))  # tells the ploidy, and much that is wrong with a file
-        if piece.sites.chrom != stretches[0].chrom:
+            piece = next(iter(first))  # gives the ploidy, and finds much that is wrong with a file
+        if piece.sites.chrom != regions[0].chrom:
             raise index_error("panel", Path(vcf), f"the file begins with chromosome {piece.sites.chrom}")
         self.samples, self.contig_line, self.ploidy = first.samples, first.contig_line, first.ploidy
-        at_0 = first.skipped.get(AT_POSITION_0, 0)  # in front of all pieces, and outside of all stretches
+        at_0 = first.skipped.get(AT_POSITION_0, 0)  # in front of all pieces, and outside of all regions
         self.skipped: dict[str, int] = {AT_POSITION_0: at_0} if at_0 else {}
         self._vcf, self._chosen = Path(vcf), samples
-        self._stretches, self._processes = stretches, min(processes, len(stretches))
+        self._regions, self._processes = regions, min(processes, len(regions))
 
     def __iter__(self) -> Iterator[Piece]:
         # a fork would copy threads' locks in whatever state they are
         pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _end_with_parent)
         try:
-            left = iter(self._stretches)
-            reading: deque[Future[_Stretch]] = deque()
+            remaining = iter(self._regions)
+            reading: deque[Future[_RegionRead]] = deque()
             while True:
-                for stretch in islice(left, 2 * self._processes - len(reading)):
+                for region in islice(remaining, 2 * self._processes - len(reading)):
                     with _interrupts_held():
-                        future = pool.submit(_read_stretch, self._vcf, stretch, self._chosen, self.ploidy)
+                        future = pool.submit(_read_region, self._vcf, region, self._chosen, self.ploidy)
                     reading.append(future)
                 if not reading:
                     break
@@ -91,7 +105,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed can tell nobody; its processes would wait for work for ever."""
+    """A parent that is killed cannot stop its processes, which would wait for work for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "only called in processes that are started here"
 
@@ -102,9 +116,9 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _read_stretch(vcf: Path, stretch: Region, samples: Sequence[str] | None, ploidy: np.ndarray) -> _Stretch:
-    reader = PieceReader(vcf, stretch, samples, ploidy)
+def _read_region(vcf: Path, region: Region, samples: Sequence[str] | None, ploidy: np.ndarray) -> _RegionRead:
+    reader = PieceReader(vcf, region, samples, ploidy)
     try:
-        return _Stretch(list(reader), reader.skipped)
+        return _RegionRead(list(reader), reader.skipped)
     except NoRecord:
-        return _Stretch([], reader.skipped)
+        return _RegionRead([], reader.skipped)

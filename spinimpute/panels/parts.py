@@ -1,22 +1,15 @@
-"""A panel of a whole chromosome X: one file that holds the panels of its parts, one behind the other.
+"""A panel of a whole chromosome X: one file that holds the panel files of its parts (`container.join_files`).
 
-Layout (little endian): magic, u32 number of panels, u64 start and u64 size of each, u32 CRC of all before;
-then the panels, each a whole panel file at a multiple of 64 bytes. Any other chromosome is one panel file.
+Any other chromosome is one panel file.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import struct
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
-
-import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
@@ -25,49 +18,37 @@ from spinimpute.genotypes.sites import NoRecord, Region, Sites
 from spinimpute.genotypes.x_chromosome import Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
-from spinimpute.panels.panel import PARTS_MAGIC, Panel, is_panel_file
+from spinimpute.panels.container import join_files, places_of_joined
+from spinimpute.panels.panel import KIND, Panel
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.vcf.variant_file import VariantFile
-
-_COUNT = struct.Struct("<I")
-_PLACE = struct.Struct("<QQ")
-_MOST_PARTS = 3
-_ALIGNMENT = 64
-
-
-class PanelSites(Protocol):
-    """What panels of haplotypes and of inducing points have in common."""
-
-    chrom: str
-    contig_line: str
-    n_sites: int
-
-    @property
-    def cM(self) -> np.ndarray: ...
-    @property
-    def position(self) -> np.ndarray: ...
-    @property
-    def frequency(self) -> np.ndarray: ...
-    @property
-    def sites(self) -> Sites: ...
 
 
 @contextmanager
-def open_panels(path: str | Path) -> Iterator[list[Panel]]:
-    """The panels of a panel file, by position; most files hold one.
+def open_parts(path: str | Path) -> Iterator[list[Panel]]:
+    """Open the panels of a panel file for a `with` block.
 
-    Raises InputError as `Panel.open`.
+    Yields
+    ------
+    list of Panel
+        By position; most files hold one.
+
+    Raises
+    ------
+    InputError
+        As `Panel.open`.
     """
     path = Path(path)
     with ExitStack() as stack:
-        places = _places(path)
+        places = places_of_joined(path, KIND)
         if places is None:
             yield [stack.enter_context(Panel.open(path))]
         else:
             yield [stack.enter_context(Panel.open(path, start, size)) for start, size in places]
 
 
-def part_of(panel: PanelSites) -> Part | None:
-    """Which part of X a panel lies in; None for other chromosomes, and where nobody can tell."""
+def part_of(panel: ReferencePanel) -> Part | None:
+    """Which part of X a panel lies in; None for other chromosomes, and where the genome build is unknown."""
     build = build_of(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
         return None
@@ -75,7 +56,7 @@ def part_of(panel: PanelSites) -> Part | None:
     return next((part for part in parts_of_x(panel.chrom, build) if part.reaches(first, last)), None)
 
 
-def all_sites(panels: Sequence[PanelSites]) -> Sites:
+def all_sites(panels: Sequence[ReferencePanel]) -> Sites:
     """The sites of all parts."""
     if len(panels) == 1:
         return panels[0].sites
@@ -92,9 +73,19 @@ def build_panels(
     command: str = "",
     threads: int = 1,
 ) -> None:
-    """Build a panel file as `build_panel` does; of a chromosome X whose build its header tells, one of parts.
+    """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
 
-    Raises InputError as `build_panel`. Read it with `open_panels`.
+    Read it with `open_parts`.
+
+    Parameters
+    ----------
+    vcf, out, genetic_map, region, samples, force, command, threads
+        As for `build_panel`.
+
+    Raises
+    ------
+    InputError
+        As `build_panel`.
     """
     out = check_output(out, force, [vcf, genetic_map])
     parts = _parts_in(vcf, region)
@@ -131,7 +122,7 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
     with VariantFile(vcf, "panel") as file:
         try:
             chrom = region.chrom if region else next(file.records()).CHROM
-        except (InputError, StopIteration):  # what is wrong with it, the reader says better
+        except (InputError, StopIteration):  # whatever is wrong with it, the reader has the better message
             return []
         if not is_x(chrom):
             return []
@@ -149,48 +140,5 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
 
 
 def join_panels(panels: list[Path], out: Path) -> None:
-    """One file of parts from the panel files of the parts."""
-    head = len(PARTS_MAGIC) + _COUNT.size + len(panels) * _PLACE.size + 4
-    start = head + -head % _ALIGNMENT
-    places = b""
-    for path in panels:
-        size = path.stat().st_size
-        places += _PLACE.pack(start, size)
-        start += size + -size % _ALIGNMENT
-    written = PARTS_MAGIC + _COUNT.pack(len(panels)) + places
-    with out.open("wb") as file:
-        file.write(written + _COUNT.pack(zlib.crc32(written)))
-        for path in panels:
-            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-            with path.open("rb") as part:
-                shutil.copyfileobj(part, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _places(path: Path) -> list[tuple[int, int]] | None:
-    """Start and size of the panels in a file of parts; None of any other file."""
-    if not is_panel_file(path):
-        return None
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        head = file.read(len(PARTS_MAGIC) + _COUNT.size + _MOST_PARTS * _PLACE.size + 4)
-    if not head.startswith(PARTS_MAGIC):
-        return None
-    damaged = InputError(f"panel {path}: its first bytes are damaged or missing. Build or copy it again")
-    body = len(PARTS_MAGIC) + _COUNT.size
-    if len(head) < body:
-        raise damaged
-    (count,) = _COUNT.unpack_from(head, len(PARTS_MAGIC))
-    end = body + count * _PLACE.size
-    if not 1 <= count <= _MOST_PARTS or len(head) < end + 4:
-        raise damaged
-    if zlib.crc32(head[:end]) != _COUNT.unpack_from(head, end)[0]:
-        raise damaged
-    places = [_PLACE.unpack_from(head, body + i * _PLACE.size) for i in range(count)]
-    total = sum(places[-1])
-    if size != total:
-        what = "truncated" if size < total else "damaged"
-        raise InputError(f"panel {path}: {what}: {size} bytes, the file says {total}. Copy it again")
-    return places
+    """Write one file of parts, from the panel files of the parts in order of position."""
+    join_files(panels, out, KIND)

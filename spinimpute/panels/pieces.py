@@ -1,4 +1,4 @@
-"""The haplotypes of a VCF, stretch by stretch, in the form in which a panel file stores them."""
+"""The haplotypes of a VCF, some sites at a time, in the form in which a panel file stores them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,19 @@ DUPLICATE_RECORD = "duplicate of an earlier record"
 
 
 class Piece(NamedTuple):
-    """Consecutive sites of a VCF. allele_count: uint32 (n,); multiallelic: bool (n,); stored: see
-    `stored_rows.store_rows`."""
+    """Consecutive sites of a VCF.
+
+    Attributes
+    ----------
+    sites : Sites
+        n of them.
+    allele_count : uint32 (n,)
+        Haplotypes with the ALT allele.
+    multiallelic : bool (n,)
+        Sites split from a multi-allelic record.
+    stored : bytes
+        Their haplotypes, see `stored_rows.store_rows`.
+    """
 
     sites: Sites
     allele_count: np.ndarray
@@ -28,11 +39,21 @@ class Piece(NamedTuple):
 class PieceReader:
     """Streams the pieces of a VCF: `for piece in reader`, once.
 
-    Of several records with the same position and alleles the first is kept. `samples` is known from the
-    start; `contig_line` and `ploidy` from the first piece on; `skipped` is complete at the end. Raises
-    InputError as `HaplotypeReader`, and for missing calls.
+    Of several records with the same position and alleles the first is kept.
 
-    ploidy: uint8 (n_samples,), of another part of the same VCF; samples that differ from it are refused.
+    Parameters
+    ----------
+    vcf : str or Path
+    region : Region, optional
+    samples : sequence of str, optional
+        The part of the VCF to read; by default all.
+    ploidy : uint8 (n_samples,), optional
+        Of another part of the same VCF; samples that differ from it are refused.
+
+    Raises
+    ------
+    InputError
+        As `HaplotypeReader`, and for missing calls.
     """
 
     def __init__(
@@ -49,6 +70,7 @@ class PieceReader:
 
     @property
     def samples(self) -> list[str]:
+        """Names, known from the start."""
         return self._reader.samples
 
     @property
@@ -58,19 +80,22 @@ class PieceReader:
 
     @property
     def contig_line(self) -> str:
+        """The header's line of the chromosome, known from the first piece on."""
         return self._reader.contig_line
 
     @property
     def ploidy(self) -> np.ndarray:
+        """uint8 (n_samples,), 1 or 2, known from the first piece on."""
         return self._reader.ploidy
 
     @property
     def skipped(self) -> dict[str, int]:
+        """Records not taken, by reason; complete at the end."""
         duplicates = {DUPLICATE_RECORD: self._n_duplicates} if self._n_duplicates else {}
         return self._reader.skipped | duplicates
 
     def close(self) -> None:
-        """For who does not read to the end."""
+        """Release the file. Reading to the end does so, too."""
         self._reader.close()
 
     def __iter__(self) -> Iterator[Piece]:

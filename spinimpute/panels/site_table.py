@@ -1,4 +1,10 @@
-"""Sites, genetic positions and allele counts as few bytes: the columns that a compressor likes."""
+"""The table of sites in panel files: raw columns for memory maps, or columns that a compressor likes.
+
+Texts (ref, alt, id) are UTF-8 with a line for each site in both. Numbers are little-endian: raw, they are
+int64 positions, float64 cM, uint32 allele counts and bits of `multiallelic` in the order of `numpy.packbits`.
+For a compressor, positions and cM (in units of 1e-8) are differences, and of all numbers the first bytes come
+first, then the second ones, and so on.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +16,97 @@ import numpy as np
 from spinimpute.genotypes.sites import Sites
 
 CM_UNIT = 1e-8  # genetic positions are kept as whole multiples; a base pair is about 1e-6 cM
+TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
+_TEXTS = ("ref", "alt", "id")
 
 
 class SiteTable(NamedTuple):
-    """cM: float64 (n,), within 5e-9 of what was written; allele_count: int64 (n,)."""
+    """Sites of a panel.
+
+    Attributes
+    ----------
+    sites : Sites
+        n of them.
+    cM : float64 (n,)
+        Genetic positions; of a compressed table within 5e-9 of what was written.
+    allele_count : int64 (n,)
+        Haplotypes with the ALT allele.
+    """
 
     sites: Sites
     cM: np.ndarray
     allele_count: np.ndarray
 
 
+def raw_columns(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
+    """The sections of a table that is not compressed.
+
+    Parameters
+    ----------
+    table : SiteTable
+    multiallelic : bool (n,)
+        Sites split from a multi-allelic record.
+    """
+    return {
+        "position": table.sites.position.astype("<i8").tobytes(),
+        "cM": table.cM.astype("<f8").tobytes(),
+        "allele_count": table.allele_count.astype("<u4").tobytes(),
+        **_encode_texts(table.sites),
+        "multiallelic": np.packbits(multiallelic).tobytes(),
+    }
+
+
+def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[str], list[str], list[str]]:
+    """REF, ALT and ID of all sites.
+
+    Parameters
+    ----------
+    section : callable
+        Gives a section's content by its name.
+    n_sites : int
+        The number of sites that there must be.
+
+    Raises
+    ------
+    ValueError
+        A section is no UTF-8 text, or has another number of sites.
+    """
+    ref, alt, name = (section(key).decode().split("\n") for key in _TEXTS)
+    for column in (ref, alt, name):
+        if len(column) != n_sites:
+            raise ValueError(f"{len(column)} entries for {n_sites} sites")
+    return ref, alt, name
+
+
 def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]) -> None:
+    """Write a table for a compressor; add_section: is given each section's name and content."""
     sites = table.sites
     add_section("position", _differences(sites.position))
     add_section("cM", _differences(np.rint(table.cM / CM_UNIT).astype(np.int64)))
     add_section("allele_count", _planes(table.allele_count.astype("<u4")))
-    for name in ("ref", "alt", "id"):
-        add_section(name, "\n".join(getattr(sites, name)).encode())
+    for name, content in _encode_texts(sites).items():
+        add_section(name, content)
 
 
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
-    """section: what gives a section's content by its name."""
-    position = _sums(section("position"))
-    ref, alt, name = (section(key).decode().split("\n") for key in ("ref", "alt", "id"))
+    """Read what `write_site_table` wrote.
+
+    Parameters
+    ----------
+    chrom : str
+    section : callable
+        Gives a section's content by its name.
+
+    Raises
+    ------
+    ValueError
+        The sections are not of one table.
+    """
+    position, cM = _sums(section("position")), _sums(section("cM")) * CM_UNIT
     count = _from_planes(section("allele_count"), "<u4").astype(np.int64)
-    return SiteTable(Sites(chrom, position, ref, alt, name), _sums(section("cM")) * CM_UNIT, count)
+    if not len(position) == len(cM) == len(count):
+        raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
+    return SiteTable(Sites(chrom, position, *decode_texts(section, len(position))), cM, count)
 
 
 def write_increasing(index: np.ndarray) -> bytes:
@@ -43,7 +115,12 @@ def write_increasing(index: np.ndarray) -> bytes:
 
 
 def read_increasing(content: bytes) -> np.ndarray:
+    """int64 (n,): what `write_increasing` was given. Raises ValueError if it is no such content."""
     return _sums(content)
+
+
+def _encode_texts(sites: Sites) -> dict[str, bytes]:
+    return {name: "\n".join(getattr(sites, name)).encode() for name in _TEXTS}
 
 
 def _planes(values: np.ndarray) -> bytes:

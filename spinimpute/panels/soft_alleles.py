@@ -6,7 +6,7 @@ imputed sites whose alleles are kept.
 A soft allele at a typed site is one of 32 values at equal distances. At the other sites it is one of 64,
 spaced evenly in arcsin(sqrt(allele)): closer near 0 and 1, where rare alleles are. Left out are places
 without a typed site, imputed sites that are typed (there the block has its typed alleles) and sites where
-the panel knows one allele only. Mass keeps 8 significant bits. Codes lie site by site: points that are
+the panel has one allele only. Mass keeps 8 significant bits. Codes lie site by site: points that are
 neighbours are alike.
 """
 
@@ -29,7 +29,15 @@ _UNTYPED_VALUES = (np.sin(np.arange(UNTYPED_STEPS + 1) / UNTYPED_STEPS * np.pi /
 
 
 def pack_points(block: EncodedBlock, typed_index: np.ndarray) -> bytes:
-    """typed_index: int64 (T,), the typed panel sites. The block imputes all of its sites."""
+    """The inducing points of a block as bytes.
+
+    Parameters
+    ----------
+    block : EncodedBlock
+        It imputes all of its sites.
+    typed_index : int64 (T,)
+        The typed panel sites.
+    """
     typed_HS = block.points["typed_BHS"].numpy()
     untyped_HU = block.points["untyped_BHU"].numpy()
     seen = _seen(block.places)
@@ -51,9 +59,27 @@ def pack_points(block: EncodedBlock, typed_index: np.ndarray) -> bytes:
 def unpack_points(
     content: bytes, places: TypedPlaces, sites: BlockSites, typed_index: np.ndarray, part: slice
 ) -> dict[str, Tensor]:
-    """The points of a block with these places and sites, at the sites `part` of them only.
+    """The inducing points that `pack_points` was given, rounded.
 
-    Raises ValueError if the content is of another block.
+    Parameters
+    ----------
+    content : bytes
+    places, sites : TypedPlaces, BlockSites
+        Of the block.
+    typed_index : int64 (T,)
+        The typed panel sites.
+    part : slice
+        Of the block's sites, those whose soft alleles are wanted.
+
+    Returns
+    -------
+    dict of str to Tensor
+        typed_BHS, untyped_BHU of the part, mass_BH.
+
+    Raises
+    ------
+    ValueError, struct.error
+        The content is of another block.
     """
     (n_points,) = _COUNT.unpack_from(content)
     seen = _seen(places)
@@ -62,6 +88,12 @@ def unpack_points(
     codes = np.frombuffer(content, np.uint8, offset=_COUNT.size + 2 * n_points)
     n_seen = places.last - places.first
     codes_XH = codes.reshape(n_seen + int(kept_U.sum()), n_points)
+    if (
+        n_points == 0
+        or codes_XH[:n_seen].max(initial=0) > TYPED_STEPS
+        or codes_XH[n_seen:].max(initial=0) > UNTYPED_STEPS
+    ):
+        raise ValueError("no soft haplotypes")
     typed_SH = np.zeros((len(places.cM_S), n_points), dtype=np.float32)
     typed_SH[seen] = _TYPED_VALUES[codes_XH[:n_seen]]
     kept_part = kept_U[part]

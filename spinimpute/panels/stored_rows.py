@@ -5,6 +5,8 @@ A site's row takes the shorter of the two forms, bits if both are equally long. 
 at most 65,536 haplotypes, else uint32. The minor allele is ALT, or REF where more than half of the haplotypes
 carry ALT. So a row's form and length follow from the site's allele count and the number of haplotypes.
 
+The module's compiled part is `expand_rows`.
+
 Axes: X sites, I chosen sites, N haplotypes, B bytes of a site's packed bits.
 """
 
@@ -18,7 +20,7 @@ MOST_FOR_UINT16 = 65_536  # haplotypes
 
 
 def number_type(n_haplotypes: int) -> np.dtype:
-    """Of the haplotypes' numbers in lists."""
+    """The type of the haplotypes' numbers in lists."""
     return np.dtype("<u2" if n_haplotypes <= MOST_FOR_UINT16 else "<u4")
 
 
@@ -26,8 +28,14 @@ def number_type(n_haplotypes: int) -> np.dtype:
 class RowLayout:
     """Where the rows of some consecutive sites lie, one behind the other.
 
-    listed_X: bool, whether a row is a list; ref_is_minor_X: bool; start_X1: int64, the first byte of each
-    row, and their end.
+    Attributes
+    ----------
+    n_haplotypes : int
+    listed_X : bool (X,)
+        Whether a row is a list.
+    ref_is_minor_X : bool (X,)
+    start_X1 : int64 (X + 1,)
+        The first byte of each row, and the end of the last.
     """
 
     n_haplotypes: int
@@ -37,8 +45,16 @@ class RowLayout:
 
     @classmethod
     def of(cls, allele_count_X: np.ndarray, n_haplotypes: int, lists: bool = True) -> RowLayout:
-        """allele_count_X: haplotypes with ALT, integers from 0 to n_haplotypes. lists: False where all rows
-        are bits, as in the first version of panel files."""
+        """The layout that follows from allele counts.
+
+        Parameters
+        ----------
+        allele_count_X : integers (X,)
+            Haplotypes with ALT, from 0 to n_haplotypes.
+        n_haplotypes : int
+        lists : bool
+            False where all rows are bits, as in the first version of panel files.
+        """
         count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
         list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_type(n_haplotypes).itemsize
@@ -50,14 +66,22 @@ class RowLayout:
 
     @property
     def n_bytes(self) -> int:
-        """Of all rows."""
+        """The length of all rows."""
         return int(self.start_X1[-1])
 
     def expand(self, stored: np.ndarray, index_I: np.ndarray) -> np.ndarray:
-        """Some rows as packed bits: uint8 (I, B).
+        """Some rows as packed bits. A list that is damaged gives wrong bits of its site, and nothing worse.
 
-        stored: uint8 (n_bytes,), all rows; index_I: int64. A list that is damaged gives wrong bits of its
-        site, and nothing worse.
+        Parameters
+        ----------
+        stored : uint8 (n_bytes,)
+            All rows.
+        index_I : int64 (I,)
+            The rows wanted.
+
+        Returns
+        -------
+        uint8 (I, B)
         """
         # numba takes as long to load as all else: what reads no haplotypes need not wait for it
         from spinimpute.panels.expand_rows import expand_rows
@@ -77,17 +101,17 @@ class RowLayout:
 
 
 def packed_bytes(n_haplotypes: int) -> int:
-    """Bytes of a site's packed bits."""
+    """B: the bytes of a site's packed bits."""
     return -(-n_haplotypes // 8)
 
 
 def allele_counts(packed_XB: np.ndarray) -> np.ndarray:
-    """uint32 (X,): haplotypes with ALT, of packed bits."""
+    """Haplotypes with ALT at each site, uint32 (X,), of packed bits, uint8 (X, B)."""
     return np.bitwise_count(packed_XB).sum(axis=1, dtype=np.uint32)
 
 
 def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
-    """Rows in the form in which a panel file stores them, of packed bits."""
+    """Rows in the form in which a panel file stores them, of packed bits, uint8 (X, B)."""
     layout = RowLayout.of(allele_counts(packed_XB), n_haplotypes)
     listed_X = layout.listed_X
     turn_X = np.where(layout.ref_is_minor_X, 255, 0).astype(np.uint8)
@@ -95,7 +119,7 @@ def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
     row, byte = np.nonzero(minor_XB)
     place, bit = np.nonzero(np.unpackbits(minor_XB[row, byte][:, None], axis=1))
     carriers = byte[place] * 8 + bit
-    carriers = carriers[carriers < n_haplotypes]  # bits that are nobody's were turned, too
+    carriers = carriers[carriers < n_haplotypes]  # bits beyond the last haplotype were turned, too
     stored = np.empty(layout.n_bytes, dtype=np.uint8)
     is_list = np.repeat(listed_X, np.diff(layout.start_X1))
     stored[is_list] = carriers.astype(number_type(n_haplotypes)).view(np.uint8)

@@ -63,7 +63,7 @@ class _Pass:
     starting: bool
 
 
-def phase(
+def phase_haplotypes(
     panel: Panel,
     typed_index: np.ndarray,
     alleles_TQ: np.ndarray,

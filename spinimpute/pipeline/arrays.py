@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from spinimpute.devices import default_threads
+from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
-from spinimpute.panels.inducing_panel import InducingPanel
-from spinimpute.panels.panel import Panel
-from spinimpute.predictors.engines import engine_for, predictor_for
-
-if TYPE_CHECKING:
-    from spinimpute.predictors.loading import Predictor
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.settings import PredictorSettings, Resources
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.loading import predictor_for
 
 
 def impute_haplotypes(
-    panel: Panel | InducingPanel,
+    panel: ReferencePanel,
     typed_alleles: np.ndarray,
     typed_sites: np.ndarray | Sites,
-    model: str | Path | Predictor | None = None,
+    predictor: PredictorSettings = PredictorSettings(),
     *,
-    inducing_points: int | None = None,
-    threads: int | None = None,
+    resources: Resources = Resources(),
 ) -> np.ndarray:
-    """P(ALT) of haplotypes at all sites of a panel: float32 (n_sites, Q).
-
-    Parameters:
-        panel: an open panel, or an inducing panel. The latter uses the sites of its array only.
-        typed_alleles: int (T, Q), 0 REF, 1 ALT, -1 missing; one column for each haplotype.
-        typed_sites: the sites of its rows, as `Sites` or as increasing panel site indices int64 (T,).
-        model, inducing_points: as for `impute`.
-        threads: by default all processors; results do not depend on it.
-    Raises:
-        InputError: no typed site is in the panel, or the inducing panel is of another model or array.
-        ValueError: shapes or values are unusable.
+    """P(ALT) of haplotypes at all sites of a panel.
 
     Where an allele was given it comes back as it is. All of the result is in memory at once: for whole
     chromosomes use `impute`.
+
+    Parameters
+    ----------
+    panel : Panel or InducingPanel
+        Open. The latter uses the sites of its array only.
+    typed_alleles : int (T, Q)
+        0 REF, 1 ALT, -1 missing; one column for each haplotype.
+    typed_sites : Sites or int64 (T,)
+        The sites of its rows, or increasing panel site indices.
+    predictor : PredictorSettings
+        Which predictor imputes.
+    resources : Resources
+        Threads, device and memory.
+
+    Returns
+    -------
+    float32 (n_sites, Q)
+        P(ALT).
+
+    Raises
+    ------
+    InputError
+        No typed site is in the panel, or the inducing panel is of another model or array.
+    ValueError
+        Shapes or values are unusable.
     """
     typed_alleles = np.asarray(typed_alleles)
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
@@ -55,15 +64,16 @@ def impute_haplotypes(
         )
     rows, typed_index = _rows(panel, typed_sites)
     typed_TQ = typed_alleles[rows].astype(np.int8)
-    threads = default_threads() if threads is None else threads
-    predictor = predictor_for(panel, model, inducing_points=inducing_points)
-    with engine_for(panel, predictor, typed_index, threads) as engine:
+    given = {**predictor.options, "max_memory": resources.max_memory}
+    loaded, options = predictor_for(panel, predictor.model, predictor.name, given, resources.device)
+    threads = choose_threads(resources.threads)
+    with loaded.engine(ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options)) as engine:
         p_UQ = engine.impute_window(Window(0, 0, panel.n_sites, 0, panel.n_sites), typed_TQ)
     p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
     return p_UQ
 
 
-def _rows(panel: Panel | InducingPanel, typed_sites: np.ndarray | Sites) -> tuple[np.ndarray, np.ndarray]:
+def _rows(panel: ReferencePanel, typed_sites: np.ndarray | Sites) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the typed alleles that are used, and their panel sites."""
     if isinstance(typed_sites, Sites):
         match = match_sites(panel.sites, typed_sites)

@@ -1,4 +1,4 @@
-"""`check`: what `impute` would make of a target, site by site and person by person."""
+"""`check`: what `impute` would make of a target, site by site and sample by sample."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import numpy as np
 
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.pipeline.prepare import AnyPanel, Prepared, prepare
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import Repaired, SiteNote
 
-MANY_MISSING = 0.1  # of a person's or a site's calls
+MANY_MISSING = 0.1  # of a sample's or a site's calls
 OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
 OUTLIER_DIFFERENCE = 0.2  # so much difference at least
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
@@ -29,7 +31,7 @@ class CheckReport:
     """What was found. counts: target sites by what is said of them; missing_X, heterozygous_X: shares of the
     calls at matched sites, by sample; one_copy_X: samples with one copy outside the pseudo-autosomal regions
     of X (all of Y and the mitochondria), None elsewhere; share_X: observed of the heterozygotes to expect of
-    two copies there, NaN where too few sites tell; build, panel_build: by the stated length of the
+    two copies there, NaN where there are too few sites; build, panel_build: by the stated length of the
     chromosome, or ""."""
 
     samples: list[str]
@@ -101,14 +103,12 @@ class CheckReport:
 
 def check(
     vcf: str | Path,
-    panels: Sequence[AnyPanel],
-    ambiguous: str = "frequency",
-    sexes: dict[str, bool] | None = None,
-    chain: str | Path | None = None,
+    panels: Sequence[ReferencePanel],
+    target: TargetSettings = TargetSettings(),
 ) -> CheckReport:
     """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
     summary = ImputationSummary()
-    parts = prepare(panels, vcf, summary, sexes=sexes, chain=chain, ambiguous=ambiguous, force=True)
+    parts = prepare(panels, vcf, summary, target, force=True)
     notes = [
         note
         for part in parts
@@ -124,22 +124,22 @@ def check(
     missing_X, heterozygous_X = np.sum([_call_counts(part) for part in parts], axis=0)
     n_matched = summary.matched_sites
     single = [part for part in parts if (part.target.ploidy == 1).any()]
-    of_x = [part for part in parts if np.isfinite(part.settled.share_X).any()]
+    of_x = [part for part in parts if np.isfinite(part.resolved.share_X).any()]
     n_samples = len(parts[0].target.samples)
-    target, panel = parts[0].target, parts[0].panel
+    first, panel = parts[0].target, parts[0].panel
     return CheckReport(
-        target.samples,
+        first.samples,
         summary.typed_sites,
         n_matched,
         notes,
-        dict(target.skipped) | summary.mended_calls,
+        dict(first.skipped) | summary.mended_calls,
         missing_X / n_matched,
         heterozygous_X / n_matched,
         sum(0 if part.target.unphased is None else int(part.target.unphased.sum()) for part in parts),
-        build_of(target.contig_line, panel.chrom),
+        build_of(first.contig_line, panel.chrom),
         build_of(panel.contig_line, panel.chrom),
         single[0].target.ploidy == 1 if single else None,
-        of_x[0].settled.share_X if of_x else np.full(n_samples, np.nan),
+        of_x[0].resolved.share_X if of_x else np.full(n_samples, np.nan),
         summary.warnings,
     )
 
@@ -171,7 +171,7 @@ def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel
     return SiteNote(position, name, sites.ref[index], sites.alt[index], panel_ref, panel_alt, what)
 
 
-def _call_notes(repaired: Repaired, panel: AnyPanel) -> list[SiteNote]:
+def _call_notes(repaired: Repaired, panel: ReferencePanel) -> list[SiteNote]:
     """Of matched sites: missing calls, one allele only, frequencies far from the panel's."""
     target, match = repaired.target, repaired.match
     alleles = target.alleles[match.target_index]

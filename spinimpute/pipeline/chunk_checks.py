@@ -9,8 +9,8 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.panels.parts import all_sites
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
-from spinimpute.pipeline.prepare import AnyPanel
 from spinimpute.vcf.header import definition
 from spinimpute.vcf.raw_records import site_key
 
@@ -107,7 +107,7 @@ def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
 
 def check_panel(
     chunks: Sequence[Chunk],
-    panels: Sequence[AnyPanel],
+    panels: Sequence[ReferencePanel],
     path: str,
     allow_gaps: bool,
     warnings: list[str],
@@ -170,7 +170,7 @@ def check_panel(
 
 
 def _untyped_parts(
-    chunks: Sequence[Chunk], panels: Sequence[AnyPanel], key: np.ndarray, warnings: list[str]
+    chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], key: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
     """The sites of parts of chromosome X of which no chunk has any: nothing is typed there. bool (sites,)."""
     untyped = np.zeros(len(key), bool)

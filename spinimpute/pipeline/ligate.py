@@ -16,10 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import default_threads
+from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.output_files import check_output
+from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_checks import (
     check_forms,
     check_gaps,
@@ -29,7 +31,6 @@ from spinimpute.pipeline.chunk_checks import (
     shared_sites,
 )
 from spinimpute.pipeline.chunk_file import Chunk, ChunkStream, read_chunk
-from spinimpute.pipeline.prepare import AnyPanel, open_panels
 from spinimpute.progress import Progress
 from spinimpute.vcf.header import contig_length, definition
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
@@ -84,7 +85,7 @@ def ligate(
     chunks: Sequence[str | Path],
     out: str | Path,
     *,
-    panel: AnyPanel | str | Path | None = None,
+    panel: ReferencePanel | str | Path | None = None,
     output_type: str | None = None,
     allow_gaps: bool = False,
     threads: int | None = None,
@@ -109,12 +110,10 @@ def ligate(
     Raises:
         InputError: a chunk is not whole, or they do not belong together; without `force`, if `out` exists.
     """
-    panel_path = panel if panel is None or isinstance(panel, str | Path) else panel.path
+    panel_path = None if panel is None else path_of(panel)
     out = check_output(out, force, [*chunks, panel_path])
     output_type = choose_output_type(out, output_type)
-    threads = default_threads() if threads is None else threads
-    if threads < 1:
-        raise InputError(f"the number of threads must be at least 1, found {threads}")
+    threads = choose_threads(threads)
     if not chunks:
         raise InputError("there are no chunks to join")
     summary = LigationSummary()

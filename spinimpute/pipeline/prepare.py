@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spinimpute.errors import InputError
-from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.genotypes.ploidy import Settled
+from spinimpute.genotypes.ploidy import ResolvedPloidy
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch, check_overlap
 from spinimpute.hmm.recombination_scale import rate_of_panel
-from spinimpute.output_files import temporary_folder
-from spinimpute.panels.inducing_panel import InducingPanel, is_inducing_panel
-from spinimpute.panels.panel import Panel, is_panel_file
-from spinimpute.panels.parts import build_panels, part_of
-from spinimpute.panels.parts import open_panels as open_panel_file
+from spinimpute.panels.parts import part_of
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
 from spinimpute.targets.repair import Repaired, repair_and_match
-
-AnyPanel = Panel | InducingPanel
-
-
-@contextmanager
-def open_panels(
-    panel: AnyPanel | str | Path, genetic_map: str | Path | GeneticMap | None = None
-) -> Iterator[Sequence[AnyPanel]]:
-    """A `.spin` or `.spip` file, a VCF or BCF that is compiled into a temporary file, or an open panel.
-
-    Chromosome X has a panel for each of its parts, every other chromosome one.
-    Raises InputError as `Panel.open` and `build_panel`, and for a map given with a panel that has its own.
-    """
-    if not isinstance(panel, str | Path):
-        if genetic_map is not None:
-            raise InputError("an open panel has its genetic map in it: give the map to build_panel")
-        yield [panel]
-        return
-    path = Path(panel)
-    inducing = is_inducing_panel(path)
-    if inducing or is_panel_file(path) or not path.name.endswith((".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")):
-        if genetic_map is not None:
-            raise InputError(
-                f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
-            )
-        if inducing:
-            with InducingPanel.open(path) as opened:
-                yield [opened]
-        else:
-            with open_panel_file(path) as parts:
-                yield parts
-        return
-    with temporary_folder() as folder:
-        built = folder / "panel.spin"
-        build_panels(path, built, genetic_map)
-        with open_panel_file(built) as parts:
-            yield parts
 
 
 @dataclass(frozen=True)
@@ -68,8 +26,8 @@ class Prepared:
     None: to be estimated from those that there are.
     """
 
-    panel: AnyPanel
-    settled: Settled
+    panel: ReferencePanel
+    resolved: ResolvedPloidy
     repaired: Repaired
     jumps_per_cM: float | None = None
 
@@ -82,15 +40,11 @@ class Prepared:
         return self.repaired.match
 
     def with_rate(self) -> Prepared:
-        """With the rate that its matched sites tell, unless it has one; of inducing points there is none."""
-        if self.jumps_per_cM is not None or not isinstance(self.panel, Panel):
+        """With the rate that its matched sites give, unless it has one; without haplotypes there is none."""
+        haplotypes = self.panel.haplotypes
+        if self.jumps_per_cM is not None or haplotypes is None:
             return self
-        return replace(self, jumps_per_cM=rate_of_panel(self.panel, self.match.panel_index))
-
-    def check_array(self) -> None:
-        """Raises InputError if inducing points are of an array that has none of the typed sites."""
-        if isinstance(self.panel, InducingPanel):
-            self.panel.check_typed(self.match.panel_index)
+        return replace(self, jumps_per_cM=rate_of_panel(haplotypes, self.match.panel_index))
 
     @property
     def name(self) -> str:
@@ -100,48 +54,66 @@ class Prepared:
 
 
 def prepare(
-    panels: Sequence[AnyPanel],
+    panels: Sequence[ReferencePanel],
     vcf: str | Path,
     summary: ImputationSummary,
+    target: TargetSettings = TargetSettings(),
     *,
     allow_unphased: bool = True,
-    sexes: dict[str, bool] | None = None,
-    chain: str | Path | None = None,
-    stretch: Region | None = None,
-    ambiguous: str = "frequency",
+    only: Region | None = None,
     force: bool = False,
 ) -> list[Prepared]:
-    """Read a target, repair its alleles and match it to the panels; `summary` is told all of it.
+    """Read a target, repair its alleles and match it to the panels.
 
-    stretch: as of `read_target`; where nothing is typed there, all is read.
+    Parameters
+    ----------
+    vcf : str or Path
+        The target.
+    summary : ImputationSummary
+        Counts and warnings are added to it.
+    only : Region or None
+        No more than this is needed, where a reader can do with a part; where nothing is typed there, all is
+        read.
 
-    A part of chromosome X without any typed site is left out, with a warning.
-    Raises InputError as `read_target`, `match_sites`, and without `force` as `check_overlap`.
+    Returns
+    -------
+    list of Prepared
+        A part of chromosome X without any typed site is left out, with a warning.
+
+    Raises
+    ------
+    InputError
+        As `read_target`, `match_sites`, and without `force` as `check_overlap`.
     """
 
-    def read(wanted: Region | None) -> list[Settled | None]:
+    def read(wanted: Region | None) -> list[ResolvedPloidy | None]:
         return read_target(
-            vcf, panels, allow_unphased=allow_unphased, sexes=sexes, chain=chain, region=wanted
+            vcf,
+            panels,
+            allow_unphased=allow_unphased,
+            sexes=target.sexes,
+            chain=target.chain,
+            region=wanted,
         )
 
     try:
-        settled = read(stretch)
+        resolved = read(only)
     except NoRecord:
-        if stretch is None:
+        if only is None:
             raise
-        settled = read(None)
+        resolved = read(None)
     prepared: list[Prepared] = []
     failure: NoMatch | None = None
-    for panel, part in zip(panels, settled, strict=True):
+    for panel, part in zip(panels, resolved, strict=True):
         if part is None:
-            _tell_untyped(summary, panel)
+            _warn_of_untyped(summary, panel)
             continue
         try:
-            repaired = repair_and_match(panel.sites, panel.frequency, part.haplotypes, ambiguous)
+            repaired = repair_and_match(panel.sites, panel.frequency, part.haplotypes, target.ambiguous)
         except NoMatch as error:
             failure = failure or error
             if len(panels) > 1:
-                _tell_untyped(summary, panel)
+                _warn_of_untyped(summary, panel)
             continue
         if not force:
             check_overlap(panel.sites, repaired.target.sites, repaired.match)
@@ -151,11 +123,11 @@ def prepare(
         raise failure
     for one in prepared:
         _count(summary, one)
-    _tell_shared_samples(summary, prepared[0])
+    _warn_of_shared_samples(summary, prepared[0])
     return prepared
 
 
-def _tell_untyped(summary: ImputationSummary, panel: AnyPanel) -> None:
+def _warn_of_untyped(summary: ImputationSummary, panel: ReferencePanel) -> None:
     part = part_of(panel)
     summary.warnings.append(
         f"no site of the panel is typed in {part.name if part else panel.chrom} ({panel.chrom}:"
@@ -176,7 +148,7 @@ def _count(summary: ImputationSummary, part: Prepared) -> None:
     for total, counts in (
         (summary.repaired, part.repaired.counts()),
         (summary.unmatched, match.unmatched),
-        (summary.mended_calls, part.settled.lost),
+        (summary.mended_calls, part.resolved.lost),
     ):
         for what, count in counts.items():
             total[what] = total.get(what, 0) + count
@@ -184,10 +156,10 @@ def _count(summary: ImputationSummary, part: Prepared) -> None:
     if (target.ploidy == 1).any():
         n_haploid = int((target.ploidy == 1).sum())
         summary.haploid.append(f"{part.name}: {n_haploid} of {len(target.samples)} samples have one copy")
-    summary.warnings += [f"{doubt}: is it the right sample?" for doubt in part.settled.doubts]
+    summary.warnings += [f"{doubt}: is it the right sample?" for doubt in part.resolved.doubts]
 
 
-def _tell_shared_samples(summary: ImputationSummary, part: Prepared) -> None:
+def _warn_of_shared_samples(summary: ImputationSummary, part: Prepared) -> None:
     shared = sorted(set(part.panel.samples) & set(part.target.samples))
     if shared:
         summary.warnings.append(

@@ -13,17 +13,19 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
 from spinimpute.hmm.recombination_scale import told_rate
-from spinimpute.panels.panel import Panel
+from spinimpute.memory import within_budget
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
-from spinimpute.pipeline.prepare import AnyPanel, Prepared
-from spinimpute.predictors.haplotype_attention.chunk import CHUNK
-from spinimpute.predictors.haplotype_attention.chunk_starts import told_starts, typed_of_chunks
+from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.typed_chunks import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.index_reader import fresh_index
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
-def panel_ranges(panels: Sequence[AnyPanel], region: Region | None) -> dict[str, tuple[int, int]]:
+def panel_ranges(panels: Sequence[ReferencePanel], region: Region | None) -> dict[str, tuple[int, int]]:
     """By the checksum of each panel that has some: its sites [first, last) of a region."""
     chrom = panels[0].chrom
     if region is None:
@@ -44,53 +46,108 @@ def panel_ranges(panels: Sequence[AnyPanel], region: Region | None) -> dict[str,
     return ranges
 
 
-def check_buffer(buffer_cM: float | None, region: Region | None) -> None:
-    if buffer_cM is None:
-        return
-    if region is None:
-        raise InputError("a buffer lies around a region: give --region, or leave --buffer out")
-    if not buffer_cM >= 0:
-        raise InputError(f"a buffer must have a length of at least 0 cM: got {buffer_cM} cM")
+@dataclass(frozen=True)
+class RegionPart:
+    """A part of the target, and the panel sites [first, last) that are imputed for it."""
+
+    part: Prepared
+    first: int
+    last: int
+
+    @property
+    def n_sites(self) -> int:
+        return self.last - self.first
+
+
+def read_region(
+    vcf: str | Path,
+    panels: Sequence[ReferencePanel],
+    predictor: Predictor,
+    summary: ImputationSummary,
+    target: TargetSettings,
+    region: Region | None,
+    buffer_cM: float | None,
+    *,
+    allow_unphased: bool,
+    max_memory: int | None,
+    force: bool,
+) -> list[RegionPart]:
+    """Read as much of a target as a region and its buffer need, and choose the typed sites that are used.
+
+    Parameters
+    ----------
+    allow_unphased, max_memory, force
+        As of `prepare`, `within_budget` and `impute`.
+
+    Raises
+    ------
+    InputError
+        As `panel_ranges` and `prepare`, and if the target has no site in the part of the chromosome that the
+        region lies in.
+    """
+    ranges = panel_ranges(panels, region)
+    # a part of a file of ours will do only if the same sites are used as when it was written
+    as_written = target.ambiguous == "frequency" and target.chain is None
+    to_read = part_to_read(vcf, panels, predictor, region, buffer_cM) if as_written else None
+    only = None if to_read is None else to_read.region
+    with summary.stage("read target"), within_budget(max_memory, "reading the target"):
+        prepared = prepare(
+            panels, vcf, summary, target, allow_unphased=allow_unphased, only=only, force=force
+        )
+    if to_read is None:  # of a file of which a part will do this was asked when it was written
+        for part in prepared:
+            part.panel.check_typed(part.match.panel_index)
+    else:
+        prepared = [replace(part, jumps_per_cM=to_read.jumps_per_cM) for part in prepared]
+    chosen = [
+        RegionPart(part, *ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges
+    ]
+    if not chosen:
+        raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
+    if buffer_cM is not None:
+        chosen = [
+            replace(one, part=within(one.part, predictor, one.first, one.last, buffer_cM)) for one in chosen
+        ]
+        summary.used_sites = sum(len(one.part.match.panel_index) for one in chosen)
+    return chosen
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """The part of a target that is read. jumps_per_cM: by all of its typed sites; None of inducing points."""
+class PartToRead:
+    """The part of a target that is read. jumps_per_cM: by all of its typed sites; None without haplotypes."""
 
     region: Region
     jumps_per_cM: float | None
 
 
-def stretch_of(
-    vcf: str | Path, panels: Sequence[AnyPanel], region: Region | None, buffer_cM: float | None
-) -> Stretch | None:
+def part_to_read(
+    vcf: str | Path,
+    panels: Sequence[ReferencePanel],
+    predictor: Predictor,
+    region: Region | None,
+    buffer_cM: float | None,
+) -> PartToRead | None:
     """What has to be read of a target for a region and its buffer; None for all of it.
 
     Only of a file as `phase` and `convert` wrote it for this panel with this genetic map a part will do: of
-    any other, all sites together tell how those of unknown strand are repaired, whether target and panel fit,
-    how often haplotypes change whom they copy, and where chunks begin.
+    any other, all sites together decide how those of unknown strand are repaired, whether target and panel
+    fit, how often haplotypes change whom they copy, and where chunks begin.
     """
     if region is None or buffer_cM is None or len(panels) > 1:
         return None
     (panel,) = panels
     header, n_records = _of_file(vcf)
-    starts = told_starts(header, panel)
+    starts = starts_in_header(header, panel)
     if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
         return None
-    jumps_per_cM = told_rate(header, panel) if isinstance(panel, Panel) else None
-    if n_records != starts.n_typed or (isinstance(panel, Panel) and jumps_per_cM is None):
+    haplotypes = panel.haplotypes
+    jumps_per_cM = None if haplotypes is None else told_rate(header, haplotypes)
+    if n_records != starts.n_typed or (haplotypes is not None and jumps_per_cM is None):
         return None
     ((first, last),) = panel_ranges(panels, region).values()
-    position = panel.position
-    low, high = _around(panel.cM, first, last, buffer_cM)
-    if isinstance(panel, Panel):
-        start, end = starts.around(int(position[first]), int(position[last - 1]))
-        start = min(start, starts.start_before(int(position[low])))
-        end = int(position[-1]) if end is None else max(end, int(position[high - 1]))
-    else:
-        seen = panel.seen_by(first, last)
-        start, end = int(position[min(low, seen[0])]), int(position[max(high - 1, seen[-1])])
-    return Stretch(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
+    near = _around(panel.cM, first, last, buffer_cM)
+    start, end = predictor.positions_needed(panel, starts, first, last, near)
+    return PartToRead(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
 
 
 def _of_file(vcf: str | Path) -> tuple[str, int]:
@@ -111,22 +168,15 @@ def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> tuple[in
     return low, int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
 
 
-def within(part: Prepared, first: int, last: int, buffer_cM: float) -> Prepared:
-    """A part with those of its matched sites that are near the panel sites [first, last), and with the rate
-    of copying that all of them give. Whatever the buffer, all are kept that a phased target's results need to
-    be those of all sites."""
+def within(part: Prepared, predictor: Predictor, first: int, last: int, buffer_cM: float) -> Prepared:
+    """A part with those of its matched sites that are near the panel sites [first, last), and with the
+    recombination scale that all of them give. Whatever the buffer, all are kept that a phased target's
+    results need to be those of all sites."""
     part = part.with_rate()
     panel, match = part.panel, part.match
     index_T = match.panel_index
     low, high = np.searchsorted(index_T, _around(panel.cM, first, last, buffer_cM)).tolist()
-    if isinstance(panel, Panel):
-        start, stop = typed_of_chunks(panel.cM, index_T, first, last)
-        low, high = min(low, start) // CHUNK * CHUNK, max(high, stop)
-    else:
-        seen = panel.seen_by(first, last)
-        start, stop = np.searchsorted(index_T, [seen[0], seen[-1] + 1]).tolist()
-        low, high = min(low, start), max(high, stop)
-    some = slice(low, high)
+    some = slice(*predictor.typed_needed(panel, index_T, first, last, (low, high)))
     nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])
     return replace(part, repaired=replace(part.repaired, match=nearby))
 

@@ -10,18 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import default_threads
+from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import rate_line
+from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_output
-from spinimpute.panels.panel import Panel
-from spinimpute.phasing.phase import phase as phase_calls
+from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
-from spinimpute.pipeline.prepare import AnyPanel, Prepared, open_panels, prepare
-from spinimpute.predictors.haplotype_attention.chunk_starts import starts_line
+from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.settings import FileSettings, TargetSettings
+from spinimpute.predictors.typed_chunks import starts_line
 from spinimpute.progress import Progress, Shares
-from spinimpute.quality.summary import ImputationSummary, peak_memory_mb
+from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -31,45 +34,56 @@ Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[
 def phase(
     vcf: str | Path,
     out: str | Path,
-    panel: AnyPanel | str | Path,
+    panel: ReferencePanel | str | Path,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
-    output_type: str | None = None,
-    header_lines: Sequence[str] = (),
-    ambiguous: str = "frequency",
-    sexes: dict[str, bool] | None = None,
-    chain: str | Path | None = None,
+    target: TargetSettings = TargetSettings(),
+    output: FileSettings = FileSettings(),
     threads: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImputationSummary:
-    """Phase the genotypes of `vcf` against `panel` and each other, and write them to `out` with its index.
+    """Phase the genotypes of a target against a panel and each other, and write them with an index.
 
     Written are the typed sites that the panel has, with REF and ALT as the panel's. What is phased already
     keeps its phase; missing calls of diploid samples are filled in.
 
-    Parameters and errors: as of `impute`; header_lines: further lines of the header.
-    Returns:
-        counts and timings.
+    Parameters
+    ----------
+    vcf, out, panel, genetic_map, target, force, progress
+        As of `impute`.
+    output : FileSettings
+        The form of the output.
+    threads : int, optional
+        By default all processors; results do not depend on it.
+
+    Returns
+    -------
+    ImputationSummary
+        Counts and timings.
+
+    Raises
+    ------
+    InputError
+        As of `impute`, and for a panel without haplotypes.
     """
-    threads = default_threads() if threads is None else threads
-    if threads < 1:
-        raise InputError(f"the number of threads must be at least 1, found {threads}")
+    threads = choose_threads(threads)
     summary = ImputationSummary()
 
     def treat(
         part: Prepared, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, progress: Progress | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        if not isinstance(part.panel, Panel):
+        panel = part.panel.haplotypes
+        if panel is None:
             raise InputError(
-                f"panel {part.panel.path}: inducing points have no haplotypes to phase against; give a .spin "
-                "file, a VCF or a BCF"
+                f"panel {part.panel.path}: {part.panel.holds} have no haplotypes to phase against; give a "
+                ".spin file, a VCF or a BCF"
             )
         summary.count_phased(unphased_TX)
         index, ploidy = part.match.panel_index, part.target.ploidy
         with summary.stage("phase"):
-            phased_TQ = phase_calls(
-                part.panel,
+            phased_TQ = phase_haplotypes(
+                panel,
                 index,
                 alleles_TQ,
                 unphased_TX,
@@ -81,7 +95,7 @@ def phase(
             )
         return phased_TQ, np.zeros_like(unphased_TX)
 
-    job = _Job(vcf, out, panel, genetic_map, output_type, header_lines, ambiguous, sexes, chain, force)
+    job = _Job(vcf, out, panel, genetic_map, target, output, force)
     job.run(treat, threads, summary, progress)
     return summary
 
@@ -89,26 +103,21 @@ def phase(
 def convert(
     vcf: str | Path,
     out: str | Path,
-    panel: AnyPanel | str | Path,
+    panel: ReferencePanel | str | Path,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
-    output_type: str | None = None,
-    header_lines: Sequence[str] = (),
-    ambiguous: str = "frequency",
-    sexes: dict[str, bool] | None = None,
-    chain: str | Path | None = None,
+    target: TargetSettings = TargetSettings(),
+    output: FileSettings = FileSettings(),
     force: bool = False,
 ) -> ImputationSummary:
     """Write a target of whatever form to a VCF or BCF with its index: the panel's typed sites, with its REF
     and ALT, strands and swaps repaired, and phase only where there was one.
 
-    Parameters and errors: as of `impute`; header_lines: further lines of the header.
-    Returns:
-        counts and timings.
+    Parameters, result and errors are those of `phase`.
     """
     summary = ImputationSummary()
-    job = _Job(vcf, out, panel, genetic_map, output_type, header_lines, ambiguous, sexes, chain, force)
-    job.run(lambda _, alleles, unphased, __: (alleles, unphased), default_threads(), summary, None)
+    job = _Job(vcf, out, panel, genetic_map, target, output, force)
+    job.run(lambda _, alleles, unphased, __: (alleles, unphased), choose_threads(None), summary, None)
     return summary
 
 
@@ -118,37 +127,25 @@ class _Job:
 
     vcf: str | Path
     out: str | Path
-    panel: AnyPanel | str | Path
+    panel: ReferencePanel | str | Path
     genetic_map: str | Path | GeneticMap | None
-    output_type: str | None
-    header_lines: Sequence[str]
-    ambiguous: str
-    sexes: dict[str, bool] | None
-    chain: str | Path | None
+    target: TargetSettings
+    output: FileSettings
     force: bool
 
     def run(
         self, treat: Treatment, threads: int, summary: ImputationSummary, progress: Progress | None
     ) -> None:
         """Read, treat and write the matched sites of all parts of the chromosome."""
-        panel_path = self.panel if isinstance(self.panel, str | Path) else self.panel.path
-        out = check_output(self.out, self.force, [self.vcf, panel_path, self.genetic_map])
-        output_type = choose_output_type(out, self.output_type)
+        out = check_output(self.out, self.force, [self.vcf, path_of(self.panel), self.genetic_map])
+        output_type = choose_output_type(out, self.output.output_type)
         with ExitStack() as stack:
             with summary.stage("open panel"):
                 panels = stack.enter_context(open_panels(self.panel, self.genetic_map))
             with summary.stage("read target"):
-                prepared = prepare(
-                    panels,
-                    self.vcf,
-                    summary,
-                    sexes=self.sexes,
-                    chain=self.chain,
-                    ambiguous=self.ambiguous,
-                    force=self.force,
-                )
+                prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)
             for part in prepared:
-                part.check_array()
+                part.panel.check_typed(part.match.panel_index)
             prepared = [part.with_rate() for part in prepared]
             shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
             writer = stack.enter_context(
@@ -161,12 +158,12 @@ class _Job:
                         f"##source=spinimpute {version('spinimpute')}",
                         *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
                         *(
-                            rate_line(part.panel, part.jumps_per_cM)
+                            rate_line(part.panel.haplotypes, part.jumps_per_cM)
                             for part in prepared
-                            if isinstance(part.panel, Panel) and part.jumps_per_cM is not None
+                            if part.panel.haplotypes is not None and part.jumps_per_cM is not None
                         ),
                         *([starts_line(_positions(prepared[0]))] if _may_be_read_in_part(prepared) else []),
-                        *self.header_lines,
+                        *self.output.header_lines,
                     ],
                     ("GT",),
                     output_type,
@@ -180,8 +177,8 @@ class _Job:
 
 
 def _may_be_read_in_part(prepared: Sequence[Prepared]) -> bool:
-    """Not of a chromosome with parts, nor where some samples are haploid: which, a part without their calls
-    does not tell."""
+    """Not of a chromosome with parts, nor where some samples are haploid: which ones, cannot be seen in a
+    part without their calls."""
     ploidy = prepared[0].target.ploidy
     return len(prepared) == 1 and bool((ploidy == ploidy[0]).all())
 

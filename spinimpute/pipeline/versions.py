@@ -7,7 +7,8 @@ import re
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from spinimpute.devices import default_threads
-from spinimpute.predictors.loading import FORMAT, SORTS, shipped_model
+from spinimpute.predictors.loading import FORMAT
+from spinimpute.predictors.registry import PREDICTORS
 from spinimpute.tensor_files import fingerprint, load_tensors
 
 
@@ -16,9 +17,10 @@ def environment() -> dict[str, str]:
     import torch  # slow to load, and wanted here alone
 
     found = {"spinimpute": version("spinimpute")}
-    for sort in sorted(set(SORTS.values())):
-        weights, _ = load_tensors(shipped_model(sort), FORMAT, "model")
-        found[f"model {sort}"] = fingerprint(weights)
+    shipped = {row.name: row.shipped_checkpoint for row in PREDICTORS if row.shipped is not None}
+    for name, path in sorted(shipped.items()):
+        weights, _ = load_tensors(path, FORMAT, "model")
+        found[f"model {name}"] = fingerprint(weights)
     found["python"] = platform.python_version()
     for name in _libraries():
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.windows import Window
-from spinimpute.pipeline.prepare import AnyPanel
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import site_quality
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -21,12 +21,12 @@ class WindowRecords:
     """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
 
     typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
-    these sites, if it is to be written. collected: is told of every panel site.
+    these sites, if it is to be written. collected: takes every panel site.
     """
 
     def __init__(
         self,
-        panel: AnyPanel,
+        panel: ReferencePanel,
         target: Haplotypes,
         match: SiteMatch,
         unmatched: np.ndarray | None,

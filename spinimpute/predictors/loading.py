@@ -1,113 +1,158 @@
-"""From a checkpoint to a predictor. Torch is loaded only for those that need it."""
+"""From a checkpoint to a predictor, as its row of the registry says."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from spinimpute.devices import choose_device
 from spinimpute.errors import InputError
-from spinimpute.predictors.checkpoint import FORMAT, shipped_model
-from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
-from spinimpute.predictors.haplotype_attention.settings import KIND as HAPLOTYPE
-from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.registry import PredictorRow, default_row, imported, row_named, row_of_kind
 from spinimpute.tensor_files import fingerprint, load_tensors
 
-if TYPE_CHECKING:
-    from spinimpute.panels.panel_blocks import BlockPredictor
-
-    Predictor = HaplotypePredictor | BlockPredictor
-
-INDUCING, KMER = "allele-cipnp", "kmer-spin"
-SORTS = {HAPLOTYPE: "haplotype", INDUCING: "inducing", KMER: "inducing"}
-
-
-def as_predictor(
-    model: str | Path | Predictor | None,
-    device: str = "auto",
-    inducing_points: int | None = None,
-    predictor: str | None = None,
-) -> Predictor:
-    """`load_predictor` unless a predictor is given; raises InputError for sizes that could not be heeded."""
-    if model is None or isinstance(model, str | Path):
-        return load_predictor(model, device, inducing_points, predictor)
-    if inducing_points is not None or predictor is not None:
-        raise InputError("inducing_points and predictor go with a checkpoint: give them to load_predictor")
-    return model
+FORMAT = "spinimpute-checkpoint-1"  # of safetensors files with all that rebuilds and traces a model
 
 
 def load_predictor(
     path: str | Path | None = None,
     device: str = "auto",
-    inducing_points: int | None = None,
-    predictor: str | None = None,
+    *,
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Predictor:
-    """The predictor of a checkpoint, by default a shipped one.
+    """Load the predictor of a checkpoint.
 
-    predictor: "haplotype" (the default) or "inducing": which shipped one; a checkpoint that is named must be
-    of that sort. inducing_points: h of every block; by default what fits the panel. device: "auto" is the
-    processor for haplotype attention, which is made for it. Raises InputError if the file is no checkpoint,
-    of an unknown kind, or damaged.
+    Parameters
+    ----------
+    path : str or Path, optional
+        By default the shipped one.
+    device : str
+        "auto", "cpu" or "cuda".
+    name : str, optional
+        Of the predictor: which shipped one; a checkpoint must be one of its.
+    options : mapping, optional
+        Those of the predictor's options that are part of it, such as `inducing_points`.
+
+    Raises
+    ------
+    InputError
+        The file is no checkpoint, of an unknown kind, or damaged; the predictor does not take the options.
     """
-    if inducing_points is not None and inducing_points < 2:
-        raise InputError(f"the number of inducing points must be at least 2, found {inducing_points}")
+    given = _given(options)
+    row, weights, settings = _checkpoint(path, name, None, given)
+    chosen = row.chosen(given)
+    for option in row.options:
+        if option.name in given and not option.loading:
+            raise InputError(f"{option.name} is an option of imputing, not of a loaded predictor")
+    return _load(row, path, weights, settings, device, chosen)
+
+
+def predictor_for(
+    panel: ReferencePanel,
+    model: str | Path | Predictor | None = None,
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    device: str = "auto",
+) -> tuple[Predictor, dict[str, Any]]:
+    """The predictor for a panel, and all of its options.
+
+    Parameters
+    ----------
+    panel : ReferencePanel
+        That it is to read.
+    model : str, Path or Predictor, optional
+        A checkpoint or a loaded predictor; by default the shipped checkpoint.
+    name : str, optional
+        Of the predictor; by default that of the model, or the first of the registry that reads the panel.
+    options : mapping, optional
+        Of the predictor; None stands for a default.
+    device : str
+        "auto", "cpu" or "cuda"; a loaded predictor has its own.
+
+    Raises
+    ------
+    InputError
+        As `load_predictor`, and if the predictor cannot read the panel.
+    """
+    given = _given(options)
+    if model is None or isinstance(model, str | Path):
+        row, weights, settings = _checkpoint(model, name, panel, given)
+        _check_reads(row, panel)
+        chosen = row.chosen(given)
+        found = _load(row, model, weights, settings, device, chosen)
+    else:
+        known = row_of_kind(model.kind)
+        if known is None:
+            raise InputError(f"the predictor is of the kind {model.kind!r}, which has no row in the registry")
+        row, found = known, model
+        _check_name(row, name, "the loaded predictor")
+        _check_reads(row, panel)
+        chosen = row.chosen(given)
+        for option in row.options:
+            if option.name in given and option.loading:
+                raise InputError(f"{option.name} goes with a checkpoint: give it to load_predictor")
+    found.check_panel(panel, given)
+    return found, chosen
+
+
+def _given(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (options or {}).items() if value is not None}
+
+
+def _checkpoint(
+    path: str | Path | None, name: str | None, panel: ReferencePanel | None, given: Mapping[str, Any]
+) -> tuple[PredictorRow, dict[str, Any], Any]:
+    """The predictor's row, its weights and its settings (JSON that may be wrong)."""
     if path is None:
-        chosen = predictor or ("haplotype" if inducing_points is None else "inducing")
-        path = shipped_model(chosen)
-    path = Path(path)
+        row = default_row(None if panel is None else panel.holds, given) if name is None else row_named(name)
+        if panel is not None:
+            _check_reads(row, panel)
+        if not row.has_weights:
+            return row, {}, {}
+        path = row.shipped_checkpoint
+    elif name is not None and not row_named(name).has_weights:
+        raise InputError(f"the predictor {name!r} has no weights: leave out the model {path}")
     weights, metadata = load_tensors(path, FORMAT, "model")
     kind = metadata.get("kind")
-    if kind not in SORTS:
+    found = row_of_kind(kind)
+    if found is None:
         raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
-    if predictor is not None and predictor != SORTS[kind]:
-        raise InputError(f"model {path} is of the kind {kind!r}, not one for the predictor {predictor!r}")
-    if inducing_points is not None and kind != INDUCING:
+    _check_name(found, name, f"model {path}")
+    return found, weights, metadata.get("model")
+
+
+def _check_name(row: PredictorRow, name: str | None, what: str) -> None:
+    if name is not None and row_named(name) != row:
+        raise InputError(f"{what} is of the kind {row.kind!r}, not one for the predictor {name!r}")
+
+
+def _check_reads(row: PredictorRow, panel: ReferencePanel) -> None:
+    if panel.holds not in row.reads:
         raise InputError(
-            "a number of inducing points goes with --predictor inducing; "
-            f"model {path} is of the kind {kind!r}"
+            f"{panel.path} holds {panel.holds} and no {' or '.join(row.reads)}: the predictor {row.name!r} "
+            "cannot read it"
         )
-    where = choose_device("cpu" if kind == HAPLOTYPE and device == "auto" else device)
+
+
+def _load(
+    row: PredictorRow,
+    path: str | Path | None,
+    weights: dict[str, Any],
+    settings: Any,
+    device: str,
+    chosen: dict[str, Any],
+) -> Predictor:
+    if row.auto_device is None and device == "cuda":
+        raise InputError(f"the predictor {row.name!r} computes on the processor alone: leave out --device")
+    where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
     try:
-        settings, identity = metadata["model"], fingerprint(weights)
-        if kind == HAPLOTYPE:
-            return HaplotypePredictor(weights, HaplotypeSettings(**settings), identity, where)
-        return _block_predictor(kind, weights, settings, identity, where, inducing_points)
+        predictor: Predictor = imported(row.load)(weights, settings, fingerprint(weights), where, chosen)
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         said = str(error).partition("\n")[0][:200]
         raise InputError(
-            f"model {path}: its weights do not fit its description ({said}); copy it again"
+            f"model {path or row.shipped}: its weights do not fit its description ({said}); copy it again"
         ) from error
-
-
-def _block_predictor(
-    kind: str,
-    weights: dict[str, np.ndarray],
-    settings: dict[str, Any],
-    identity: str,
-    device: str,
-    inducing_points: int | None,
-) -> BlockPredictor:
-    import torch
-
-    from spinimpute.nn.model_weights import network_of
-    from spinimpute.predictors.spin.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
-    from spinimpute.predictors.spin.network import AlleleCIPNP, InducingSettings
-    from spinimpute.predictors.spin.predictor import AllelePredictor, at_work
-
-    if kind == KMER:
-        kmers = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
-        return KmerPredictor(kmers, identity, torch.device(device))
-    model = network_of(lambda: AlleleCIPNP(at_work(InducingSettings(**settings))), weights)
-    return AllelePredictor(model, identity, torch.device(device), inducing_points)
-
-
-def load_block_predictor(
-    model: str | Path | Predictor | None, device: str = "auto", inducing_points: int | None = None
-) -> BlockPredictor:
-    """As `as_predictor`, for what makes inducing points. Raises InputError for a model that makes none."""
-    found = as_predictor(shipped_model("inducing") if model is None else model, device, inducing_points)
-    if isinstance(found, HaplotypePredictor):
-        raise InputError("haplotype attention has no inducing points: give a model that has")
-    return found
+    return predictor

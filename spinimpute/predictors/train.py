@@ -20,14 +20,8 @@ from spinimpute.errors import InputError
 from spinimpute.nn.model_weights import arrays_of, load_weights
 from spinimpute.output_files import CannotWrite, check_output
 from spinimpute.panels.panel import Panel
-from spinimpute.predictors.checkpoint import FORMAT, shipped_model
-from spinimpute.predictors.haplotype_attention.learner import HaplotypeLearner
-from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
-from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
-from spinimpute.predictors.spin.kmer_learner import KmerLearner
-from spinimpute.predictors.spin.kmer_spin import KmerSettings, KmerSPIN
-from spinimpute.predictors.spin.learner import AlleleLearner
-from spinimpute.predictors.spin.network import AlleleCIPNP, InducingSettings
+from spinimpute.predictors.loading import FORMAT
+from spinimpute.predictors.registry import PREDICTORS, PredictorRow, imported, row_of_kind
 from spinimpute.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
@@ -42,13 +36,6 @@ NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "a text
 MAY_BE_ZERO = {"flank", "most_entries", "patience", "seed"}
 
 Settings = TypeVar("Settings")
-ModelSettings = HaplotypeSettings | InducingSettings | KmerSettings
-KINDS: dict[str, type[ModelSettings]] = {
-    HaplotypeAttention.kind: HaplotypeSettings,
-    AlleleCIPNP.kind: InducingSettings,
-    KmerSPIN.kind: KmerSettings,
-}
-SORTS_SHIPPED = {HaplotypeAttention.kind: "haplotype", AlleleCIPNP.kind: "inducing"}
 
 
 @dataclass(frozen=True)
@@ -64,11 +51,11 @@ class TrainingResult:
 @dataclass(frozen=True)
 class Configuration:
     """A configuration file. segments: simulated segments that training sees; chosen: the values that the
-    file's [model] names.
+    file's [model] names; model: the settings dataclass of the predictor's row.
     """
 
     kind: str
-    model: ModelSettings
+    model: Any
     episodes: EpisodeSettings
     simulation: SimulationSettings
     segments: int
@@ -104,14 +91,15 @@ def read_configuration(path: str | Path) -> Configuration:
             raise InputError(f"configuration {path}: {table} must be a table, found {values!r}")
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
-    if not isinstance(kind, str) or kind not in KINDS:
+    trained = {row.kind: row.training.settings for row in PREDICTORS if row.training is not None}
+    if not isinstance(kind, str) or kind not in trained:
         raise InputError(
-            f"configuration {path}: model.kind must be one of {', '.join(KINDS)}, found {kind!r}"
+            f"configuration {path}: model.kind must be one of {', '.join(trained)}, found {kind!r}"
         )
     simulation = dict(content.get("simulation", {}))
     where = f"configuration {path}: simulation.segments"
     segments = _value(where, DEFAULT_SEGMENTS, simulation.pop("segments", DEFAULT_SEGMENTS))
-    settings: ModelSettings = _settings(path, "model", KINDS[kind], model)
+    settings: Any = _settings(path, "model", imported(trained[kind]), model)
     return Configuration(
         kind,
         settings,
@@ -184,7 +172,7 @@ def train(
 
     Parameters:
         config: TOML, see `read_configuration` and `configs/`.
-        panel: a `.spin` panel whose own people take turns as queries, instead of simulated segments.
+        panel: a `.spin` panel whose own samples take turns as queries, instead of simulated segments.
         init: a checkpoint to start from, or "shipped"; what the configuration's [model] does not say is taken
             from it.
         resume: continue from `<out>.state`, bit for bit on the CPU.
@@ -222,7 +210,7 @@ def train(
         model = replace(model, **start.settings | configuration.chosen)
     torch.manual_seed(training.seed)
     try:
-        learner = _learner(model, configuration.episodes, where)
+        learner = _learner(configuration.kind, model, configuration.episodes, where)
     except ValueError as error:
         raise InputError(f"configuration {config}: no model has these sizes: {error}") from error
     if start is not None:
@@ -275,9 +263,7 @@ class _Start:
 
 
 def _start(init: str | Path, configuration: Configuration) -> _Start:
-    if init == "shipped" and configuration.kind not in SORTS_SHIPPED:
-        raise InputError(f"--init shipped: no model of the kind {configuration.kind!r} is shipped")
-    path = shipped_model(SORTS_SHIPPED[configuration.kind]) if init == "shipped" else init
+    path = _row(configuration.kind).shipped_checkpoint if init == "shipped" else init
     weights, metadata = load_tensors(path, FORMAT, "model")
     if metadata.get("kind") != configuration.kind:
         raise InputError(
@@ -292,12 +278,17 @@ def _replaced(training: TrainingSettings, **values: int | None) -> TrainingSetti
     return TrainingSettings(**asdict(training) | {k: v for k, v in values.items() if v is not None})
 
 
-def _learner(model: ModelSettings, episodes: EpisodeSettings, device: torch.device) -> Learner:
-    if isinstance(model, HaplotypeSettings):
-        return HaplotypeLearner(model, episodes, device)
-    if isinstance(model, InducingSettings):
-        return AlleleLearner(model, episodes, device)
-    return KmerLearner(model, episodes, device)
+def _row(kind: str) -> PredictorRow:
+    row = row_of_kind(kind)
+    assert row is not None, "`read_configuration` has looked for it"
+    return row
+
+
+def _learner(kind: str, model: Any, episodes: EpisodeSettings, device: torch.device) -> Learner:
+    training = _row(kind).training
+    assert training is not None, "`read_configuration` has looked for it"
+    learner: Learner = imported(training.learner)(model, episodes, device)
+    return learner
 
 
 def _run(

@@ -42,7 +42,7 @@ class _Part:
 
 
 @dataclass
-class LeftOutQuality:
+class LeaveOneOutQuality:
     """Collects one part of the chromosome after the other."""
 
     samples: list[str]
@@ -77,7 +77,7 @@ class LeftOutQuality:
         """As `frequency_rows`."""
         statistics = np.concatenate([part.of_site for part in self.parts])
         minor = np.concatenate([part.minor_T for part in self.parts])
-        return frequency_rows("left out", statistics, minor, np.zeros(len(minor), bool))
+        return frequency_rows("leave-one-out", statistics, minor, np.zeros(len(minor), bool))
 
     def by_sample(self) -> list[dict[str, Any]]:
         """A row for each sample; note is "low" for those far below the others."""

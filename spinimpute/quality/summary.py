@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +12,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from spinimpute.quality.imputed_sites import ImputedSites
-    from spinimpute.quality.leave_one_out import LeftOutQuality
-
-
-def peak_memory_mb() -> float:
-    """The process's largest resident memory so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class ImputationSummary:
     peak_memory_mb: float = 0.0
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # for the output's header too
-    left_out: LeftOutQuality | None = None
+    leave_one_out: LeaveOneOutQuality | None = None
     imputed: ImputedSites | None = None
 
     @contextmanager
@@ -84,6 +76,12 @@ class ImputationSummary:
         """Add heterozygotes that are phased: bool (T, n_samples)."""
         self.phased_calls += int(unphased_TX.sum())
         self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
+
+    def count_array(self, array_index: np.ndarray | None, typed_index: np.ndarray) -> None:
+        """Take the sites of the array that the panel is for (None: for any), and the typed ones."""
+        if array_index is not None:
+            self.array_sites = len(array_index)
+            self.outside_array = int(np.isin(typed_index, array_index, invert=True).sum())
 
     def count_kept(self, n_sites: int) -> None:
         """Add unmatched typed sites that were written."""
@@ -120,11 +118,11 @@ class ImputationSummary:
             )
         if self.missing_calls:
             out.append(f"          {self.missing_calls} missing typed calls were imputed")
-        if self.left_out is not None:
-            n_low = sum(row["note"] == "low" for row in self.left_out.by_sample())
+        if self.leave_one_out is not None:
+            n_low = sum(row["note"] == "low" for row in self.leave_one_out.by_sample())
             out.append(
-                f"left out: typed calls are predicted by the others with r2 = {self.left_out.all():.4f}; "
-                f"{n_low} samples are far below the rest"
+                "loo:      typed calls are predicted by the others with r2 = "
+                f"{self.leave_one_out.all():.4f}; {n_low} samples are far below the rest"
             )
         out.append(f"written:  {self.written_sites} sites")
         out += [f"note:     {note}" for note in self.notes]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
-from spinimpute.quality.leave_one_out import LeftOutQuality
+from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
@@ -21,7 +21,7 @@ WEAKEST = 10  # windows
 
 def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target: str, panel: str) -> str:
     """The page as text. target, panel: names of the files."""
-    left_out = summary.left_out
+    leave_one_out = summary.leave_one_out
     frequency = imputed.by_frequency()
     n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
     shown = {
@@ -30,23 +30,23 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
         "sites written": number(summary.written_sites),
         f"imputed sites with R2 ≥ {GOOD_R2}": number(n_good),
     }
-    if left_out is not None:
-        shown["r² of typed calls left out"] = number(left_out.all(), 3)
+    if leave_one_out is not None:
+        shown["r² of typed calls left out"] = number(leave_one_out.all(), 3)
     return page(
         "Imputation report",
         f"{target} imputed from {panel}",
         cards(shown),
         notes([*summary.warnings, *summary.notes]),
-        _quality(frequency, left_out),
+        _quality(frequency, leave_one_out),
         _matching(summary),
-        _along(imputed, left_out),
-        _samples(left_out),
+        _along(imputed, leave_one_out),
+        _samples(leave_one_out),
         _course(summary),
         footer=f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}",
     )
 
 
-def _quality(frequency: Sequence[dict[str, Any]], left_out: LeftOutQuality | None) -> str:
+def _quality(frequency: Sequence[dict[str, Any]], leave_one_out: LeaveOneOutQuality | None) -> str:
     names = [row["bin"] for row in frequency]
     lines = [Series("imputed sites: mean estimated R2", [row["r2"] for row in frequency])]
     head = ["frequency", "imputed sites", "mean R2", f"share with R2 ≥ {GOOD_R2}"]
@@ -57,8 +57,8 @@ def _quality(frequency: Sequence[dict[str, Any]], left_out: LeftOutQuality | Non
             "without any doubt. It knows nothing of the truth."
         )
     ]
-    if left_out is not None:
-        typed = left_out.by_frequency()
+    if leave_one_out is not None:
+        typed = leave_one_out.by_frequency()
         n_typed = {row["bin"]: row["sites"] for row in typed}
         pooled, each = (curve(typed, names, measure) for measure in ("pooled_r2", "mean_r2"))
         lines += [Series("typed sites left out: pooled r²", pooled), Series("the same: mean ER2", each)]
@@ -100,7 +100,7 @@ def _matching(summary: ImputationSummary) -> str:
     )
 
 
-def _along(imputed: ImputedSites, left_out: LeftOutQuality | None) -> str:
+def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> str:
     along = imputed.along()
     middle = [float(row["Mb"]) for row in along]
     density = lines_by_position(
@@ -120,8 +120,8 @@ def _along(imputed: ImputedSites, left_out: LeftOutQuality | None) -> str:
         unit_interval=True,
     )
     parts = [density, quality]
-    if left_out is not None:
-        windows = [row for row in left_out.by_window() if row["r2"] == row["r2"]]
+    if leave_one_out is not None:
+        windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
         weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
         parts.append(
             table(
@@ -136,13 +136,13 @@ def _along(imputed: ImputedSites, left_out: LeftOutQuality | None) -> str:
     return section("Along the chromosome", *parts)
 
 
-def _samples(left_out: LeftOutQuality | None) -> str:
-    if left_out is None:
+def _samples(leave_one_out: LeaveOneOutQuality | None) -> str:
+    if leave_one_out is None:
         return section(
             "Quality by sample",
             paragraph("Told by leaving typed calls out, which needs a panel of haplotypes."),
         )
-    rows = sorted(left_out.by_sample(), key=lambda row: (row["r2"] == row["r2"], row["r2"]))
+    rows = sorted(leave_one_out.by_sample(), key=lambda row: (row["r2"] == row["r2"], row["r2"]))
     n_low = sum(row["note"] == "low" for row in rows)
     said = f"{n_low} of {len(rows)} samples are far below the others" + (": look at them." if n_low else ".")
     more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"

@@ -10,10 +10,11 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.ploidy import Settled, expected_heterozygosity, settle
+from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, resolve_ploidy
 from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
-from spinimpute.panels.parts import PanelSites, all_sites, part_of
+from spinimpute.panels.parts import all_sites, part_of
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.targets.formats import VARIANTS, format_of
 from spinimpute.targets.liftover import Lift
 from spinimpute.vcf.reader import read_haplotypes
@@ -21,20 +22,20 @@ from spinimpute.vcf.reader import read_haplotypes
 
 def read_target(
     path: str | Path,
-    panels: Sequence[PanelSites],
+    panels: Sequence[ReferencePanel],
     *,
     allow_unphased: bool = True,
     sexes: dict[str, bool] | None = None,
     chain: str | Path | None = None,
     region: Region | None = None,
-) -> list[Settled | None]:
+) -> list[ResolvedPloidy | None]:
     """The target's haplotypes on the chromosome of the panels.
 
     Parameters
     ----------
     path : str or Path
         A file in one of `formats.FORMATS`.
-    panels : sequence of PanelSites
+    panels : sequence of ReferencePanel
         The parts of the panel.
     allow_unphased : bool
         Whether unphased heterozygotes are accepted.
@@ -62,7 +63,7 @@ def read_target(
     diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     if form is VARIANTS and lift is None and diploid:
         haplotypes = read_haplotypes(path, region, chrom=chrom, allow_unphased=allow_unphased)
-        return [Settled(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
+        return [ResolvedPloidy(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
     calls = form.read(path, all_sites(panels), panels[0].contig_line, lift)
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
@@ -78,7 +79,7 @@ def read_target(
     return parts
 
 
-def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | None:
+def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> ResolvedPloidy | None:
     part = part_of(panel)
     if part is not None:
         position = calls.sites.position
@@ -86,7 +87,7 @@ def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | 
         if first == stop:
             return None
         calls = calls.part(slice(int(first), int(stop)))
-    return settle(
+    return resolve_ploidy(
         calls,
         expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
         sexes,
@@ -95,7 +96,7 @@ def _part(calls: Calls, panel: PanelSites, sexes: dict[str, bool]) -> Settled | 
     )
 
 
-def _refuse_unphased(path: Path, parts: Sequence[Settled | None]) -> None:
+def _refuse_unphased(path: Path, parts: Sequence[ResolvedPloidy | None]) -> None:
     for part in parts:
         if part is not None and part.haplotypes.unphased is not None:
             row, sample = np.argwhere(part.haplotypes.unphased)[0]

@@ -11,9 +11,10 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
+from spinimpute.evaluation.truth import read_panel
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels.parts import open_panels
+from spinimpute.panels.parts import open_parts
 
 PAR1_END = 2_699_520  # GRCh37
 SHIFT = PAR1_END - 200_000
@@ -75,7 +76,7 @@ def records(path: Path) -> list[tuple[int, list[tuple[int, ...]], np.ndarray]]:
 
 
 def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-untyped-def]
-    with open_panels(x_panel) as (par1, rest):
+    with open_parts(x_panel) as (par1, rest):
         assert (par1.n_haplotypes, rest.n_haplotypes) == (300, 225)
         assert par1.position[-1] <= PAR1_END < rest.position[0]
         assert par1.n_sites + rest.n_sites == 4453
@@ -86,6 +87,15 @@ def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-unt
     assert run("panel", "verify", x_panel).code == 0
     refused = run("train", "--panel", x_panel, "--config", "c.toml", "--out", x_panel.parent / "m")
     assert refused.code == 2
+
+
+def test_frequencies_are_those_of_all_parts(x_panel: Path) -> None:
+    known = read_panel(x_panel)
+    with open_parts(x_panel) as parts:
+        assert len(known.frequency) == sum(int((~part.multiallelic).sum()) for part in parts) > 4_000
+        last = parts[-1]
+        key = ("X", int(last.position[-1]), last.sites.ref[-1], last.sites.alt[-1])
+        assert known.frequency[key] == last.frequency[-1]
 
 
 def test_a_damaged_file_of_parts_is_refused(run, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -258,7 +268,7 @@ def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: P
     regions = (f"X:1-{first}", f"X:{first - 10_000}-{second}", f"X:{second - 10_000}-155270560")
     chunks = [tmp_path / f"{number}{suffix}" for number in range(3)]
     for chunk, region in zip(chunks, regions, strict=True):
-        spinimpute.impute(target, chunk, x_panel, region=region)
+        spinimpute.impute(target, chunk, x_panel, region=spinimpute.RegionSettings(region=region))
     summary = spinimpute.ligate(chunks, tmp_path / f"joined{suffix}", panel=x_panel)
     assert [join.exchanged for join in summary.joins] == [0, 0]
     assert min(join.sites for join in summary.joins) > 20

@@ -25,7 +25,9 @@ def chunks(example: Path, panel: Path, tmp_path_factory: pytest.TempPathFactory)
     made = []
     for number, region in enumerate(("20:1-400000", "20:400001-")):
         made.append(folder / f"{number}.vcf.gz")
-        spinimpute.impute(example / "target.vcf.gz", made[-1], panel, region=region)
+        spinimpute.impute(
+            example / "target.vcf.gz", made[-1], panel, region=spinimpute.RegionSettings(region=region)
+        )
     return made
 
 

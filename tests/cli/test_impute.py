@@ -11,7 +11,7 @@ from unittest import mock
 import cyvcf2
 import pytest
 
-from spinimpute.genotypes.windows import DEFAULT_OVERLAP_CM
+from spinimpute.pipeline.settings import PredictorSettings, RegionSettings, Resources, TargetSettings
 from spinimpute.quality.summary import ImputationSummary
 
 Run = Callable[..., Any]
@@ -49,25 +49,15 @@ class TestArguments:
         output = options.pop("output")
         assert tuple(output.formats) == ("GT", "DS")
         assert (output.output_type, output.keep_unmatched) == (None, False)
+        assert (output.leave_one_out, output.report) == (False, None)
         options.pop("progress")
         assert options == {
-            "model": None,
-            "predictor": None,
-            "phasing": "auto",
-            "ambiguous": "frequency",
-            "sexes": None,
-            "chain": None,
-            "loo": False,
-            "report": None,
             "genetic_map": None,
-            "region": None,
-            "buffer_cM": None,
-            "max_memory": None,
-            "inducing_points": None,
-            "window_cM": None,
-            "overlap_cM": DEFAULT_OVERLAP_CM,
-            "threads": None,
-            "device": "auto",
+            "predictor": PredictorSettings(),
+            "target": TargetSettings(),
+            "phasing": "auto",
+            "region": RegionSettings(),
+            "resources": Resources(),
             "force": False,
         }
 
@@ -87,9 +77,18 @@ class TestArguments:
         output = options["output"]
         assert tuple(output.formats) == ("GT", "DS", "HDS", "GP")  # VCF wants GT first
         assert (output.output_type, output.keep_unmatched) == ("b", True)
-        assert (str(options["model"]), str(options["genetic_map"])) == ("w.safetensors", "m.map")
-        names = ("region", "inducing_points", "window_cM", "overlap_cM", "threads", "device", "force")
-        assert [options[name] for name in names] == ["20:5-9", 64, 3.0, 0.5, 3, "cpu", True]
+        assert str(options["genetic_map"]) == "m.map"
+        chosen = {"inducing_points": 64, "window_cM": 3.0, "overlap_cM": 0.5}
+        assert options["predictor"] == PredictorSettings(model="w.safetensors", options=chosen)
+        assert options["region"] == RegionSettings("20:5-9")
+        assert options["resources"] == Resources(3, "cpu")
+        assert options["force"] is True
+
+    def test_a_budget_is_a_size(self, run: Run) -> None:
+        with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
+            run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--max-memory", "2G")
+        assert library.call_args.kwargs["resources"] == Resources(max_memory=2 * 2**30)
+        assert library.call_args.kwargs["predictor"] == PredictorSettings()
 
     def test_panel_of_the_environment(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPINIMPUTE_PANEL", "env.spin")
@@ -359,9 +358,24 @@ class TestRefusals:
         with mock.patch("torch.cuda.is_available", return_value=False):
             assert "no CUDA device is available" in refused(device="cuda")
 
-    @pytest.mark.parametrize("given", [("window-cm", "0"), ("window-cm", "nan"), ("overlap-cm", "-1")])
-    def test_impossible_windows(self, refused: Run, given: tuple[str, str]) -> None:
-        assert "must have a positive length" in refused(**{given[0]: given[1]})
+    @pytest.mark.parametrize("predictor", ["haplotype", "inducing"])
+    @pytest.mark.parametrize("length", ["0", "nan"])
+    def test_impossible_windows(self, refused: Run, predictor: str, length: str) -> None:
+        said = refused(predictor=predictor, **{"window-cm": length})
+        assert "a window must have a positive length" in said
+
+    def test_an_impossible_overlap(self, refused: Run) -> None:
+        said = refused(predictor="inducing", **{"overlap-cm": "-1"})
+        assert "the overlap of windows must have a length of at least 0 cM" in said
+
+    @pytest.mark.parametrize(
+        ("predictor", "given"),
+        [(None, "overlap-cm"), ("haplotype", "inducing-points"), ("inducing", "max-memory")],
+    )
+    def test_options_of_another_predictor(self, refused: Run, predictor: str | None, given: str) -> None:
+        chosen = {} if predictor is None else {"predictor": predictor}
+        said = refused(**chosen, **{given: "7"})
+        assert f"the predictor {predictor or 'haplotype'!r} does not take --{given}" in said
 
     def test_a_name_that_is_too_long(self, refused: Run, tmp_path: Path) -> None:
         refused(vcf=tmp_path / ("x" * 300))

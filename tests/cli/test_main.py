@@ -12,7 +12,8 @@ from unittest import mock
 import pytest
 from spinimpute.cli.main import COMMANDS
 
-from spinimpute.predictors.loading import FORMAT, shipped_model
+from spinimpute.predictors.loading import FORMAT
+from spinimpute.predictors.registry import row_named
 from spinimpute.tensor_files import fingerprint, load_tensors
 
 Run = Callable[..., Any]
@@ -64,7 +65,7 @@ def test_version_names_models_and_libraries(run: Run) -> None:
     told = json.loads(run("version", "--json").out)
     assert told["spinimpute"] == run("--version").out.split()[1]
     for sort in ("haplotype", "inducing"):
-        weights, _ = load_tensors(shipped_model(sort), FORMAT, "model")
+        weights, _ = load_tensors(row_named(sort).shipped_checkpoint, FORMAT, "model")
         assert told[f"model {sort}"] == fingerprint(weights)
     for library in ("numpy", "torch", "cyvcf2", "numba", "safetensors", "scikit-learn"):
         assert told[library] == version(library)

@@ -46,7 +46,7 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
 def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], processes: int) -> None:
     """On a large machine; each of them takes memory."""
     with (
-        mock.patch("spinimpute.predictors.engine.default_threads", return_value=64),
+        mock.patch("spinimpute.devices.default_threads", return_value=64),
         mock.patch("spinimpute.panels.parts.build_panels", side_effect=InputError) as library,
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)

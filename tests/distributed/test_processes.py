@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spinimpute.errors import InputError
-from spinimpute.predictors.checkpoint import FORMAT
+from spinimpute.predictors.loading import FORMAT
 from spinimpute.processes import Processes, all_processes
 from spinimpute.tensor_files import load_tensors
 from spinimpute.training.loop import Trainer, TrainingSettings
@@ -88,8 +88,7 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
         dedent(f"""
         import os, signal, time
         from pathlib import Path
-        from spinimpute.predictors.checkpoint import STATE_FORMAT
-        from spinimpute.training.loop import Trainer
+        from spinimpute.training.loop import STATE_FORMAT, Trainer
         from spinimpute.predictors.train import train
         from spinimpute.processes import restarted
         from spinimpute.tensor_files import load_tensors

@@ -16,7 +16,7 @@ from spinimpute.hmm import windows as phase_windows
 from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 from spinimpute.hmm.li_stephens import MISMATCH, jump_probabilities
 from spinimpute.hmm.recombination_scale import most_likely_rate
-from spinimpute.quality.leave_one_out import LeftOutQuality
+from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
 
 class FakePanel:
@@ -87,7 +87,7 @@ def test_numbers_are_correlations(seed: int) -> None:
     probability = rng.random(alleles.shape).astype(np.float32)
     frequency = rng.random(n_sites)
     sites = Sites("1", np.arange(1, n_sites + 1), ["A"] * n_sites, ["C"] * n_sites, ["."] * n_sites)
-    quality = LeftOutQuality([str(i) for i in range(9)])
+    quality = LeaveOneOutQuality([str(i) for i in range(9)])
     er2 = quality.add(sites, frequency, alleles, probability, ploidy)
     first = np.cumsum(ploidy) - ploidy
     minor, minor_probability = (
@@ -135,12 +135,14 @@ def test_a_spoiled_sample_is_found(example: Path, example_panel: spinimpute.Pane
     path = tmp_path / "t.vcf"
     path.write_text("\n".join(lines) + "\n")
     plain = spinimpute.impute(path, tmp_path / "plain.bcf", example_panel)
-    assert plain.left_out is None
-    summary = spinimpute.impute(path, tmp_path / "o.bcf", example_panel, loo=True)
-    assert summary.left_out is not None
-    notes = {row["sample"]: row["note"] for row in summary.left_out.by_sample()}
+    assert plain.leave_one_out is None
+    summary = spinimpute.impute(
+        path, tmp_path / "o.bcf", example_panel, output=spinimpute.OutputSettings(leave_one_out=True)
+    )
+    assert summary.leave_one_out is not None
+    notes = {row["sample"]: row["note"] for row in summary.leave_one_out.by_sample()}
     assert [name for name, note in notes.items() if note] == [vcf.samples[4]]
-    er2 = {row["position"]: row["er2"] for row in summary.left_out.by_site()}
+    er2 = {row["position"]: row["er2"] for row in summary.leave_one_out.by_site()}
     for with_it, without in zip(
         cyvcf2.VCF(str(tmp_path / "o.bcf")), cyvcf2.VCF(str(tmp_path / "plain.bcf")), strict=True
     ):
@@ -151,7 +153,7 @@ def test_a_spoiled_sample_is_found(example: Path, example_panel: spinimpute.Pane
             assert with_it.INFO.get("TYPED")
             assert written == pytest.approx(er2[with_it.POS], abs=1e-4)
     assert sum(not np.isnan(value) for value in er2.values()) > 200
-    summary.left_out.write("sites", tmp_path / "sites.tsv")
+    summary.leave_one_out.write("sites", tmp_path / "sites.tsv")
     with (tmp_path / "sites.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert len(rows) == summary.matched_sites
@@ -163,7 +165,12 @@ def test_inducing_points_refuse_it(example: Path, example_panel: spinimpute.Pane
         spinimpute.build_inducing_panel(example_panel, tmp_path / "p.spip", index, 8) as made,
         pytest.raises(InputError, match="no call can be left out with inducing points"),
     ):
-        spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.bcf", made, loo=True)
+        spinimpute.impute(
+            example / "target.vcf.gz",
+            tmp_path / "o.bcf",
+            made,
+            output=spinimpute.OutputSettings(leave_one_out=True),
+        )
 
 
 def test_the_map_matters(example_panel: spinimpute.Panel) -> None:

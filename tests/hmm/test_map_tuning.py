@@ -11,7 +11,7 @@ from spinimpute.hmm import map_tuning as panel_tuning
 from spinimpute.hmm.li_stephens import LANES, MISMATCH, jump_probabilities
 from spinimpute.hmm.map_tuning import tune_panel, tuned_map
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_panels
+from spinimpute.panels.parts import join_panels, open_parts
 from spinimpute.panels.writer import write_with_map
 
 
@@ -191,7 +191,7 @@ def test_parts_of_x(example_panel: Panel, tmp_path: Path) -> None:
     sites = example_panel.sites
     array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[::20]))
     tune_panel(joined, array, tmp_path / "o.spin", threads=1)
-    with open_panels(tmp_path / "o.spin") as parts:
+    with open_parts(tmp_path / "o.spin") as parts:
         assert len(parts) == 2
         for part in parts:
             assert part.provenance["map tuned"]["sites"] > 100

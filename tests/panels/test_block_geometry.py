@@ -11,10 +11,11 @@ import spinimpute
 from spinimpute.genotypes.blocks import FAR_CM, BlockShape, gap_geometry, starting_points
 from spinimpute.genotypes.windows import Window, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
+from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.spin.block_engine import BlockEngine
 
 N_SITES = 300
-UNSEEN = -5.0  # what the echo says where the neighbouring typed site is not visible
+UNSEEN = -5.0  # what the echo gives where the neighbouring typed site is not visible
 
 
 @given(st.data())
@@ -42,7 +43,7 @@ def test_gap_geometry_site_by_site(data: st.DataObject) -> None:
 
 
 def plain_starting_points(typed_NS: np.ndarray, count: int) -> list[tuple[int, ...]]:
-    """The docstring word by word. Nothing is said of a quantile that is the middle of a pattern."""
+    """The docstring word by word. It does not cover a quantile in the middle of a pattern."""
     middle = (typed_NS.shape[1] - 1) / 2
     order = sorted(range(typed_NS.shape[1]), key=lambda s: (abs(s - middle), s))
     rows = [tuple(int(row[s]) for s in order) for row in typed_NS]
@@ -82,7 +83,7 @@ def test_every_haplotype_is_a_starting_point_where_there_is_room(n: int) -> None
 
 
 class Echo:
-    """A predictor that says, at every site, what the query has at the nearest typed site of one side."""
+    """A predictor that gives, at every site, what the query has at the nearest typed site of one side."""
 
     kind, fingerprint = "echo", "echo"
 
@@ -94,8 +95,8 @@ class Echo:
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         place = self.shape.flank + block.sites.gap_U + self.side
-        said = np.where(known_QS > 0, query_QS.astype(np.float32), np.float32(0.5))[:, place]
-        return np.where(block.places.valid_S[place] > 0, said, np.float32(UNSEEN)).T
+        echo_QU = np.where(known_QS > 0, query_QS.astype(np.float32), np.float32(0.5))[:, place]
+        return np.where(block.places.valid_S[place] > 0, echo_QU, np.float32(UNSEEN)).T
 
 
 @settings(deadline=None, max_examples=40)
@@ -111,7 +112,8 @@ def test_windows_and_blocks_impute_every_site_once_from_its_own_neighbours(
     cM = example_panel.cM[:N_SITES]
     length = data.draw(st.floats(0.002, float(cM[-1] - cM[0]) + 0.01))
     windows = cut_windows(cM, example_panel.position[:N_SITES], length, data.draw(st.floats(0, 0.05)))
-    with BlockEngine(example_panel, Echo(BlockShape(core, flank), side), typed, 1) as engine:
+    job = ImputationJob(example_panel, typed, threads=1)
+    with BlockEngine(Echo(BlockShape(core, flank), side), job) as engine:
         parts = [engine.impute_window(w, typed_TQ) for w in windows]
     whole = np.concatenate(parts)
     assert len(whole) == N_SITES
@@ -128,11 +130,12 @@ def test_windows_and_blocks_impute_every_site_once_from_its_own_neighbours(
             np.testing.assert_allclose(part[site - window.start], expected, rtol=1e-6)
 
 
-def test_engine_passes_on_any_stretch(example_panel: spinimpute.Panel) -> None:
+def test_engine_passes_on_any_interval(example_panel: spinimpute.Panel) -> None:
     """Windows of one site, before the first typed site, at it, and after the last."""
     typed = np.array([40, 41, 90])
     typed_TQ = np.array([[1], [0], [1]], dtype=np.int8)
-    with BlockEngine(example_panel, Echo(BlockShape(2, 1), 1), typed, 2) as engine:
+    job = ImputationJob(example_panel, typed, threads=2)
+    with BlockEngine(Echo(BlockShape(2, 1), 1), job) as engine:
         for site, expected in ((0, 1), (40, 1), (41, 0), (42, 1), (90, 1), (91, UNSEEN), (4452, UNSEEN)):
             p = engine.impute_window(Window(0, site, site + 1, 0, example_panel.n_sites), typed_TQ)
             assert p.tolist() == [[expected]], site

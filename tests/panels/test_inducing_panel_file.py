@@ -10,12 +10,12 @@ import torch
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.panels.inducing_panel import is_inducing_panel
+from spinimpute.panels.opening import is_panel_file
 from spinimpute.panels.panel_blocks import BlockReader
 from spinimpute.panels.soft_alleles import TYPED_STEPS, UNTYPED_STEPS
 from spinimpute.predictors.spin import predictor as allele_predictor
 from spinimpute.predictors.spin.kmer_spin import KmerPredictor
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
 
 TYPED = np.arange(7, 4_400, 45)
 
@@ -32,7 +32,7 @@ def made(
 
 @pytest.fixture
 def small(
-    example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> Iterator[spinimpute.InducingPanel]:
     path = tmp_path / "small.spip"
     with spinimpute.build_inducing_panel(example_panel, path, TYPED, model=random_predictor) as panel:
@@ -49,7 +49,7 @@ def read_all(path: Path) -> None:
 def test_what_it_says_of_the_panel(
     made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, example: Path
 ) -> None:
-    assert is_inducing_panel(made.path)
+    assert is_panel_file(made.path)
     assert made.sites.keys() == example_panel.sites.keys()
     assert made.sites.id == example_panel.sites.id
     assert made.contig_line == example_panel.contig_line
@@ -58,7 +58,7 @@ def test_what_it_says_of_the_panel(
     np.testing.assert_array_equal(made.allele_count, example_panel.allele_count)
     np.testing.assert_array_equal(made.multiallelic, example_panel.multiallelic)
     array = [int(line.split()[1]) for line in (example / "array.txt").read_text().splitlines()]
-    np.testing.assert_array_equal(made.position[made.typed_index], array)
+    np.testing.assert_array_equal(made.position[made.array_index], array)
     assert made.panel_checksum == example_panel.checksum != made.checksum
     assert made.inducing_points == 32
     assert made.provenance["array"] == {"file": "array.txt", "sites": 246}
@@ -82,7 +82,7 @@ def test_it_has_no_name_of_the_panel(made: spinimpute.InducingPanel, example_pan
 
 
 def test_blocks_are_those_of_the_panel_within_half_a_step(
-    small: spinimpute.InducingPanel, example_panel: spinimpute.Panel, random_predictor: AllelePredictor
+    small: spinimpute.InducingPanel, example_panel: spinimpute.Panel, random_predictor: InducingPredictor
 ) -> None:
     reader = BlockReader(
         example_panel, TYPED, random_predictor.shape, 0, len(TYPED), 0, example_panel.n_sites
@@ -145,7 +145,7 @@ def test_part_of_a_block(small: spinimpute.InducingPanel) -> None:
 
 @pytest.mark.parametrize("typed", [[0], [4_452], [0, 4_452], list(range(30))], ids=str)
 def test_arrays_at_the_edges(
-    typed: list[int], example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    typed: list[int], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     index = np.array(typed)
     with spinimpute.build_inducing_panel(
@@ -157,7 +157,7 @@ def test_arrays_at_the_edges(
 
 
 def test_same_bytes_for_any_number_of_threads(
-    example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     contents = set()
     for threads in (1, 2, 5):
@@ -171,9 +171,9 @@ def test_same_bytes_for_any_number_of_threads(
 
 def test_damage_anywhere_is_found(small: spinimpute.InducingPanel, tmp_path: Path) -> None:
     content = small.path.read_bytes()
-    header = small._file.header
+    sections = small.container.sections
     places = {"preamble": 20, "header": len(content) - 5, "first part": 60}
-    places |= {name: place["offset"] + place["nbytes"] // 2 for name, place in header["sections"].items()}
+    places |= {name: place.offset + place.nbytes // 2 for name, place in sections.items()}
     assert {"array", "position", "cM", "allele_count", "ref", "alt", "id", "multiallelic"} < places.keys()
     for place in places.values():
         damaged = bytearray(content)
@@ -197,7 +197,7 @@ def test_other_files(small: spinimpute.InducingPanel, example_panel: spinimpute.
 
 def test_nothing_is_left_of_a_build_that_failed(
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -220,7 +220,7 @@ def test_nothing_is_left_of_a_build_that_failed(
 def test_unusable_choices(
     small: spinimpute.InducingPanel,
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     random_kmer_predictor: KmerPredictor,
     tmp_path: Path,
 ) -> None:
@@ -234,8 +234,12 @@ def test_unusable_choices(
         build(example_panel, out, TYPED, model=random_predictor, threads=0)
     with pytest.raises(InputError, match="no site"):
         build(example_panel, out, TYPED[:0], model=random_predictor)
-    for array, said in ((TYPED[::-1], "increasing"), (TYPED * 1000, "must lie in"), (TYPED / 2, "integers")):
-        with pytest.raises(ValueError, match=said):
+    for array, message in (
+        (TYPED[::-1], "increasing"),
+        (TYPED * 1000, "must lie in"),
+        (TYPED / 2, "integers"),
+    ):
+        with pytest.raises(ValueError, match=message):
             build(example_panel, out, array, model=random_predictor)
     assert not out.exists()
 

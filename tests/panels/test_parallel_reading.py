@@ -19,10 +19,10 @@ import pytest
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import LAST_POSITION, Region
-from spinimpute.panels import parallel_reading as panel_stretches
+from spinimpute.panels import parallel_reading
 from spinimpute.panels.build import build_panel
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parallel_reading import StretchReader
+from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.vcf import index_reader
 from spinimpute.vcf.index_reader import index_intervals
@@ -33,7 +33,7 @@ NAMES = [f"s{i}" for i in range(20)]
 
 
 def records(n_sites: int = 2_400) -> list:
-    """Sites over 15 leaves of an index, with long REF alleles: indices do not tell small leaves apart. Some
+    """Sites over 15 leaves of an index, with long REF alleles: indices do not distinguish small leaves. Some
     have several ALT or come twice."""
     rng = np.random.default_rng(1)
     found = []
@@ -53,7 +53,7 @@ def contigs(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_reader, "INTERVAL_BYTES", 1_000)
 
 
@@ -69,11 +69,11 @@ def indexed(request: pytest.FixtureRequest, write_vcf: WriteVcf, index: Callable
 
 
 @pytest.mark.parametrize("region", [None, Region("chr20", 40_001, 160_002)])
-def test_stretches_follow_one_another(indexed: Path, small_stretches: None, region: Region | None) -> None:
+def test_regions_follow_one_another(indexed: Path, small_regions: None, region: Region | None) -> None:
     vcf = indexed
     found = index_intervals(vcf, contigs(vcf), region)
     assert len(found) >= 4
-    assert {stretch.chrom for stretch in found} == {"20"}
+    assert {region.chrom for region in found} == {"20"}
     assert all(one.start <= one.end == other.start - 1 for one, other in pairwise(found))
     assert (found[0].start, found[-1].end) == (
         (1, LAST_POSITION) if region is None else (region.start, region.end)
@@ -87,7 +87,7 @@ def test_stretches_follow_one_another(indexed: Path, small_stretches: None, regi
 
 
 @pytest.mark.parametrize("damage", ["old", "cut", "garbage", "other"])
-def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_stretches: None, damage: str) -> None:
+def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_regions: None, damage: str) -> None:
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
     csi = vcf.with_name("t.bcf.csi")
@@ -102,7 +102,7 @@ def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_stretche
 
 
 @pytest.mark.parametrize("part", [{}, {"region": Region("chr20", 40_002, 160_003), "samples": ["s9", "s7"]}])
-def test_same_bytes(indexed: Path, small_stretches: None, tmp_path: Path, part: dict) -> None:
+def test_same_bytes(indexed: Path, small_regions: None, tmp_path: Path, part: dict) -> None:
     vcf = indexed
     assert len(index_intervals(vcf, contigs(vcf), part.get("region"))) >= 4
     one = build_panel(vcf, tmp_path / "1.spin", MAP, **part)
@@ -112,7 +112,7 @@ def test_same_bytes(indexed: Path, small_stretches: None, tmp_path: Path, part: 
     assert one.n_haplotypes == (39 if not part else 3)
 
 
-def test_stretches_without_records(
+def test_regions_without_records(
     write_vcf: WriteVcf, index: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     vcf = write_vcf(records(300), NAMES, name="t.bcf")
@@ -137,7 +137,7 @@ def test_stretches_without_records(
 def test_errors_are_the_same(
     write_vcf: WriteVcf,
     index: Callable,
-    small_stretches: None,
+    small_regions: None,
     tmp_path: Path,
     sample: int,
     call: str,
@@ -149,27 +149,27 @@ def test_errors_are_the_same(
             calls[sample] = call
     vcf = write_vcf(changed, NAMES, name="t.bcf")
     index(vcf)
-    assert 196_609 in [stretch.start for stretch in index_intervals(vcf, contigs(vcf), None)]
+    assert 196_609 in [region.start for region in index_intervals(vcf, contigs(vcf), None)]
     before = sorted(tmp_path.iterdir())
-    said = []
+    messages = []
     for threads in (1, 2):
         with pytest.raises(InputError, match=message) as error:
             build_panel(vcf, tmp_path / "p.spin", MAP, threads=threads)
-        said.append(str(error.value))
-    assert said[0] == said[1]
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_only_the_processes_hold_the_file(
-    write_vcf: WriteVcf, index: Callable, small_stretches: None, monkeypatch: pytest.MonkeyPatch
+    write_vcf: WriteVcf, index: Callable, small_regions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
     closed: list[PieceReader] = []
     close = PieceReader.close
     monkeypatch.setattr(PieceReader, "close", lambda self: (closed.append(self), close(self)))
-    stretches = index_intervals(vcf, contigs(vcf), None)
-    reader = StretchReader(vcf, None, None, stretches, 2)
+    regions = index_intervals(vcf, contigs(vcf), None)
+    reader = ParallelReader(vcf, None, None, regions, 2)
     assert len(closed) == 1
     assert reader.samples == NAMES
     assert str(vcf) not in [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
@@ -182,13 +182,13 @@ def die(*_: object) -> None:
 def test_a_process_that_dies(
     write_vcf: WriteVcf,
     index: Callable,
-    small_stretches: None,
+    small_regions: None,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
-    monkeypatch.setattr(panel_stretches, "_read_stretch", die)
+    monkeypatch.setattr(parallel_reading, "_read_region", die)
     with pytest.raises(InputError, match=r"was killed; is there enough memory\? Build it with --threads 1"):
         build_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
     assert not list(tmp_path.glob("*.spin*"))
@@ -237,9 +237,9 @@ def test_interrupt(building: Building, after: float) -> None:
     process, readers, out = building
     time.sleep(after)
     os.killpg(process.pid, signal.SIGINT)
-    said, err = process.communicate(timeout=50)
+    out_text, err = process.communicate(timeout=50)
     assert process.returncode == 130
-    assert said == ""
+    assert out_text == ""
     lines = [line for line in err.splitlines() if line and "no genetic map" not in line]
     assert lines == ["spinimpute: interrupted"]
     assert not list(out.parent.iterdir())
@@ -262,7 +262,7 @@ def readers_of(parent: int) -> list[int]:
 
 
 def test_several_chromosomes(
-    write_vcf: WriteVcf, index: Callable, small_stretches: None, tmp_path: Path
+    write_vcf: WriteVcf, index: Callable, small_regions: None, tmp_path: Path
 ) -> None:
     """A file of several chromosomes, of which a region is taken; without one it is refused as ever."""
     text = tmp_path / "both.txt"

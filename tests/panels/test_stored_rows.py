@@ -1,4 +1,4 @@
-"""Rows of panel files: what is stored is what the format says, and comes back."""
+"""Rows of panel files: what is stored is what the format states, and comes back."""
 
 import hashlib
 import json
@@ -64,7 +64,7 @@ def section(content: bytes, name: str) -> bytes:
 
 
 def decode(content: bytes) -> list[list[int]]:
-    """The alleles in a file of version 2, by what the format says."""
+    """The alleles in a file of version 2, by what the format states."""
     n = sum(map(int, header_of(content)["ploidy"]))
     counts = struct.unpack(f"<{header_of(content)['n_sites']}I", section(content, "allele_count"))
     stored = section(content, "haplotypes")
@@ -254,12 +254,12 @@ def test_a_damaged_list_is_noticed(tmp_path: Path, site: int) -> None:
 
 
 @pytest.mark.parametrize("ref_is_minor", [False, True])
-def test_numbers_of_nobody_touch_nothing(ref_is_minor: bool) -> None:
+def test_numbers_beyond_the_last_haplotype_touch_nothing(ref_is_minor: bool) -> None:
     layout = RowLayout.of(np.array([57, 56] if ref_is_minor else [2, 3]), 59)
     stored = np.array([59, 65_535, 0, 63, 64], dtype="<u2").view(np.uint8)
     assert layout.n_bytes == len(stored)
     rows = np.unpackbits(layout.expand(stored, np.arange(2)), axis=1)
-    assert not rows[:, 59:].any()  # bits that are nobody's
+    assert not rows[:, 59:].any()  # bits beyond the last haplotype
     minor = rows[:, :59] != ref_is_minor
     assert np.argwhere(minor).tolist() == [[1, 0]]
 

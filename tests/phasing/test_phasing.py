@@ -18,7 +18,7 @@ from spinimpute.phasing.passes import (
     pass_backward,
     pass_forward,
 )
-from spinimpute.phasing.phase import phase
+from spinimpute.phasing.phase import phase_haplotypes
 
 MISMATCH = 0.01
 
@@ -70,7 +70,7 @@ def without_phase(truth_TQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def run(panel: MadePanel, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, threads: int = 1, **more: bool):
     ploidy = more.pop("ploidy", np.full(unphased_TX.shape[1], 2))
-    return phase(panel, np.arange(len(panel.cM)), alleles_TQ, unphased_TX, ploidy, threads, **more)
+    return phase_haplotypes(panel, np.arange(len(panel.cM)), alleles_TQ, unphased_TX, ploidy, threads, **more)
 
 
 def switches(phased_TQ: np.ndarray, truth_TQ: np.ndarray) -> int:

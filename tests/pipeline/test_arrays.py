@@ -9,7 +9,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import match_sites
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 
 
@@ -33,7 +33,7 @@ def test_equal_to_the_command(
     np.testing.assert_array_equal(p[match.panel_index], target.alleles[match.target_index])
 
 
-def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: AllelePredictor) -> None:
+def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: InducingPredictor) -> None:
     typed = np.array([3, 5, 8])
     good = np.zeros((3, 2), dtype=np.int8)
     for alleles, sites, message in (
@@ -45,14 +45,18 @@ def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: Alle
         (good, typed * 1.0, "integers"),
     ):
         with pytest.raises(ValueError, match=message):
-            spinimpute.impute_haplotypes(example_panel, alleles, sites, random_predictor)
+            spinimpute.impute_haplotypes(
+                example_panel, alleles, sites, predictor=spinimpute.PredictorSettings(model=random_predictor)
+            )
     with pytest.raises(InputError, match="no typed site"):
-        spinimpute.impute_haplotypes(example_panel, good[:0], typed[:0], random_predictor)
+        spinimpute.impute_haplotypes(
+            example_panel, good[:0], typed[:0], predictor=spinimpute.PredictorSettings(model=random_predictor)
+        )
 
 
 def test_columns_stand_alone(
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     rng: np.random.Generator,
     tmp_path: Path,
 ) -> None:
@@ -62,27 +66,44 @@ def test_columns_stand_alone(
         example_panel, tmp_path / "p.spip", typed_sites, model=random_predictor
     ) as inducing_panel:
         for source in (example_panel, inducing_panel):
-            together = spinimpute.impute_haplotypes(source, alleles, typed_sites, random_predictor)
-            alone = spinimpute.impute_haplotypes(source, alleles[:, [2]], typed_sites, random_predictor)
+            together = spinimpute.impute_haplotypes(
+                source, alleles, typed_sites, predictor=spinimpute.PredictorSettings(model=random_predictor)
+            )
+            alone = spinimpute.impute_haplotypes(
+                source,
+                alleles[:, [2]],
+                typed_sites,
+                predictor=spinimpute.PredictorSettings(model=random_predictor),
+            )
             assert together.dtype == np.float32
             np.testing.assert_allclose(alone[:, 0], together[:, 2], atol=1e-5)
             known = alleles >= 0
             np.testing.assert_array_equal(together[typed_sites][known], alleles[known])
-            nobody = spinimpute.impute_haplotypes(source, alleles[:, :0], typed_sites, random_predictor)
+            nobody = spinimpute.impute_haplotypes(
+                source,
+                alleles[:, :0],
+                typed_sites,
+                predictor=spinimpute.PredictorSettings(model=random_predictor),
+            )
             assert nobody.shape == (example_panel.n_sites, 0)
             for threads in (0, -1):
                 with pytest.raises(InputError, match="threads must be at least 1"):
                     spinimpute.impute_haplotypes(
-                        source, alleles, typed_sites, random_predictor, threads=threads
+                        source,
+                        alleles,
+                        typed_sites,
+                        predictor=spinimpute.PredictorSettings(model=random_predictor),
+                        resources=spinimpute.Resources(threads=threads),
                     )
 
 
 def test_sites_of_which_none_is_visible_get_the_frequency(
-    example_panel: spinimpute.Panel, random_predictor: AllelePredictor
+    example_panel: spinimpute.Panel, random_predictor: InducingPredictor
 ) -> None:
     from spinimpute.genotypes.windows import Window
+    from spinimpute.predictors.engine import ImputationJob
     from spinimpute.predictors.spin.block_engine import BlockEngine
 
-    with BlockEngine(example_panel, random_predictor, np.array([4000]), 1) as engine:
+    with BlockEngine(random_predictor, ImputationJob(example_panel, np.array([4000]), threads=1)) as engine:
         p = engine.impute_window(Window(0, 10, 30, 0, 50), np.ones((1, 3), dtype=np.int8))
     np.testing.assert_allclose(p, np.repeat(example_panel.frequency[10:30, None], 3, axis=1), rtol=1e-6)

@@ -9,8 +9,8 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.pipeline.impute import OutputSettings
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.pipeline.settings import OutputSettings
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.quality.site_quality import site_quality
 
 HEADER = """##fileformat=VCFv4.2
@@ -113,7 +113,7 @@ def test_same_bytes_for_any_number_of_threads(
     contents = set()
     for run, threads in enumerate((1, 2, 3, 1)):
         out = tmp_path / f"{run}.vcf.gz"
-        spinimpute.impute(example_target, out, example_panel, threads=threads)
+        spinimpute.impute(example_target, out, example_panel, resources=spinimpute.Resources(threads=threads))
         contents.add(out.read_bytes())
     assert len(contents) == 1
 
@@ -121,7 +121,7 @@ def test_same_bytes_for_any_number_of_threads(
 def test_windows_change_nothing(
     example_target: Path,
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     tmp_path: Path,
 ) -> None:
     dosages = []
@@ -129,7 +129,12 @@ def test_windows_change_nothing(
         out = tmp_path / f"{length}.bcf"
         # the overlap covers the flank of these blocks
         spinimpute.impute(
-            example_target, out, example_panel, model=random_predictor, window_cM=length, overlap_cM=1.0
+            example_target,
+            out,
+            example_panel,
+            predictor=spinimpute.PredictorSettings(
+                model=random_predictor, options={"window_cM": length, "overlap_cM": 1.0}
+            ),
         )
         dosages.append(np.stack([r[4] for r in read(out)]))
     for other in dosages[1:]:
@@ -189,7 +194,11 @@ def test_unmatched_typed_sites(
     assert sum(counted.unmatched.values()) == 2
     assert counted.written_sites == example_panel.n_sites
     kept = spinimpute.impute(
-        target, tmp_path / "b.bcf", example_panel, output=OutputSettings(keep_unmatched=True), window_cM=0.2
+        target,
+        tmp_path / "b.bcf",
+        example_panel,
+        predictor=spinimpute.PredictorSettings(options={"window_cM": 0.2}),
+        output=OutputSettings(keep_unmatched=True),
     )
     assert kept.kept_unmatched == 2
     records = read(tmp_path / "b.bcf")
@@ -214,7 +223,11 @@ def test_unmatched_sites_outside_the_region_are_not_kept(
     target = write_vcf(tmp_path / "t.vcf", samples, sorted([*rows, *foreign]))
     out = tmp_path / "o.bcf"
     summary = spinimpute.impute(
-        target, out, example_panel, region="20:340000-360000", output=OutputSettings(keep_unmatched=True)
+        target,
+        out,
+        example_panel,
+        region=spinimpute.RegionSettings(region="20:340000-360000"),
+        output=OutputSettings(keep_unmatched=True),
     )
     positions = [r[0] for r in read(out)]
     assert 350_001 in positions
@@ -225,7 +238,12 @@ def test_unmatched_sites_outside_the_region_are_not_kept(
 
 def test_region(example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
     spinimpute.impute(example_target, tmp_path / "all.bcf", example_panel)
-    spinimpute.impute(example_target, tmp_path / "part.bcf", example_panel, region="chr20:300000-400000")
+    spinimpute.impute(
+        example_target,
+        tmp_path / "part.bcf",
+        example_panel,
+        region=spinimpute.RegionSettings(region="chr20:300000-400000"),
+    )
     part = read(tmp_path / "part.bcf")
     whole = [r for r in read(tmp_path / "all.bcf") if 300_000 <= r[0] <= 400_000]
     assert [r[0] for r in part] == [r[0] for r in whole]
@@ -236,7 +254,12 @@ def test_region(example_target: Path, example_panel: spinimpute.Panel, tmp_path:
         ("20:5000000-6000000", "has no site in"),
     ):
         with pytest.raises(InputError, match=message):
-            spinimpute.impute(example_target, tmp_path / "x.bcf", example_panel, region=region)
+            spinimpute.impute(
+                example_target,
+                tmp_path / "x.bcf",
+                example_panel,
+                region=spinimpute.RegionSettings(region=region),
+            )
 
 
 def test_a_vcf_as_panel_is_compiled(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
@@ -291,7 +314,7 @@ def test_people_of_the_panel_are_recognised(
 def test_an_error_in_the_middle_leaves_nothing(
     example_target: Path,
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -309,7 +332,11 @@ def test_an_error_in_the_middle_leaves_nothing(
     old.write_bytes(b"an older result")
     with pytest.raises(KeyboardInterrupt):
         spinimpute.impute(
-            example_target, old, example_panel, model=random_predictor, force=True, window_cM=0.1
+            example_target,
+            old,
+            example_panel,
+            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1}),
+            force=True,
         )
     assert [path.name for path in tmp_path.iterdir()] == ["o.bcf"]
     assert old.read_bytes() == b"an older result"

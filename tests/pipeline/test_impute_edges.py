@@ -10,8 +10,8 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.pipeline.impute import OutputSettings
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.pipeline.settings import OutputSettings
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -65,7 +65,7 @@ def test_accuracy_floor(example: Path, example_panel: spinimpute.Panel, tmp_path
 
 
 def test_a_region_keeps_to_itself(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     """Neighbouring regions, put together, are the whole: also their unmatched typed sites."""
     taken = set(example_panel.position.tolist())
@@ -81,8 +81,8 @@ def test_a_region_keeps_to_itself(
             target,
             tmp_path / f"{region[3:]}.bcf",
             example_panel,
-            model=random_predictor,
-            region=region,
+            predictor=spinimpute.PredictorSettings(model=random_predictor),
+            region=spinimpute.RegionSettings(region=region),
             output=OutputSettings(keep_unmatched=True),
         )
         written.append(positions(tmp_path / f"{region[3:]}.bcf"))
@@ -91,7 +91,7 @@ def test_a_region_keeps_to_itself(
 
 
 def test_unmatched_sites_on_the_borders_of_windows_come_once(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     """At the first and last site of each window the target has another ALT than the panel."""
 
@@ -102,7 +102,11 @@ def test_unmatched_sites_on_the_borders_of_windows_come_once(
         out = tmp_path / f"{name}.bcf"
         settings = OutputSettings(keep_unmatched=True)
         summary = spinimpute.impute(
-            target, out, example_panel, model=random_predictor, window_cM=0.15, output=settings
+            target,
+            out,
+            example_panel,
+            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.15}),
+            output=settings,
         )
         return summary, out
 
@@ -118,13 +122,15 @@ def test_unmatched_sites_on_the_borders_of_windows_come_once(
 
 
 def test_the_file_of_an_open_panel_is_not_overwritten(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    target: Path, example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     path = tmp_path / "p.bcf"
     path.write_bytes(example_panel.path.read_bytes())
     before = path.read_bytes()
     with spinimpute.Panel.open(path) as panel, pytest.raises(InputError, match="also read from"):
-        spinimpute.impute(target, path, panel, model=random_predictor, force=True)
+        spinimpute.impute(
+            target, path, panel, predictor=spinimpute.PredictorSettings(model=random_predictor), force=True
+        )
     assert path.read_bytes() == before
 
 
@@ -164,12 +170,17 @@ def test_a_sample_without_any_call_says_nothing_and_disturbs_nobody(
 
 
 def test_other_chromosomes_and_the_names_of_this_one(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     elsewhere: list[Row] = [("chr19", 1 + 10 * i, "A", "G", ["0|0"] * 3) for i in range(7)]
     named = [("chr20", *row[1:]) for row in rows]
     target = write_vcf(tmp_path / "t.vcf", ["a", "b", "c"], [*elsewhere, *named])
-    summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel, model=random_predictor)
+    summary = spinimpute.impute(
+        target,
+        tmp_path / "o.bcf",
+        example_panel,
+        predictor=spinimpute.PredictorSettings(model=random_predictor),
+    )
     assert summary.skipped["on another chromosome"] == 7
     assert summary.typed_sites == summary.matched_sites == len(rows)
     assert {v.CHROM for v in cyvcf2.VCF(str(tmp_path / "o.bcf"))} == {"20"}
@@ -180,15 +191,14 @@ def test_other_chromosomes_and_the_names_of_this_one(
 
 
 def test_windows_of_the_summary_count_every_site(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    target: Path, example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
     fractions: list[float] = []
     summary = spinimpute.impute(
         target,
         tmp_path / "o.bcf",
         example_panel,
-        model=random_predictor,
-        window_cM=0.1,
+        predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1}),
         progress=fractions.append,
     )
     assert len(summary.windows) > 5
@@ -207,7 +217,7 @@ def test_failures_leave_no_file(
     where: str,
     target: Path,
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -226,28 +236,34 @@ def test_failures_leave_no_file(
     monkeypatch.setattr(owner, name, fail)
     with pytest.raises(RuntimeError, match="in the middle"):
         spinimpute.impute(
-            target, tmp_path / f"o{suffix}", example_panel, model=random_predictor, window_cM=0.1
+            target,
+            tmp_path / f"o{suffix}",
+            example_panel,
+            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1}),
         )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_done_is_said_before_work_starts(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: AllelePredictor, tmp_path: Path
+    target: Path, example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
 ) -> None:
+    def with_options(**options: float) -> spinimpute.PredictorSettings:
+        return spinimpute.PredictorSettings(model=random_predictor, options=options)
+
     old = tmp_path / "old.bcf"
     old.write_bytes(b"precious")
     arguments: list[tuple[Path, dict[str, Any], str]] = [
         (old, {}, "already exists"),
         (tmp_path / "o.txt", {}, "o.txt"),
         (tmp_path / "absent" / "o.bcf", {}, "no folder"),
-        (tmp_path / "o.bcf", {"threads": 0}, "threads must be at least 1"),
-        (tmp_path / "o.bcf", {"window_cM": -1.0}, "positive"),
-        (tmp_path / "o.bcf", {"overlap_cM": -1.0}, "overlap"),
-        (tmp_path / "o.bcf", {"region": "20:x"}, "20:x"),
+        (tmp_path / "o.bcf", {"resources": spinimpute.Resources(0)}, "threads must be at least 1"),
+        (tmp_path / "o.bcf", {"predictor": with_options(window_cM=-1.0)}, "positive"),
+        (tmp_path / "o.bcf", {"predictor": with_options(overlap_cM=-1.0)}, "overlap"),
+        (tmp_path / "o.bcf", {"region": spinimpute.RegionSettings("20:x")}, "20:x"),
     ]
     for out, more, message in arguments:
         with pytest.raises(InputError, match=message):
-            spinimpute.impute(target, out, example_panel, **{"model": random_predictor} | more)
+            spinimpute.impute(target, out, example_panel, **{"predictor": with_options()} | more)
     assert [path.name for path in tmp_path.iterdir()] == ["old.bcf"]
     assert old.read_bytes() == b"precious"
 
@@ -268,7 +284,9 @@ def test_a_person_of_the_panel_as_a_haploid(
         for a, b, c in [alleles[i, :3]]
     ]
     target = write_vcf(tmp_path / "t.vcf", names, kept)
-    spinimpute.impute(target, tmp_path / "o.bcf", example_panel, region="20:400000-500000")
+    spinimpute.impute(
+        target, tmp_path / "o.bcf", example_panel, region=spinimpute.RegionSettings(region="20:400000-500000")
+    )
     table = {v.POS: v.genotype.array()[:, :2] for v in cyvcf2.VCF(str(tmp_path / "o.bcf"))}
     right = total = 0
     for i in records:

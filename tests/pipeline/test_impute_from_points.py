@@ -11,8 +11,8 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.pipeline.impute import OutputSettings
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.pipeline.settings import OutputSettings
+from spinimpute.predictors.spin.predictor import InducingPredictor
 
 H = 32
 
@@ -79,7 +79,12 @@ def test_equal_to_the_panel_within_quantisation(
 ) -> None:
     """Dosages differ by 0.003 (root mean square) and accuracy by a hundredth of the error."""
     summary = spinimpute.impute(target, tmp_path / "file.bcf", made.path)
-    spinimpute.impute(target, tmp_path / "panel.bcf", example_panel, predictor="inducing", inducing_points=H)
+    spinimpute.impute(
+        target,
+        tmp_path / "panel.bcf",
+        example_panel,
+        predictor=spinimpute.PredictorSettings(name="inducing", options={"inducing_points": H}),
+    )
     found, expected = dosages(tmp_path / "file.bcf"), dosages(tmp_path / "panel.bcf")
     assert found.keys() == expected.keys()
     difference = np.stack([found[position] - expected[position] for position in expected])
@@ -117,10 +122,15 @@ def test_typed_genotypes_and_records_as_from_a_panel(
 def test_threads_and_windows_change_nothing(
     made: spinimpute.InducingPanel, target: Path, tmp_path: Path
 ) -> None:
-    spinimpute.impute(target, tmp_path / "1.vcf.gz", made, threads=1)
-    spinimpute.impute(target, tmp_path / "3.vcf.gz", made, threads=3)
+    spinimpute.impute(target, tmp_path / "1.vcf.gz", made, resources=spinimpute.Resources(threads=1))
+    spinimpute.impute(target, tmp_path / "3.vcf.gz", made, resources=spinimpute.Resources(threads=3))
     assert (tmp_path / "1.vcf.gz").read_bytes() == (tmp_path / "3.vcf.gz").read_bytes()
-    spinimpute.impute(target, tmp_path / "w.vcf.gz", made, window_cM=0.1, overlap_cM=0.0)
+    spinimpute.impute(
+        target,
+        tmp_path / "w.vcf.gz",
+        made,
+        predictor=spinimpute.PredictorSettings(options={"window_cM": 0.1, "overlap_cM": 0.0}),
+    )
     whole, cut = dosages(tmp_path / "1.vcf.gz"), dosages(tmp_path / "w.vcf.gz")
     for position, dosage in whole.items():
         np.testing.assert_allclose(cut[position], dosage, atol=2.1e-4)
@@ -140,7 +150,13 @@ def test_region_and_unmatched_sites(
     region = f"20:{position - 20_000}-{position + 20_000}"
     path = edited(other_alt)
     out = tmp_path / "o.bcf"
-    summary = spinimpute.impute(path, out, made, region=region, output=OutputSettings(keep_unmatched=True))
+    summary = spinimpute.impute(
+        path,
+        out,
+        made,
+        region=spinimpute.RegionSettings(region=region),
+        output=OutputSettings(keep_unmatched=True),
+    )
     assert summary.kept_unmatched == 1
     assert summary.matched_sites == 245
     records = [v.POS for v in cyvcf2.VCF(str(out))]
@@ -167,7 +183,12 @@ def test_targets_that_typed_a_part_of_the_array(
     summary = spinimpute.impute(half, tmp_path / "half.bcf", made)
     assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (123, 246, 0)
     assert "array:    123 of the 246 sites of the panel's array are typed" in summary.lines()
-    spinimpute.impute(half, tmp_path / "own.bcf", example_panel, predictor="inducing", inducing_points=H)
+    spinimpute.impute(
+        half,
+        tmp_path / "own.bcf",
+        example_panel,
+        predictor=spinimpute.PredictorSettings(name="inducing", options={"inducing_points": H}),
+    )
     spinimpute.impute(target, tmp_path / "all.bcf", made)
     truth = example / "truth.vcf.gz"
     of_half, of_own, of_all = (error(tmp_path / f"{name}.bcf", truth) for name in ("half", "own", "all"))
@@ -187,7 +208,7 @@ def test_targets_that_typed_a_part_of_the_array(
 
 def test_sites_outside_the_array_are_an_explained_loss(
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     edited: Callable[[Callable[[int, str], str | None]], Path],
     target: Path,
     tmp_path: Path,
@@ -197,28 +218,40 @@ def test_sites_outside_the_array_are_an_explained_loss(
     with spinimpute.build_inducing_panel(
         example_panel, tmp_path / "third.spip", array, model=random_predictor
     ) as third:
-        summary = spinimpute.impute(target, tmp_path / "o.bcf", third, model=random_predictor)
+        summary = spinimpute.impute(
+            target, tmp_path / "o.bcf", third, predictor=spinimpute.PredictorSettings(model=random_predictor)
+        )
         assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (246, 82, 164)
         assert any("164 typed sites are not among them" in line for line in summary.lines())
         for v in cyvcf2.VCF(str(tmp_path / "o.bcf")):
             assert bool(v.INFO.get("TYPED")) == (v.POS in typed)
         # what the array lacks tells the model nothing
         of_array = edited(lambda number, line: line if number % 3 == 0 else None)
-        spinimpute.impute(of_array, tmp_path / "a.bcf", third, model=random_predictor)
+        spinimpute.impute(
+            of_array,
+            tmp_path / "a.bcf",
+            third,
+            predictor=spinimpute.PredictorSettings(model=random_predictor),
+        )
         alone = dosages(tmp_path / "a.bcf")
         for position, dosage in dosages(tmp_path / "o.bcf").items():
             if position not in typed:
                 np.testing.assert_array_equal(dosage, alone[position])
         of_others = edited(lambda number, line: None if number % 3 == 0 else line)
         with pytest.raises(InputError, match="none of the 164 typed sites is among the 82 sites"):
-            spinimpute.impute(of_others, tmp_path / "b.bcf", third, model=random_predictor)
+            spinimpute.impute(
+                of_others,
+                tmp_path / "b.bcf",
+                third,
+                predictor=spinimpute.PredictorSettings(model=random_predictor),
+            )
     assert not (tmp_path / "b.bcf").exists()
 
 
 def test_where_nothing_near_is_typed_the_frequency_is_told(
     made: spinimpute.InducingPanel,
     example_panel: spinimpute.Panel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     tmp_path: Path,
 ) -> None:
     index = np.arange(0, 4_400, 11)
@@ -226,7 +259,9 @@ def test_where_nothing_near_is_typed_the_frequency_is_told(
         example_panel, tmp_path / "p.spip", index, model=random_predictor
     ) as panel:
         alleles = np.ones((1, 3), dtype=np.int8)
-        p = spinimpute.impute_haplotypes(panel, alleles, index[:1], random_predictor)
+        p = spinimpute.impute_haplotypes(
+            panel, alleles, index[:1], predictor=spinimpute.PredictorSettings(model=random_predictor)
+        )
     far = slice(1_000, None)
     np.testing.assert_allclose(p[far], example_panel.frequency[far, None].repeat(3, 1), rtol=1e-6)
     assert (p[0] == 1).all()
@@ -234,22 +269,24 @@ def test_where_nothing_near_is_typed_the_frequency_is_told(
 
 def test_choices_that_do_not_fit(
     made: spinimpute.InducingPanel,
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     target: Path,
     example: Path,
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "o.bcf"
     with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*: give that model"):
-        spinimpute.impute(target, out, made, model=random_predictor)
+        spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(model=random_predictor))
     with pytest.raises(InputError, match="holds inducing points and no haplotypes"):
-        spinimpute.impute(target, out, made, predictor="haplotype")
+        spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(name="haplotype"))
     with pytest.raises(InputError, match="made with 32 inducing points a block"):
-        spinimpute.impute(target, out, made.path, inducing_points=64)
+        spinimpute.impute(
+            target, out, made.path, predictor=spinimpute.PredictorSettings(options={"inducing_points": 64})
+        )
     with pytest.raises(InputError, match="has its genetic map in it"):
         spinimpute.impute(target, out, made.path, genetic_map=example / "genetic.map")
     with pytest.raises(InputError, match="the panel has no site in"):
-        spinimpute.impute(target, out, made, region="20:5000000-")
+        spinimpute.impute(target, out, made, region=spinimpute.RegionSettings(region="20:5000000-"))
     with pytest.raises(InputError, match="is also read from"):
         spinimpute.impute(target, made.path, made, output=OutputSettings(output_type="b"), force=True)
     assert not out.exists()

@@ -10,27 +10,29 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm import recombination_scale as copying_rate
 from spinimpute.hmm.recombination_scale import RATE_LINE, rate_line, rate_of_panel, told_rate
-from spinimpute.pipeline import impute as pipeline
 from spinimpute.pipeline import prepare as preparing
+from spinimpute.pipeline import regions
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 
-REGION = {"region": "20:1-50000", "buffer_cM": 0.2}
+REGION = spinimpute.RegionSettings("20:1-50000", 0.2)
 
 
 @pytest.fixture
 def rates(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """The rates that imputing was told, run by run; a rate tells of how many sites it comes."""
+    """The rates that imputing was given, run by run; a rate says of how many sites it comes."""
     monkeypatch.setattr(copying_rate, "rate_of_panel", lambda panel, index: float(len(index)))
     monkeypatch.setattr(preparing, "rate_of_panel", copying_rate.rate_of_panel)
     monkeypatch.setattr(copying_rate, "RATES", tuple(float(i) for i in range(3_000)))
-    told: list[float | None] = []
-    engine_for = pipeline.engine_for
+    used: list[float | None] = []
+    engine = HaplotypePredictor.engine
 
-    def spy(*arguments: Any) -> Any:
-        told.append(arguments[-1])
-        return engine_for(*arguments)
+    def spy(self: HaplotypePredictor, job: ImputationJob) -> Any:
+        used.append(job.jumps_per_cM)
+        return engine(self, job)
 
-    monkeypatch.setattr(pipeline, "engine_for", spy)
-    return told
+    monkeypatch.setattr(HaplotypePredictor, "engine", spy)
+    return used
 
 
 @pytest.mark.parametrize("through", ["as it is", "convert", "phase"])
@@ -48,16 +50,16 @@ def test_the_rate_is_that_of_all_typed_sites(
         write(target, tmp_path / "ours.vcf.gz", example_panel)
         target = tmp_path / "ours.vcf.gz"
     read: list[int] = []
-    prepare = pipeline.prepare
+    prepare = regions.prepare
 
     def count(*arguments: Any, **options: Any) -> list[preparing.Prepared]:
         found = prepare(*arguments, **options)
         read.extend(len(part.match.panel_index) for part in found)
         return found
 
-    monkeypatch.setattr(pipeline, "prepare", count)
+    monkeypatch.setattr(regions, "prepare", count)
     spinimpute.impute(target, tmp_path / "whole.vcf.gz", example_panel)
-    part = spinimpute.impute(target, tmp_path / "part.vcf.gz", example_panel, **REGION)
+    part = spinimpute.impute(target, tmp_path / "part.vcf.gz", example_panel, region=REGION)
     assert part.used_sites < read[0]
     assert rates == [None, read[0]]  # None: of the sites that there are
     # of what we wrote a part is read, of others' files all
@@ -69,8 +71,8 @@ def test_a_rate_for_another_genetic_map_does_not_count(
 ) -> None:
     ours, panel = tmp_path / "ours.vcf.gz", example / "panel.vcf.gz"
     spinimpute.convert(dense_target, ours, panel, genetic_map=GeneticMap.constant(1.0))
-    other = {"genetic_map": GeneticMap.constant(2.0), **REGION}
-    part = spinimpute.impute(ours, tmp_path / "part.vcf.gz", panel, **other)
+    other = GeneticMap.constant(2.0)
+    part = spinimpute.impute(ours, tmp_path / "part.vcf.gz", panel, genetic_map=other, region=REGION)
     assert rates == [2227]
     assert part.used_sites < 2227
 

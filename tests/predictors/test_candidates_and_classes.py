@@ -1,4 +1,4 @@
-"""Candidates, match classes and probabilities to be copied are those of brute force."""
+"""Candidates, IBS classes and probabilities to be copied are those of brute force."""
 
 import itertools
 from collections.abc import Callable
@@ -17,7 +17,12 @@ from spinimpute.hmm.li_stephens import (
     jump_probabilities,
     span_patterns,
 )
-from spinimpute.predictors.haplotype_attention.ibs_classes import DEPTH, LOG_COUNT, information, match_block
+from spinimpute.predictors.haplotype_attention.ibs_classes import (
+    DEPTH,
+    LOG_COUNT,
+    find_ibs_classes,
+    information,
+)
 from spinimpute.predictors.haplotype_attention.pbwt import (
     CandidateSettings,
     TypedAlleles,
@@ -124,7 +129,7 @@ def test_classes_are_those_of_brute_force(
         everyone[0, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
     cM_S = np.sort(rng.random(n_sites))
     posterior_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
-    m = match_block(
+    m = find_ibs_classes(
         panel.bits_XW, query.bits_XW, query.known_XW, information_QS, everyone, posterior_NP, np.array([0,
         n]), cM_S, first, n_gaps, n_classes,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Chunks of a region: which typed sites they see, and how the header of a file tells where they lie."""
+"""Chunks of a region: which typed sites they see, and how the header of a file states where they lie."""
 
 import shutil
 import subprocess
@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.prepare import Prepared, prepare
-from spinimpute.pipeline.regions import stretch_of, within
-from spinimpute.predictors.haplotype_attention import chunk_starts
-from spinimpute.predictors.haplotype_attention.chunk import CHUNK, MOST_FLANK, chunks_between, with_flanks
-from spinimpute.predictors.haplotype_attention.chunk_starts import (
+from spinimpute.pipeline.regions import part_to_read, within
+from spinimpute.predictors import typed_chunks
+from spinimpute.predictors.typed_chunks import (
+    CHUNK,
+    MOST_FLANK,
     MOST_STARTS,
     STARTS_LINE,
+    chunks_between,
+    starts_in_header,
     starts_line,
-    told_starts,
     typed_of_chunks,
+    with_flanks,
 )
 from spinimpute.quality.summary import ImputationSummary
 
@@ -53,7 +56,7 @@ def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
 @settings(deadline=None, max_examples=150)
 @given(st.data(), st.sampled_from([2, 5, MOST_STARTS]))
 def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObject, most: int) -> None:
-    """most: of the starts that are told."""
+    """most: of the starts that are stated."""
     panel, typed = drawn(data)
     if not len(typed):
         return
@@ -66,13 +69,13 @@ def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObjec
     assert high == max(needed) + 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk_starts, "MOST_STARTS", most)
+        patch.setattr(typed_chunks, "MOST_STARTS", most)
         line = starts_line(panel.position[typed])
     assert line.count(":") <= most
-    told = told_starts(f"##x\n{line}\n", panel)
-    assert told is not None
-    assert told.n_typed == len(typed)
-    start, end = told.around(int(panel.position[first]), int(panel.position[last - 1]))
+    stated = starts_in_header(f"##x\n{line}\n", panel)
+    assert stated is not None
+    assert stated.n_typed == len(typed)
+    start, end = stated.around(int(panel.position[first]), int(panel.position[last - 1]))
     position = panel.position[typed]
     read = np.flatnonzero((position >= start) & (position <= (position[-1] if end is None else end)))
     assert read[0] % CHUNK == 0
@@ -82,7 +85,7 @@ def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObjec
         assert low - read[0] <= 2 * CHUNK + MOST_FLANK
         assert read[-1] - high <= 3 * CHUNK + MOST_FLANK
     # a read that begins there, too, begins with a chunk
-    before = told.start_before(int(panel.position[first]))
+    before = stated.start_before(int(panel.position[first]))
     assert np.searchsorted(position, before) % CHUNK == 0
     assert before <= max(panel.position[first], position[0])
 
@@ -96,6 +99,7 @@ def test_the_line_stays_short() -> None:
     assert starts_line(np.full(CHUNK + 1, 7)) == f"{STARTS_LINE}{CHUNK} {CHUNK + 1} 0:7"
 
 
+PREDICTOR = spinimpute.load_predictor()
 WRONG = (
     "",
     "256 0:{0}",
@@ -114,12 +118,12 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("told", WRONG)
-def test_a_line_that_is_not_right_does_not_count(told: str, example_panel: spinimpute.Panel) -> None:
+@pytest.mark.parametrize("stated", WRONG)
+def test_a_line_that_is_not_right_does_not_count(stated: str, example_panel: spinimpute.Panel) -> None:
     first, second = (int(p) for p in example_panel.position[[0, 9]])
-    line = STARTS_LINE + told.format(first, second, chunk=CHUNK)
-    assert told_starts(line, example_panel) is None
-    good = told_starts(f"{STARTS_LINE}{CHUNK} 246 0:{first},1:{second}", example_panel)
+    line = STARTS_LINE + stated.format(first, second, chunk=CHUNK)
+    assert starts_in_header(line, example_panel) is None
+    good = starts_in_header(f"{STARTS_LINE}{CHUNK} 246 0:{first},1:{second}", example_panel)
     assert good is not None
     assert (good.n_typed, good.position_C.tolist()) == (246, [first, second])
 
@@ -147,9 +151,9 @@ def test_what_is_read_and_used(
     path, whole = ours
     last = min(first + length, example_panel.n_sites)
     region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))
-    stretch = stretch_of(path, [example_panel], region, buffer_cM)
-    assert stretch is not None
-    (read,) = prepare([example_panel], path, ImputationSummary(), stretch=stretch.region)
+    to_read = part_to_read(path, [example_panel], PREDICTOR, region, buffer_cM)
+    assert to_read is not None
+    (read,) = prepare([example_panel], path, ImputationSummary(), only=to_read.region)
     index = whole.match.panel_index
     needed = seen_by(example_panel, index, first, last)
     cM = example_panel.cM
@@ -157,7 +161,7 @@ def test_what_is_read_and_used(
         (cM[index] >= cM[first] - buffer_cM) & (cM[index] <= cM[last - 1] + buffer_cM)
     ).tolist()
     for part in (read, whole):
-        used = within(part, first, last, buffer_cM).match.panel_index
+        used = within(part, PREDICTOR, first, last, buffer_cM).match.panel_index
         start = int(np.searchsorted(index, used[0]))
         np.testing.assert_array_equal(used, index[start : start + len(used)])
         assert start % CHUNK == 0
@@ -185,6 +189,6 @@ def test_of_a_file_that_has_been_changed_all_is_read(
     subprocess.run(command, check=True)
     if change != "no index":
         subprocess.run(["bcftools", "index", "-t", path], check=True)
-    stretch = stretch_of(path, [example_panel], region, 0.0)
+    to_read = part_to_read(path, [example_panel], PREDICTOR, region, 0.0)
     # samples have no say in where chunks are
-    assert (stretch is None) == (change != "fewer samples")
+    assert (to_read is None) == (change != "fewer samples")

@@ -24,20 +24,12 @@ from spinimpute.nn.model_weights import arrays_of
 from spinimpute.predictors.haplotype_attention import chunk as haplotype_chunk
 from spinimpute.predictors.haplotype_attention import copying, pbwt
 from spinimpute.predictors.haplotype_attention import predictor as haplotype_predictor
-from spinimpute.predictors.haplotype_attention.chunk import (
-    FLANK,
-    MOST_FLANK,
-    REACH_CM,
-    chunks_between,
-    prepare_chunk,
-    windows_of_chunks,
-    with_flanks,
-)
+from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
     LOG_COUNT,
+    find_ibs_classes,
     information,
-    match_block,
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
@@ -49,6 +41,7 @@ from spinimpute.predictors.haplotype_attention.predictor import (
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
 from spinimpute.predictors.train import train
+from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, REACH_CM, chunks_between, with_flanks
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -120,7 +113,12 @@ def test_the_order_of_people_and_of_their_haplotypes_changes_nothing(
         panel_of(sites, tmp_path / "a.spin") as panel,
         panel_of(sites[:, columns], tmp_path / "b.spin") as other,
     ):
-        first, second = (spinimpute.impute_haplotypes(p, query, TYPED, predictor) for p in (panel, other))
+        first, second = (
+            spinimpute.impute_haplotypes(
+                p, query, TYPED, predictor=spinimpute.PredictorSettings(model=predictor)
+            )
+            for p in (panel, other)
+        )
     np.testing.assert_allclose(first, second, atol=2e-6)
     assert first.std() > 0.05
     np.testing.assert_array_equal(first[100], 0)
@@ -133,13 +131,30 @@ def test_queries_threads_and_missing_calls_of_others_have_no_influence(
     predictor = random_predictor()
     query = mosaic(np.random.default_rng(3), 700, 8)[TYPED].astype(np.int8)
     with panel_of(sites, tmp_path / "a.spin") as panel:
-        together = spinimpute.impute_haplotypes(panel, query, TYPED, predictor, threads=1)
-        np.testing.assert_array_equal(
-            together, spinimpute.impute_haplotypes(panel, query, TYPED, predictor, threads=3)
+        together = spinimpute.impute_haplotypes(
+            panel,
+            query,
+            TYPED,
+            predictor=spinimpute.PredictorSettings(model=predictor),
+            resources=spinimpute.Resources(threads=1),
         )
-        alone = spinimpute.impute_haplotypes(panel, query[:, 2:3], TYPED, predictor)
+        np.testing.assert_array_equal(
+            together,
+            spinimpute.impute_haplotypes(
+                panel,
+                query,
+                TYPED,
+                predictor=spinimpute.PredictorSettings(model=predictor),
+                resources=spinimpute.Resources(threads=3),
+            ),
+        )
+        alone = spinimpute.impute_haplotypes(
+            panel, query[:, 2:3], TYPED, predictor=spinimpute.PredictorSettings(model=predictor)
+        )
         query[::2, 5] = -1
-        disturbed = spinimpute.impute_haplotypes(panel, query, TYPED, predictor)
+        disturbed = spinimpute.impute_haplotypes(
+            panel, query, TYPED, predictor=spinimpute.PredictorSettings(model=predictor)
+        )
     np.testing.assert_allclose(together[:, 2], alone[:, 0], atol=2e-6)
     np.testing.assert_allclose(together[:, 2], disturbed[:, 2], atol=2e-6)
     assert np.isfinite(disturbed).all()
@@ -150,8 +165,15 @@ def test_queries_threads_and_missing_calls_of_others_have_no_influence(
 def test_edges_and_few_typed_sites(sites: np.ndarray, tmp_path: Path, typed: list[int]) -> None:
     with panel_of(sites, tmp_path / "a.spin") as panel:
         index = np.array(typed)
-        p = spinimpute.impute_haplotypes(panel, sites[index, :4], index, random_predictor())
-        nothing = spinimpute.impute_haplotypes(panel, np.full((len(index), 1), -1), index, random_predictor())
+        p = spinimpute.impute_haplotypes(
+            panel, sites[index, :4], index, predictor=spinimpute.PredictorSettings(model=random_predictor())
+        )
+        nothing = spinimpute.impute_haplotypes(
+            panel,
+            np.full((len(index), 1), -1),
+            index,
+            predictor=spinimpute.PredictorSettings(model=random_predictor()),
+        )
         np.testing.assert_allclose(nothing[:, 0], panel.frequency, atol=1e-6)
     assert np.isfinite(p).all()
     assert ((p >= 0) & (p <= 1)).all()
@@ -169,7 +191,9 @@ def test_a_large_panel_is_asked_for_more_candidates(
     monkeypatch.setattr(haplotype_predictor, "find_candidates", find)
     monkeypatch.setattr(pbwt, "ENOUGH", 30)
     with panel_of(sites, tmp_path / "a.spin") as panel:
-        spinimpute.impute_haplotypes(panel, sites[TYPED, :2], TYPED, random_predictor())
+        spinimpute.impute_haplotypes(
+            panel, sites[TYPED, :2], TYPED, predictor=spinimpute.PredictorSettings(model=random_predictor())
+        )
     assert {(of.nearest, of.most) for of in asked} == {(12, 320)}
 
 
@@ -182,7 +206,12 @@ def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
     with panel_of(sites, tmp_path / "a.spin") as panel:
         for i, window in enumerate((10.0, 0.02)):
             out = tmp_path / f"{i}.bcf"
-            spinimpute.impute(target, out, panel, model=predictor, window_cM=window, overlap_cM=0.0)
+            spinimpute.impute(
+                target,
+                out,
+                panel,
+                predictor=spinimpute.PredictorSettings(model=predictor, options={"window_cM": window}),
+            )
             dosages.append([record.format("DS")[:, 0].tolist() for record in cyvcf2.VCF(str(out))])
     np.testing.assert_allclose(dosages[0], dosages[1], atol=1.01e-4)
 
@@ -217,7 +246,7 @@ def test_at_work_it_computes_what_training_computes(
         for b in (0, 1, len(first_B) - 1):
             first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
             place_G = chunk.right_place(first + np.arange(n_gaps))
-            m = match_block(
+            m = find_ibs_classes(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidates[b],
                 posterior_CP, first_BQ1[b], chunk.cM_S, int(place_G[0]), n_gaps, k,
             )  # fmt: skip
@@ -417,7 +446,9 @@ def test_a_model_is_trained_and_imputes(tmp_path: Path, sites: np.ndarray) -> No
     model = spinimpute.load_predictor(tmp_path / "m.safetensors")
     assert model.kind == "haplotype"
     with panel_of(sites, tmp_path / "a.spin") as panel:
-        p = spinimpute.impute_haplotypes(panel, sites[TYPED, :2], TYPED, model)
+        p = spinimpute.impute_haplotypes(
+            panel, sites[TYPED, :2], TYPED, predictor=spinimpute.PredictorSettings(model=model)
+        )
         frequencies = np.repeat(panel.frequency[:, None], 2, axis=1)
     untyped = np.setdiff1d(np.arange(700), TYPED)
     truth = sites[untyped, :2].ravel()

@@ -17,21 +17,20 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
-from spinimpute.predictors.haplotype_attention import chunk as haplotype_chunk
-from spinimpute.predictors.haplotype_attention.chunk import CHUNK, CORE, ChunkSizes, with_flanks
+from spinimpute.memory import parse_size, resident_bytes, within_budget
+from spinimpute.phasing.memory import check_phasing
+from spinimpute.predictors import typed_chunks
+from spinimpute.predictors.haplotype_attention.chunk import CORE, ChunkSizes
 from spinimpute.predictors.haplotype_attention.memory import (
     DEFAULT,
     LEAST_PART,
     bytes_of_query,
-    check_phasing,
     limits_within,
-    parse_size,
-    resident_bytes,
-    within_budget,
 )
 from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles, find_candidates
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE
 from spinimpute.predictors.results import ChunkResults, FileResults
+from spinimpute.predictors.typed_chunks import CHUNK, with_flanks
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -161,10 +160,16 @@ def test_writing_fails_while_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Many windows, and parts that have not begun: nothing waits for them."""
-    monkeypatch.setattr(haplotype_chunk, "CHUNK", 16)
+    monkeypatch.setattr(typed_chunks, "CHUNK", 16)
     disk = small_disk(64).folder
     with pytest.raises(InputError, match="No space left"):
-        spinimpute.impute(many, disk / "o.bcf", example_panel, window_cM=0.01, threads=2)
+        spinimpute.impute(
+            many,
+            disk / "o.bcf",
+            example_panel,
+            predictor=spinimpute.PredictorSettings(options={"window_cM": 0.01}),
+            resources=spinimpute.Resources(threads=2),
+        )
     assert not list(disk.iterdir())
 
 
@@ -213,9 +218,15 @@ def test_budgets_that_are_refused(
 ) -> None:
     out = tmp_path / "o.bcf"
     with pytest.raises(InputError, match="are needed"):
-        spinimpute.impute(many, out, example_panel, max_memory=100 * MB)
+        spinimpute.impute(many, out, example_panel, resources=spinimpute.Resources(max_memory=100 * MB))
     with pytest.raises(InputError, match="--loo or --report"):
-        spinimpute.impute(many, out, example_panel, max_memory=10**10, loo=True)
+        spinimpute.impute(
+            many,
+            out,
+            example_panel,
+            resources=spinimpute.Resources(max_memory=10**10),
+            output=spinimpute.OutputSettings(leave_one_out=True),
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -228,8 +239,8 @@ def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
     found = []
     for target in (dense_target, ours):
         out = tmp_path / f"{target.stem}.vcf"
-        options = {"region": "20:1-50000", "buffer_cM": 0.1}
-        found.append((spinimpute.impute(target, out, example_panel, **options), records(out)))
+        region = spinimpute.RegionSettings("20:1-50000", 0.1)
+        found.append((spinimpute.impute(target, out, example_panel, region=region), records(out)))
     (every, expected), (some, records_of_some) = found
     assert records_of_some == expected
     assert some.used_sites == every.used_sites
@@ -249,7 +260,10 @@ def test_one_chunk_repairs_as_all_do(example: Path, example_panel: spinimpute.Pa
     target.write_text("".join(lines))
     counts = [
         spinimpute.impute(
-            target, tmp_path / f"{b}.bcf", example_panel, region="20:420000-500000", buffer_cM=b
+            target,
+            tmp_path / f"{b}.bcf",
+            example_panel,
+            region=spinimpute.RegionSettings(region="20:420000-500000", buffer_cM=b),
         ).repaired
         for b in (0.01, None)
     ]

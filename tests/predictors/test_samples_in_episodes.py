@@ -10,7 +10,7 @@ import torch
 
 import spinimpute
 from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.predictors.spin.learner import AlleleLearner
+from spinimpute.predictors.spin.learner import InducingLearner
 from spinimpute.predictors.spin.network import InducingSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
@@ -56,7 +56,7 @@ def test_what_queries_have_at_untyped_sites_is_not_shown(segment: Segment, seed:
     asked = plain.asked_BGU > 0
     np.testing.assert_array_equal(plain.truth_BGUQ[asked], 1 - altered.truth_BGUQ[asked])
     torch.manual_seed(0)
-    learner = AlleleLearner(InducingSettings(core=3, flank=5, candidates=4), EPISODES, torch.device("cpu"))
+    learner = InducingLearner(InducingSettings(core=3, flank=5, candidates=4), EPISODES, torch.device("cpu"))
     assert torch.equal(learner.logits(plain)[1], learner.logits(altered)[1])
 
 

@@ -11,7 +11,7 @@ from spinimpute.genotypes.sites import match_sites
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, PanelBlock
 from spinimpute.predictors.spin import predictor as allele_predictor
 from spinimpute.predictors.spin.kmer_spin import KmerPredictor
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.training.simulation import Segment
 from spinimpute.vcf.reader import read_haplotypes
@@ -122,7 +122,7 @@ def test_labels_of_the_context_reach_the_inducing_points(
 
 @pytest.mark.parametrize("chunk", [1, 7, 80])
 def test_chunks_change_nothing(
-    random_predictor: AllelePredictor,
+    random_predictor: InducingPredictor,
     panel: SegmentPanel,
     typed: np.ndarray,
     query_QT: np.ndarray,
@@ -154,7 +154,7 @@ def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.ra
 
 
 def test_inducing_points_share_out_the_panel(
-    random_predictor: AllelePredictor, panel: SegmentPanel, typed: np.ndarray
+    random_predictor: InducingPredictor, panel: SegmentPanel, typed: np.ndarray
 ) -> None:
     reader = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
     block = reader.read(2)
@@ -192,7 +192,7 @@ def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tupl
         rng = np.random.default_rng(3)
         for site in np.setdiff1d(np.arange(panel.n_sites), typed):
             alleles[site] = rng.permutation(alleles[site])
-    predictor = spinimpute.load_predictor(predictor="inducing")
+    predictor = spinimpute.load_predictor(name="inducing")
     source = SegmentPanel(alleles, panel.cM)
     query = target.alleles[match_sites(panel.sites, target.sites).target_index].T.astype(np.uint8)
     p = impute(predictor, source, typed, query, np.ones_like(query))

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.predictors.checkpoint import FORMAT
+from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import read_configuration, train
 from spinimpute.tensor_files import load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
@@ -278,16 +278,16 @@ def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_diverging_run_ends_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spinimpute.predictors.spin.learner import AlleleLearner
+    from spinimpute.predictors.spin.learner import InducingLearner
     from spinimpute.training.learner import Outcome
 
-    original = AlleleLearner.outcome
+    original = InducingLearner.outcome
 
-    def broken(self: AlleleLearner, *arguments: object) -> Outcome:
+    def broken(self: InducingLearner, *arguments: object) -> Outcome:
         outcome = original(self, *arguments)  # type: ignore[arg-type]
         return dataclasses.replace(outcome, loss=outcome.loss * float("nan"))
 
-    monkeypatch.setattr(AlleleLearner, "outcome", broken)
+    monkeypatch.setattr(InducingLearner, "outcome", broken)
     with pytest.raises(InputError, match="training diverged: the loss of step 1"):
         train(configuration(tmp_path), tmp_path / "m")
     assert not (tmp_path / "m").exists()

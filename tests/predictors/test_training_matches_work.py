@@ -10,9 +10,9 @@ from spinimpute.genotypes.blocks import TypedPlaces
 from spinimpute.panels.panel_blocks import BlockReader, BlockSites, PanelBlock
 from spinimpute.predictors.spin.kmer_learner import KmerLearner, KmerTask
 from spinimpute.predictors.spin.kmer_spin import KmerPredictor, KmerSettings
-from spinimpute.predictors.spin.learner import AlleleLearner
+from spinimpute.predictors.spin.learner import InducingLearner
 from spinimpute.predictors.spin.network import InducingSettings
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
 
@@ -39,16 +39,16 @@ class Columns:
 
 
 @pytest.fixture
-def learner() -> AlleleLearner:
+def learner() -> InducingLearner:
     torch.manual_seed(1)
-    learner = AlleleLearner(SETTINGS, EPISODES, torch.device("cpu"))
+    learner = InducingLearner(SETTINGS, EPISODES, torch.device("cpu"))
     for parameter in learner.model.predictor.decoder[-1].parameters():
         torch.nn.init.normal_(parameter)
     return learner
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_episode_is_predicted_as_a_panel_is(learner: AlleleLearner, segment: Segment, seed: int) -> None:
+def test_an_episode_is_predicted_as_a_panel_is(learner: InducingLearner, segment: Segment, seed: int) -> None:
     rng = np.random.default_rng(seed)
     split = draw_split(segment, rng, EPISODES)
     blocks = rng.integers(0, len(split.typed_T) // SETTINGS.core + 1, size=EPISODES.blocks)
@@ -58,7 +58,7 @@ def test_an_episode_is_predicted_as_a_panel_is(learner: AlleleLearner, segment: 
     with torch.no_grad():
         trained = torch.sigmoid(learner.logits(episode)[1]).numpy()
     panel = Columns(segment, split.context_N)
-    predictor = AllelePredictor(learner.model, "", torch.device("cpu"), SETTINGS.inducing_points)
+    predictor = InducingPredictor(learner.model, "", torch.device("cpu"), SETTINGS.inducing_points)
     reader = BlockReader(
         panel,  # type: ignore[arg-type]
         split.typed_T,
@@ -151,7 +151,7 @@ def test_the_truth_decides_the_loss_and_no_prediction(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("block_number", [0, 2, -1])
-def test_padded_places_say_nothing(learner: AlleleLearner, segment: Segment, block_number: int) -> None:
+def test_padded_places_say_nothing(learner: InducingLearner, segment: Segment, block_number: int) -> None:
     """At both ends of the typed sites, and in the middle with few of them visible."""
     panel = Columns(segment, np.arange(60))
     typed = np.flatnonzero(np.minimum(panel.frequency, 1 - panel.frequency) > 0.05)[::3][:20]
@@ -163,7 +163,7 @@ def test_padded_places_say_nothing(learner: AlleleLearner, segment: Segment, blo
     rng = np.random.default_rng(0)
     queries = rng.integers(0, 2, (4, len(padded)), dtype=np.uint8)
     known = np.ones_like(queries)
-    predictor = AllelePredictor(learner.model, "", torch.device("cpu"), 8)
+    predictor = InducingPredictor(learner.model, "", torch.device("cpu"), 8)
     encoded = predictor.encode(block)
     before = predictor.predict(encoded, queries, known)
     noisy = queries.copy()
@@ -181,7 +181,7 @@ def test_padded_places_say_nothing(learner: AlleleLearner, segment: Segment, blo
 
 
 def test_padded_inducing_points_and_padded_sites_say_nothing(
-    learner: AlleleLearner, segment: Segment
+    learner: InducingLearner, segment: Segment
 ) -> None:
     episode = draw_episode(segment, np.random.default_rng(11), EPISODES, SETTINGS.shape, 12)
     asked = torch.from_numpy(episode.asked_BGU > 0)

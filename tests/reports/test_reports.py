@@ -62,8 +62,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", folder / "p.spin", EXAMPLE / "genetic.map").close()
     target = EXAMPLE / "target.vcf.gz"
     imputed = folder / "o.vcf.gz"
-    output = spinimpute.OutputSettings(("GT", "DS", "GP"))
-    spinimpute.impute(target, imputed, folder / "p.spin", output=output, report=found["impute"])
+    output = spinimpute.OutputSettings(("GT", "DS", "GP"), report=found["impute"])
+    spinimpute.impute(target, imputed, folder / "p.spin", output=output)
     spinimpute.evaluate(
         EXAMPLE / "truth.vcf.gz", imputed, folder / "p.spin", target, report=found["evaluate"]
     )
@@ -102,13 +102,16 @@ def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> 
 def test_the_numbers_are_those_of_the_run(pages: dict[str, Path], tmp_path: Path) -> None:
     words = " ".join(read(pages["impute"].read_text()).text)
     summary = spinimpute.impute(
-        EXAMPLE / "target.vcf.gz", tmp_path / "o.bcf", pages["impute"].parent / "p.spin", loo=True
+        EXAMPLE / "target.vcf.gz",
+        tmp_path / "o.bcf",
+        pages["impute"].parent / "p.spin",
+        output=spinimpute.OutputSettings(leave_one_out=True),
     )
-    assert summary.left_out is not None
-    assert f"{summary.left_out.all():.3f}" in words
+    assert summary.leave_one_out is not None
+    assert f"{summary.leave_one_out.all():.3f}" in words
     assert "246 of 246" in words
     assert "4,453" in words
-    worst = min(summary.left_out.by_sample(), key=lambda row: row["r2"])
+    worst = min(summary.leave_one_out.by_sample(), key=lambda row: row["r2"])
     assert f"{worst['r2']:.4f}" in words
 
 
@@ -119,14 +122,14 @@ def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
             EXAMPLE / "target.vcf.gz",
             tmp_path / "o.bcf",
             pages["impute"].parent / "p.spin",
-            report=pages["impute"],
+            output=spinimpute.OutputSettings(report=pages["impute"]),
         )
     with pytest.raises(InputError, match="give two names"):
         spinimpute.impute(
             EXAMPLE / "target.vcf.gz",
             tmp_path / "o.bcf",
             pages["impute"].parent / "p.spin",
-            report=tmp_path / "o.bcf",
+            output=spinimpute.OutputSettings(report=tmp_path / "o.bcf"),
         )
     assert pages["impute"].read_bytes() == before
     assert not (tmp_path / "o.bcf").exists()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.ploidy import settle
+from spinimpute.genotypes.ploidy import resolve_ploidy
 from spinimpute.genotypes.sites import Sites
 from spinimpute.targets.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.targets.repair import OTHER_STRAND, repair_and_match
@@ -48,7 +48,7 @@ def write(tmp_path: Path, text: str, name: str = "my file.txt") -> Path:
 def haplotypes(path: Path, panel: Sites = PANEL, build: str = ""):  # type: ignore[no-untyped-def]
     calls = array_calls(read_array_text(path), path, panel, LINE, build)
     expected = np.full(len(calls.sites), np.nan)
-    return settle(
+    return resolve_ploidy(
         calls, expected, {}, haploid=panel.chrom in ("Y", "MT"), sexed=panel.chrom == "X"
     ).haplotypes
 

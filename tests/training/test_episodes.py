@@ -13,7 +13,7 @@ from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.predictors.spin.kmer_learner import KmerLearner
 from spinimpute.predictors.spin.kmer_spin import KmerSettings
-from spinimpute.predictors.spin.learner import AlleleLearner
+from spinimpute.predictors.spin.learner import InducingLearner
 from spinimpute.predictors.spin.network import InducingSettings
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
@@ -52,7 +52,7 @@ def test_a_query_shows_its_typed_alleles_only(segment: Segment) -> None:
     episode = draw_episode(segment, np.random.default_rng(8), clean, BlockShape(3, 5), 8)
     settings = InducingSettings(core=3, flank=5, inducing_points=8, candidates=4)
     torch.manual_seed(0)
-    learner = AlleleLearner(settings, clean, torch.device("cpu"))
+    learner = InducingLearner(settings, clean, torch.device("cpu"))
     _, logits = learner.logits(episode)
     _, other = learner.logits(dataclasses.replace(episode, truth_BGUQ=1 - episode.truth_BGUQ))
     assert torch.equal(logits, other)

@@ -7,7 +7,7 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.predictors.checkpoint import FORMAT
+from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import train
 from spinimpute.tensor_files import load_tensors
 from spinimpute.training.loop import Trainer, Validation
@@ -103,8 +103,8 @@ def test_a_kmer_model_learns_from_a_panel_and_imputes(
         example / "target.vcf.gz",
         tmp_path / "o.bcf",
         example_panel,
-        model=tmp_path / "m",
-        region="20:400000-450000",
+        predictor=spinimpute.PredictorSettings(model=tmp_path / "m"),
+        region=spinimpute.RegionSettings(region="20:400000-450000"),
     )
     assert 0 < summary.written_sites < example_panel.n_sites
 

@@ -1,4 +1,4 @@
-"""A stretch of the panel as haplotype attention needs it: bits at typed sites, patterns between them.
+"""A part of the panel as haplotype attention needs it: bits at typed sites, patterns between them.
 
 A chunk is CHUNK gaps between typed sites, cut into blocks of CORE gaps, with FLANK further typed sites on
 each side, or more where they are dense. Chunks lie at fixed multiples, so no result depends on how a
@@ -19,16 +19,13 @@ from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.li_stephens import MOST_STATES, SpanPatterns, span_patterns
 from spinimpute.panels.panel import Panel
+from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
 from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles
 
-CHUNK = 256
 CORE = 16
-FLANK = 160
-REACH_CM = 0.3  # where typed sites are dense, flanks have more of them: they reach so far,
-MOST_FLANK = 1_024  # or have so many
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
-HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to tell haplotypes apart
+HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to distinguish haplotypes
 
 
 @dataclass(frozen=True)
@@ -64,12 +61,6 @@ class PanelChunk:
         return self.first_gap - self.first_typed + gap_X
 
 
-def chunks_between(start: int, stop: int, typed_index: np.ndarray) -> range:
-    """The chunks that hold the panel sites [start, stop)."""
-    first, last = np.searchsorted(typed_index, [start, stop - 1])
-    return range(int(first) // CHUNK, int(last) // CHUNK + 1)
-
-
 @dataclass(frozen=True)
 class ChunkSizes:
     """How many chunks there are; of the largest: its typed places, its sites, and those of a block."""
@@ -83,14 +74,19 @@ class ChunkSizes:
     def of(cls, cM: np.ndarray, typed_index: np.ndarray) -> ChunkSizes:
         """cM: of all panel sites; typed_index: int64 (T,), those that are typed, T > 0."""
         n_sites, typed_cM_T = len(cM), cM[typed_index]
-        n_chunks = len(typed_index) // CHUNK + 1
-        spans = (with_flanks(typed_cM_T, n * CHUNK - 1, (n + 1) * CHUNK) for n in range(n_chunks))
+        n_chunks = len(typed_index) // typed_chunks.CHUNK + 1
+        spans = (
+            typed_chunks.with_flanks(typed_cM_T, n * typed_chunks.CHUNK - 1, (n + 1) * typed_chunks.CHUNK)
+            for n in range(n_chunks)
+        )
         ends = np.append(typed_index + 1, n_sites)
 
         def largest(gaps: int) -> int:
             return int(np.diff(ends[gaps - 1 :: gaps], prepend=0, append=n_sites).max())
 
-        return cls(n_chunks, max(high - low for low, high in spans), largest(CHUNK), largest(CORE))
+        return cls(
+            n_chunks, max(high - low for low, high in spans), largest(typed_chunks.CHUNK), largest(CORE)
+        )
 
 
 def windows_of_chunks(
@@ -107,7 +103,7 @@ def windows_of_chunks(
     A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk of
     more sites is cut, into equal parts; results do not depend on it.
     """
-    ends = typed_index[CHUNK - 1 :: CHUNK] + 1
+    ends = typed_index[typed_chunks.CHUNK - 1 :: typed_chunks.CHUNK] + 1
     edges = [first, *ends[(ends > first) & (ends < last)].tolist(), last]
     bounds = [first]
     for start, stop in itertools.pairwise(edges):
@@ -128,9 +124,9 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     """Read a chunk. typed_index: int64 (T,), typed panel sites, T > 0. Raises InputError as
     `Panel.packed`."""
     n_typed = len(typed_index)
-    first_gap = number * CHUNK
-    n_gaps = min(CHUNK, n_typed + 1 - first_gap)
-    low, high = with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
+    first_gap = number * typed_chunks.CHUNK
+    n_gaps = min(typed_chunks.CHUNK, n_typed + 1 - first_gap)
+    low, high = typed_chunks.with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
     rows = typed_index[low:high]
     packed_SB = panel.packed_rows(rows)
     ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
@@ -170,18 +166,6 @@ def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
     if 0 < last < len(edges) and edges[last] - edges[last - 1] <= WHOLE_BLOCK_SITES:
         stop = int(edges[last])
     return start, stop
-
-
-def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
-    """The typed sites [low, high) and the flanks on both sides."""
-    n_typed = len(typed_cM_T)
-    low, high = max(low, 0), min(high, n_typed)
-    reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - REACH_CM))
-    reach_high = int(np.searchsorted(typed_cM_T, typed_cM_T[high - 1] + REACH_CM, side="right"))
-    return (
-        max(0, min(low - FLANK, max(reach_low, low - MOST_FLANK))),
-        min(n_typed, max(high + FLANK, min(reach_high, high + MOST_FLANK))),
-    )
 
 
 def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:

@@ -333,7 +333,7 @@ def copy_block(
     """Pool what the classes of a block's gaps carry at its sites; all in the panel's order of `patterns`.
 
     first_gap: the block's first gap in the chunk; gap_start_G1: int64, its gaps' sites, from 0; fraction_U:
-    float32, t; the rest as in `ClassWeights` and `BlockMatches`. sibling_N: int64.
+    float32, t; the rest as in `ClassWeights` and `IBSClasses`. sibling_N: int64.
     """
     n_queries, _, n_value, _ = value_QGVK.shape
     most = n_queries * len(fraction_U)

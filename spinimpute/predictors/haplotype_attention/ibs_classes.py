@@ -1,7 +1,7 @@
-"""Match classes: candidates that match a query alike around a gap, and the numbers that describe each class.
+"""IBS (identical by state) classes: candidates that match a query alike around a gap, and their features.
 
 Candidates whose first two differences from the query going left from a gap, and going right, are at the same
-typed places form one class: they are told apart neither by what the query shares with them nearby nor by
+typed places form one class: they are distinguished neither by what the query shares with them nearby nor by
 where that ends. Classes are ranked by the information in these two runs of each side; information of a typed
 site is -log of the panel frequency of the query's allele there.
 
@@ -34,7 +34,7 @@ SMALLEST_INFORMATION = 0.1
 SMALLEST_PROBABILITY = 1e-6
 
 
-class BlockMatches(NamedTuple):
+class IBSClasses(NamedTuple):
     """Classes of some queries at the gaps of a block.
 
     features_QGFK: float32. Logs of genetic length and information up to the 1st and 2nd difference on the
@@ -187,7 +187,7 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _match_block(  # type: ignore[no-untyped-def]
+def _find_ibs_classes(  # type: ignore[no-untyped-def]
     panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, posterior_CP, posterior_first_Q1,
     first_gap_place, wanted_G,
     log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
@@ -282,7 +282,7 @@ def _match_block(  # type: ignore[no-untyped-def]
     return member_M[:n_members].copy()
 
 
-def match_block(
+def find_ibs_classes(
     panel_NW: np.ndarray,
     query_QW: np.ndarray,
     known_QW: np.ndarray,
@@ -295,7 +295,7 @@ def match_block(
     n_gaps: int,
     n_classes: int,
     wanted_G: np.ndarray | None = None,
-) -> BlockMatches:
+) -> IBSClasses:
     """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
 
     posterior_CP, posterior_first_Q1: of the candidates, as `copying_posteriors` gives them for one block.
@@ -308,12 +308,12 @@ def match_block(
     features_QGFK = np.zeros((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
     count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
-    member_M = _match_block(
+    member_M = _find_ibs_classes(
         panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
         posterior_CP, posterior_first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else
         wanted_G, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
-    return BlockMatches(features_QGFK, count_QGK, first_QGK, member_M)
+    return IBSClasses(features_QGFK, count_QGK, first_QGK, member_M)
 
 
 def log_distances(typed_cM_S: np.ndarray, first_gap_place: int, n_gaps: int) -> tuple[np.ndarray, np.ndarray]:

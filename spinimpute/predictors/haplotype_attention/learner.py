@@ -1,4 +1,4 @@
-"""Training of `HaplotypeAttention`: episodes of match classes, and the loss.
+"""Training of `HaplotypeAttention`: episodes of IBS classes, and the loss.
 
 Axes: Q query haplotypes, G gaps, K classes, U sites of a gap, N context haplotypes, T typed sites.
 """
@@ -18,7 +18,7 @@ from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities, s
 from spinimpute.hmm.recombination_scale import most_likely_rate
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.chunk import CORE
-from spinimpute.predictors.haplotype_attention.ibs_classes import BlockMatches, information, match_block
+from spinimpute.predictors.haplotype_attention.ibs_classes import IBSClasses, find_ibs_classes, information
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pbwt import (
     MISSING,
@@ -37,7 +37,7 @@ LEAST_SHARE = 0.05  # see `copying_posteriors`
 
 @dataclass(frozen=True)
 class HaplotypeEpisode:
-    """Some gaps of one drawn split. Match classes as in `matches.BlockMatches`, all gaps of all blocks one
+    """Some gaps of one drawn split. IBS classes as in `ibs_classes.IBSClasses`, all gaps of all blocks one
     after the other; alleles_QGUK, sibling_QGUK: how many of a class's members (of their siblings) carry the
     minor allele, as a share; truth_QGU, frequency_GU: of the minor allele; asked_GU: 1, or 0 for padding."""
 
@@ -111,12 +111,12 @@ class HaplotypeLearner:
         for candidate_QW, posterior_first_Q1, first, n_gaps in zip(
             candidate_BQW, posterior_first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
-            matches = match_block(
+            classes = find_ibs_classes(
                 panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidate_QW,
                 posterior_CP, posterior_first_Q1, typed_cM, first, n_gaps, self.settings.classes,
             )  # fmt: skip
             parts.append(
-                self._block(source, split, matches, np.arange(first, first + n_gaps), frequency_X, rng)
+                self._block(source, split, classes, np.arange(first, first + n_gaps), frequency_X, rng)
             )
         joined = {}
         for name in parts[0]:
@@ -128,7 +128,7 @@ class HaplotypeLearner:
         self,
         source: HaplotypeSource,
         split: Split,
-        matches: BlockMatches,
+        classes: IBSClasses,
         gaps: np.ndarray,
         frequency_X: np.ndarray,
         rng: np.random.Generator,
@@ -137,10 +137,10 @@ class HaplotypeLearner:
         asked_GU, site_GU = self._choose_sites(gaps, split.typed_T, frequency_X, rng)
         flip_GU = frequency_X[site_GU] > 0.5
         alleles_GUA = split.alleles_XA[site_GU] ^ flip_GU[..., None]
-        shape = (*matches.count_QGK.shape[:2], site_GU.shape[1], matches.count_QGK.shape[2])
+        shape = (*classes.count_QGK.shape[:2], site_GU.shape[1], classes.count_QGK.shape[2])
         alleles_QGUK, sibling_QGUK = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         _class_alleles(
-            matches.first_QGK, matches.count_QGK, matches.member_M,
+            classes.first_QGK, classes.count_QGK, classes.member_M,
             sibling_haplotypes(np.asarray(source.haplotype_sample)[split.context_N]),
             np.ascontiguousarray(alleles_GUA[..., split.context_N]), alleles_QGUK, sibling_QGUK,
         )  # fmt: skip
@@ -148,8 +148,8 @@ class HaplotypeLearner:
         fraction_GU, _ = gap_geometry(source.cM[site_GU], gap_GU, typed_cM)
         left_GU, right_GU = end_distances(source.cM[site_GU], gap_GU, typed_cM)
         return {
-            "features_QGFK": matches.features_QGFK,
-            "count_QGK": matches.count_QGK,
+            "features_QGFK": classes.features_QGFK,
+            "count_QGK": classes.count_QGK,
             "gap_GF": gap_features(typed_cM, gaps, len(split.context_N)),
             "alleles_QGUK": alleles_QGUK,
             "sibling_QGUK": sibling_QGUK,

@@ -8,16 +8,13 @@ to fit a budget; results do not depend on any of it. The sizes below were measur
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spinimpute.errors import InputError
+from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
+from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
-from spinimpute.quality.summary import peak_memory_mb
 
-CODE = 110e6  # compiled functions and buffers that come only with imputing
 PART = 128  # queries
 THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel and its sites
 LEAST_PART = 16
@@ -32,8 +29,6 @@ PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
 PREPARING = 2.7  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
 QUERY_HAPLOTYPE = 16  # bytes of a panel haplotype and a query in a thread: candidates and their probabilities
-PHASED_SITE = 0.25  # bytes of a panel haplotype and a typed site while phasing
-PHASED_HAPLOTYPE = 3_000  # of a panel haplotype in a thread that phases
 LEAST_ENTRIES = 100_000
 
 
@@ -52,36 +47,21 @@ class Limits:
 DEFAULT = Limits()
 
 
-def parse_size(text: str) -> int:
-    """Bytes of "800M", "2G", "1.5GB" or "3000000". Raises InputError for anything else."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " ")) if found else 0
-    if not size:
-        raise InputError(f"no amount of memory: {text!r}; give a number and K, M, G or T, such as 2G")
-    return size
+def limits_of(job: ImputationJob) -> Limits:
+    """What is worked on at the same time in a job.
 
-
-def resident_bytes(peak: bool = False) -> int:
-    """Memory that this process has now, or had at most so far; the latter, which is more, where the system
-    does not tell (outside of Linux)."""
-    name = "VmHWM:" if peak else "VmRSS:"
-    try:
-        with open("/proc/self/status") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
-    except (OSError, StopIteration):
-        return int(peak_memory_mb() * 2**20)
-
-
-@contextmanager
-def within_budget(budget: int | None, what: str) -> Iterator[None]:
-    """Raises InputError if memory was above the budget inside, and more than ever before."""
-    before = 0 if budget is None else resident_bytes(peak=True)
-    yield
-    if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
-        raise InputError(
-            f"{_mb(budget)} of memory are too little: {_mb(peak)} are needed for {what}. Give more, or "
-            "impute chunks (--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
-        )
+    Raises
+    ------
+    InputError
+        Its budget of memory is too small, whatever is done.
+    """
+    if not len(job.typed_index):
+        return DEFAULT
+    budget = job.options.get("max_memory")
+    # calls are put into the panel's order, too
+    held = 0 if budget is None else resident_bytes() + job.typed_index.size * job.n_queries
+    sizes = ChunkSizes.of(job.panel.cM, job.typed_index)
+    return limits_within(budget, held, job.panel.n_haplotypes, job.n_queries, job.threads, sizes)
 
 
 def limits_within(
@@ -116,24 +96,10 @@ def limits_within(
         return _spread(limits, left)
     needed = budget - left + least * ENTRY
     raise InputError(
-        f"{_mb(budget)} of memory are too little for {query_haplotypes} haplotypes against a panel of "
-        f"{panel_haplotypes} with {threads} thread{'s' if threads > 1 else ''}: {_mb(needed)} are needed, "
-        f"{_mb(held)} of them for what has been read. {_remedy(threads)}"
+        f"{shown_size(budget)} of memory are too little for {query_haplotypes} haplotypes against a panel "
+        f"of {panel_haplotypes} with {threads} thread{'s' if threads > 1 else ''}: {shown_size(needed)} are "
+        f"needed, {shown_size(held)} of them for what has been read. {remedy(threads)}"
     )
-
-
-def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, threads: int) -> None:
-    """Raises InputError if phasing does not fit into a budget; it has nothing that could shrink."""
-    if budget is None:
-        return
-    of_haplotype = PHASED_SITE * typed_sites + PHASED_HAPLOTYPE * threads
-    needed = resident_bytes() + CODE + panel_haplotypes * of_haplotype
-    if needed > budget:
-        raise InputError(
-            f"{_mb(budget)} of memory are too little to phase {typed_sites} typed sites against a panel of "
-            f"{panel_haplotypes} haplotypes with {threads} thread{'s' if threads > 1 else ''}: "
-            f"{_mb(needed)} are needed. {_remedy(threads)}"
-        )
 
 
 def _working(
@@ -144,7 +110,7 @@ def _working(
     chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
     preparing = panel_haplotypes * PREPARING * sizes.places + patterns
     of_threads = threads * min(limits.queries, query_haplotypes) * bytes_of_query(panel_haplotypes, sizes)
-    return CODE + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + of_threads
+    return COMPILED + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + of_threads
 
 
 def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:
@@ -160,12 +126,3 @@ def _spread(limits: Limits, left: float) -> Limits:
         window=min(limits.window, int(0.75 * left / ENTRY)),
         ahead=min(limits.ahead, int(0.25 * left / WAITING)),
     )
-
-
-def _remedy(threads: int) -> str:
-    fewer = "fewer threads, " if threads > 1 else ""
-    return f"Give more, {fewer}or impute chunks (--region with --buffer)"
-
-
-def _mb(size: float) -> str:
-    return f"{size / 2**20:.0f} MB"

@@ -1,11 +1,11 @@
 """Haplotype attention: copies alleles from classes of panel haplotypes, weighted by a learned similarity.
 
-A pair network turns what is known of a query's match with a class (`matches`) into two attention logits, one
-for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to the
-other; a decoder that sees who the carriers of an allele are corrects the copy. All alleles are turned so that
-1 is the panel's minor allele.
+A pair network turns what is known of a query's match with a class (`ibs_classes`) into two attention logits,
+one for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to
+the other; a decoder that sees who the carriers of an allele are corrects the copy. All alleles are turned so
+that 1 is the panel's minor allele.
 
-Axes: Q queries, G gaps, K match classes, U sites of a gap, F features, V value.
+Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Copied(NamedTuple):
     """What a query copies at a site; each X, or X and V, for any shape X.
 
     p: carriers' weight; left_p, right_p: by the weights at one end of the gap alone; sibling_p: weight of
-    classes' haplotypes whose siblings, the other haplotypes of the same people, are carriers; contrast: best
+    classes' haplotypes whose siblings, the other haplotypes of the same samples, are carriers; contrast: best
     carrier's logit less best non-carrier's; carriers: how many members carry it; carrier_V, other_V: mean
     values of carriers and of all others.
     """

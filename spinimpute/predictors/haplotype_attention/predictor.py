@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from spinimpute.genotypes.blocks import end_distances, gap_geometry
 from spinimpute.hmm.li_stephens import copying_posteriors, jump_probabilities
 from spinimpute.panels.panel import Panel
+from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
-from spinimpute.predictors.haplotype_attention.ibs_classes import information, match_block
+from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
+from spinimpute.predictors.haplotype_attention.ibs_classes import find_ibs_classes, information
+from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.pbwt import (
     MISSING,
@@ -30,6 +34,7 @@ from spinimpute.predictors.haplotype_attention.settings import (
     gap_features,
     site_features,
 )
+from spinimpute.predictors.interface import Predictor
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
 # candidates in the largest panels (`CandidateSettings.for_panel`).
@@ -41,7 +46,7 @@ LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
 class _Block:
-    """The sites of a block of gaps and what the model is told of them. U: its sites; gap_U: of the block."""
+    """The sites of a block of gaps and what the model knows of them. U: its sites; gap_U: of the block."""
 
     def __init__(self, panel: Panel, chunk: PanelChunk, first: int, n_gaps: int) -> None:
         self.first, self.n_gaps = first, n_gaps
@@ -74,7 +79,7 @@ class _Block:
         return self.has_untyped_G | missing_G
 
 
-class HaplotypePredictor:
+class HaplotypePredictor(Predictor):
     """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
     "cuda" for the pair network. Raises KeyError or ValueError for weights of another model."""
 
@@ -97,6 +102,14 @@ class HaplotypePredictor:
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
             f"margin={candidates.margin} least={LEAST_SHARE}"
         )
+
+    def engine(self, job: ImputationJob) -> HaplotypeEngine:
+        """As of `Predictor`."""
+        return HaplotypeEngine(self, job)
+
+    def check_memory(self, job: ImputationJob) -> None:
+        """As of `Predictor`."""
+        limits_of(job)
 
     def impute_chunk(
         self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
@@ -130,17 +143,17 @@ class HaplotypePredictor:
         for b, block in enumerate(blocks):
             if block.sites.start == block.sites.stop:
                 continue
-            matches = match_block(
+            classes = find_ibs_classes(
                 chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
                 posterior_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
                 round(self.classes * block.more_classes),
                 block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
-                matches.features_QGFK, matches.count_QGK, block.gap_GF
+                classes.features_QGFK, classes.count_QGK, block.gap_GF
             )
             found = copy_block(
-                weight_QGEK, logit_QGK, value_QGVK, matches.count_QGK, matches.first_QGK, matches.member_M,
+                weight_QGEK, logit_QGK, value_QGVK, classes.count_QGK, classes.first_QGK, classes.member_M,
                 chunk.sibling_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
             )  # fmt: skip
             out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
@@ -155,6 +168,17 @@ class HaplotypePredictor:
         self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
+
+
+def load(
+    weights: Mapping[str, np.ndarray],
+    settings: dict[str, Any],
+    fingerprint: str,
+    device: str,
+    options: Mapping[str, Any],
+) -> HaplotypePredictor:
+    """As of `PredictorRow.load`."""
+    return HaplotypePredictor(weights, HaplotypeSettings(**settings), fingerprint, device)
 
 
 class DevicePairNetwork:

@@ -1,4 +1,4 @@
-"""What haplotype attention is told of gaps and sites, and the sizes of its networks.
+"""What haplotype attention knows of gaps and sites, and the sizes of its networks.
 
 No torch here: imputing on a processor does without it.
 

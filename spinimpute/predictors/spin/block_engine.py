@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from spinimpute.genotypes.windows import Window
-from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
-from spinimpute.predictors.engine import Engine, panel_frequencies
+from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 
 Result = TypeVar("Result")
 
@@ -19,8 +18,8 @@ Result = TypeVar("Result")
 class TorchEngine(Engine):
     """An engine whose threads compute with torch: it gets one thread in each of them."""
 
-    def __init__(self, typed_index: np.ndarray, threads: int) -> None:
-        super().__init__(typed_index, threads)
+    def __init__(self, job: ImputationJob) -> None:
+        super().__init__(job)
         self._torch_threads = torch.get_num_threads()
 
     def __exit__(self, *_: object) -> None:
@@ -40,11 +39,9 @@ class TorchEngine(Engine):
 class BlockEngine(TorchEngine):
     """Blocks of a panel's haplotypes."""
 
-    def __init__(
-        self, panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, threads: int
-    ) -> None:
-        super().__init__(typed_index, threads)
-        self.panel, self.predictor = panel, predictor
+    def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
+        super().__init__(job)
+        self.panel, self.predictor = job.haplotypes, predictor
 
     def visible(self, window: Window) -> tuple[int, int]:
         """The typed sites [low, high) of a window with its overlaps."""

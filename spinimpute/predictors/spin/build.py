@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
 
@@ -15,19 +15,18 @@ from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
-from spinimpute.panels.section_file import SectionWriter, compress
 from spinimpute.panels.site_table import SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
-from spinimpute.predictors.loading import load_block_predictor
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.block_engine import BlockEngine
-from spinimpute.predictors.spin.predictor import AllelePredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
 from spinimpute.targets.array_sites import read_array
-
-if TYPE_CHECKING:
-    from spinimpute.predictors.loading import Predictor
 
 MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
 BLOCKS_AT_ONCE = 4  # for each thread: bounds the memory
@@ -63,9 +62,12 @@ def build_inducing_panel(
         ValueError: unusable indices.
     """
     out = check_output(out, force, [panel.path, model, array])
-    predictor = load_block_predictor(model, device, inducing_points)
-    if not isinstance(predictor, AllelePredictor):
-        raise InputError(f"a model of the kind {predictor.kind!r} makes no soft haplotypes: give another one")
+    loaded, _ = predictor_for(
+        panel, model, None if model else "inducing", {"inducing_points": inducing_points}, device
+    )
+    if loaded.kind != InducingPredictor.kind:
+        raise InputError(f"a model of the kind {loaded.kind!r} makes no soft haplotypes: give another one")
+    predictor = cast(InducingPredictor, loaded)
     skipped: dict[str, int] = {}
     described: dict[str, str | int]
     if isinstance(array, np.ndarray):
@@ -78,9 +80,9 @@ def build_inducing_panel(
     with (
         written_whole(out) as partial,
         partial.open("wb") as file,
-        BlockEngine(panel, predictor, typed_index, threads) as engine,
+        BlockEngine(predictor, ImputationJob(panel, typed_index, threads)) as engine,
     ):
-        writer = SectionWriter(file, KIND)
+        writer = ContainerWriter(file, KIND)
         masses = _write_blocks(writer, engine, predictor, threads, progress)
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
@@ -117,7 +119,7 @@ def build_inducing_panel(
 
 
 def _write_blocks(
-    writer: SectionWriter,
+    writer: ContainerWriter,
     engine: BlockEngine,
     predictor: BlockPredictor,
     threads: int,

@@ -9,7 +9,9 @@ Axes: B blocks, N panel haplotypes, Q query haplotypes, D columns (K-mers), S ty
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +20,13 @@ from torch import Tensor, nn
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.kmers import kmer_allele_probabilities, kmer_tokens
 from spinimpute.nn.cipnp import CIPNP
+from spinimpute.nn.model_weights import network_of
 from spinimpute.nn.shapes import require_count
 from spinimpute.nn.spin import SPINConfig
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.spin.block_engine import BlockEngine
 
 MOST_SNPS = 16  # of a token: there are 2^k tokens
 HAPLOTYPE_CHUNK = 2_048
@@ -129,7 +135,7 @@ class KmerSPIN(nn.Module):
         return logits_BQDK[:, :, -(-n_labels // self.settings.k) * -1 :]
 
 
-class KmerPredictor:
+class KmerPredictor(Predictor):
     """A `BlockPredictor` around `KmerSPIN`: one H for every `labels` sites of a block."""
 
     kind = KmerSPIN.kind
@@ -137,15 +143,15 @@ class KmerPredictor:
     def __init__(self, model: KmerSPIN, fingerprint: str, device: torch.device) -> None:
         self.model = model.to(device).eval()
         self.fingerprint = fingerprint
-        self.device = device
+        self.device, self.device_name = device, device.type
+
+    def engine(self, job: ImputationJob) -> BlockEngine:
+        """As of `Predictor`."""
+        return BlockEngine(self, job)
 
     @property
     def shape(self) -> BlockShape:
         return self.model.settings.shape
-
-    @property
-    def device_name(self) -> str:
-        return self.device.type
 
     def _parts(self, n_sites: int) -> list[slice]:
         most = self.model.settings.labels
@@ -195,3 +201,15 @@ class KmerPredictor:
         constant = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
         out[constant] = block.sites.frequency_U[constant, None]
         return out
+
+
+def load(
+    weights: Mapping[str, np.ndarray],
+    settings: dict[str, Any],
+    fingerprint: str,
+    device: str,
+    options: Mapping[str, Any],
+) -> KmerPredictor:
+    """As of `PredictorRow.load`."""
+    model = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
+    return KmerPredictor(model, fingerprint, torch.device(device))

@@ -1,4 +1,4 @@
-"""Tasks and loss of `AlleleCIPNP`."""
+"""Tasks and loss of `InducingNetwork`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource
-from spinimpute.predictors.spin.network import AlleleCIPNP, BlockContext, GapSites, InducingSettings
+from spinimpute.predictors.spin.network import BlockContext, GapSites, InducingNetwork, InducingSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode
 from spinimpute.training.learner import Outcome
 
 COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
 
 
-class AlleleLearner:
-    """Tasks and loss of `AlleleCIPNP`: cross-entropy at hidden sites, rare ones weighing more."""
+class InducingLearner:
+    """Tasks and loss of `InducingNetwork`: cross-entropy at hidden sites, rare ones weighing more."""
 
     def __init__(self, settings: InducingSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings = settings
         self.episodes = episodes
         self.device = device
-        self.model = AlleleCIPNP(settings).to(device)
+        self.model = InducingNetwork(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> Episode:
         return draw_episode(source, rng, self.episodes, self.settings.shape, self.settings.inducing_points)

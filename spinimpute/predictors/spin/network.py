@@ -186,7 +186,7 @@ def _size_feature(count: int) -> float:
     return math.log(count) / 4 - 1.8
 
 
-class CopyingPredictor(nn.Module):
+class InducingDecoder(nn.Module):
     """A query scores its alleles against the soft haplotypes on both sides of each gap, and copies them."""
 
     def __init__(self, settings: InducingSettings) -> None:
@@ -376,7 +376,7 @@ def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
     return x_CM
 
 
-class AlleleCIPNP(nn.Module):
+class InducingNetwork(nn.Module):
     """Encoder and predictor together; the weights of a checkpoint."""
 
     kind = "allele-cipnp"
@@ -385,7 +385,7 @@ class AlleleCIPNP(nn.Module):
         super().__init__()
         self.settings = settings
         self.encoder = AlleleEncoder(settings)
-        self.predictor = CopyingPredictor(settings)
+        self.predictor = InducingDecoder(settings)
 
     def encode(
         self,

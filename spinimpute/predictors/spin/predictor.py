@@ -1,27 +1,37 @@
-"""`AlleleCIPNP` at work: encodes panel blocks in chunks of haplotypes, predicts in chunks of queries.
+"""`InducingNetwork` at work: encodes panel blocks in chunks of haplotypes, predicts in chunks of queries.
 
 Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, U imputed sites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape, starting_points
+from spinimpute.nn.model_weights import network_of
+from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
+from spinimpute.predictors.spin.inducing_engine import InducingEngine
 from spinimpute.predictors.spin.network import (
-    AlleleCIPNP,
     Attention,
     BlockContext,
     GapSites,
+    InducingNetwork,
     InducingPoints,
     InducingSettings,
 )
+from spinimpute.predictors.typed_chunks import ChunkStarts
 
 CHUNK_ENTRIES = 2**24  # haplotypes x sites encoded at once: bounds the memory, whatever the panel
 QUERY_CHUNK = 128  # small enough for a processor's cache
@@ -54,14 +64,14 @@ class _Chunks:
             yield typed_BNS, self._as_tensor(block.alleles_UN[:, part]).T[None]
 
 
-class AllelePredictor:
+class InducingPredictor(Predictor):
     """A `BlockPredictor`. inducing_points: h of every block, at most; see `at_work` for the other sizes."""
 
-    kind = AlleleCIPNP.kind
+    kind = InducingNetwork.kind
 
     def __init__(
         self,
-        model: AlleleCIPNP,
+        model: InducingNetwork,
         fingerprint: str,
         device: torch.device,
         inducing_points: int | None = None,
@@ -71,16 +81,49 @@ class AllelePredictor:
         self.fingerprint = (
             f"{fingerprint} core={s.core} flank={s.flank} candidates={s.candidates} rounds={s.rounds}"
         )
-        self.device = device
+        self.device, self.device_name = device, device.type
         self.inducing_points = inducing_points or MOST_INDUCING_POINTS
 
     @property
     def shape(self) -> BlockShape:
         return self.model.settings.shape
 
-    @property
-    def device_name(self) -> str:
-        return self.device.type
+    def engine(self, job: ImputationJob) -> TorchEngine:
+        """As of `Predictor`."""
+        if job.panel.haplotypes is not None:
+            return BlockEngine(self, job)
+        return InducingEngine(self, _inducing(job.panel), job)
+
+    def check_panel(self, panel: ReferencePanel, given: Mapping[str, Any]) -> None:
+        """As of `Predictor`: inducing points must be its own, and their number is that of their file."""
+        if panel.haplotypes is not None:
+            return
+        made = _inducing(panel)
+        if "inducing_points" in given:
+            raise InputError(
+                f"{made.path} was made with {made.inducing_points} inducing points a block: their number is "
+                "chosen when the file is made"
+            )
+        made.check_model(self.kind, self.fingerprint)
+
+    def typed_needed(
+        self, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int, near: tuple[int, int]
+    ) -> tuple[int, int]:
+        """As of `Predictor`; of inducing points, what their blocks see."""
+        if panel.haplotypes is not None:
+            return super().typed_needed(panel, typed_index, first, last, near)
+        seen = _inducing(panel).seen_by(first, last)
+        low, high = np.searchsorted(typed_index, [seen[0], seen[-1] + 1]).tolist()
+        return min(near[0], low), max(near[1], high)
+
+    def positions_needed(
+        self, panel: ReferencePanel, starts: ChunkStarts, first: int, last: int, near: tuple[int, int]
+    ) -> tuple[int, int]:
+        """As of `Predictor`; of inducing points, what their blocks see."""
+        if panel.haplotypes is not None:
+            return super().positions_needed(panel, starts, first, last, near)
+        seen, position = _inducing(panel).seen_by(first, last), panel.position
+        return int(position[min(near[0], seen[0])]), int(position[max(near[1] - 1, seen[-1])])
 
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
@@ -139,3 +182,20 @@ class AllelePredictor:
 
     def _float(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, torch.float32)
+
+
+def load(
+    weights: Mapping[str, np.ndarray],
+    settings: dict[str, Any],
+    fingerprint: str,
+    device: str,
+    options: Mapping[str, Any],
+) -> InducingPredictor:
+    """As of `PredictorRow.load`."""
+    model = network_of(lambda: InducingNetwork(at_work(InducingSettings(**settings))), weights)
+    return InducingPredictor(model, fingerprint, torch.device(device), options["inducing_points"])
+
+
+def _inducing(panel: ReferencePanel) -> InducingPanel:
+    """A panel without haplotypes: the registry gives no other kind."""
+    return cast(InducingPanel, panel)

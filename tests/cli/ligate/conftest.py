@@ -44,7 +44,15 @@ def impute() -> Callable[..., Path]:
 
     def run(vcf: Path, out: Path, panel: Any, region: str | None = None, **options: Any) -> Path:
         output = spinimpute.OutputSettings(options.pop("formats", FORMATS))
-        spinimpute.impute(vcf, out, panel, region=region, output=output, threads=1, **options)
+        spinimpute.impute(
+            vcf,
+            out,
+            panel,
+            region=spinimpute.RegionSettings(region=region),
+            resources=spinimpute.Resources(threads=1),
+            output=output,
+            **options,
+        )
         return out
 
     return run

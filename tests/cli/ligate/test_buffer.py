@@ -1,5 +1,6 @@
 """`impute --region --buffer`: what a chunk uses, and what its header says."""
 
+import dataclasses
 import gzip
 import itertools
 import re
@@ -54,11 +55,19 @@ def test_results_of_a_phased_target_are_those_of_a_single_run(
         target = tmp_path / "ours.vcf.gz"
         getattr(spinimpute, through)(dense_target, target, opened)
     whole, out = tmp_path / "whole.vcf", tmp_path / "o.vcf"
-    spinimpute.impute(target, whole, opened, threads=1, loo=True, output=ALL)
+    output, resources = dataclasses.replace(ALL, leave_one_out=True), spinimpute.Resources(threads=1)
+    spinimpute.impute(target, whole, opened, resources=resources, output=output)
     seen = []
     for start, end, buffer in REGIONS:
-        region = {"region": f"20:{start}-{end}", "buffer_cM": buffer}
-        part = spinimpute.impute(target, out, opened, threads=1, force=True, loo=True, output=ALL, **region)
+        part = spinimpute.impute(
+            target,
+            out,
+            opened,
+            resources=resources,
+            output=output,
+            region=spinimpute.RegionSettings(f"20:{start}-{end}", buffer),
+            force=True,
+        )
         assert records(out) == within(whole, start, end)
         seen.append((part.used_sites, part.typed_sites))
     assert min(used for used, _ in seen) < 2227 / 2
@@ -82,11 +91,23 @@ def test_other_sites_than_were_written(dense_target: Path, opened: Any, tmp_path
         (cut, "frequency", 160_000, 200_000),
     ):
         whole, out = tmp_path / "whole.vcf", tmp_path / "o.vcf"
-        spinimpute.impute(target, whole, opened, ambiguous=ambiguous, force=True, output=ALL)
         spinimpute.impute(
-            target, out, opened, ambiguous=ambiguous, force=True, output=ALL,
-            region=f"20:{start}-{end}", buffer_cM=0,
-        )  # fmt: skip
+            target,
+            whole,
+            opened,
+            target=spinimpute.TargetSettings(ambiguous=ambiguous),
+            output=ALL,
+            force=True,
+        )
+        spinimpute.impute(
+            target,
+            out,
+            opened,
+            target=spinimpute.TargetSettings(ambiguous),
+            region=spinimpute.RegionSettings(f"20:{start}-{end}", 0),
+            output=ALL,
+            force=True,
+        )
         assert records(out) == within(whole, start, end)
 
 
@@ -103,7 +124,12 @@ def test_inducing_points_too(dense_target: Path, opened: Any, tmp_path: Path) ->
         spinimpute.impute(ours, whole, points, output=ALL, force=True)
         for form in (ours, target):
             part = spinimpute.impute(
-                form, out, points, region=f"20:{start}-{end}", buffer_cM=0, output=ALL, force=True
+                form,
+                out,
+                points,
+                region=spinimpute.RegionSettings(region=f"20:{start}-{end}", buffer_cM=0),
+                output=ALL,
+                force=True,
             )
             assert records(out) == within(whole, start, end)
             assert part.used_sites is not None
@@ -124,7 +150,13 @@ def test_the_ploidy_is_that_of_all_sites(dense_target: Path, opened: Any, tmp_pa
             file.write("\t".join(columns))
     spinimpute.convert(target, ours, opened)
     spinimpute.impute(ours, whole, opened, output=ALL)
-    spinimpute.impute(ours, out, opened, output=ALL, region="20:700000-720000", buffer_cM=0)
+    spinimpute.impute(
+        ours,
+        out,
+        opened,
+        region=spinimpute.RegionSettings(region="20:700000-720000", buffer_cM=0),
+        output=ALL,
+    )
     assert records(out) == within(whole, 700_000, 720_000)
 
 
@@ -153,8 +185,7 @@ def test_several_sites_at_a_position(example: Path, tmp_path: Path) -> None:
                 ours,
                 tmp_path / "o.vcf",
                 opened,
-                region=f"20:{start}-{end}",
-                buffer_cM=0,
+                region=spinimpute.RegionSettings(region=f"20:{start}-{end}", buffer_cM=0),
                 output=ALL,
                 force=True,
             )

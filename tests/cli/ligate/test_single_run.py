@@ -100,7 +100,14 @@ def test_typed_sites_that_the_panel_lacks(
 
     def run(name: str, region: str | None) -> Path:
         output = spinimpute.OutputSettings(("GT",), keep_unmatched=True)
-        spinimpute.impute(target, tmp_path / name, opened, region=region, output=output, force=True)
+        spinimpute.impute(
+            target,
+            tmp_path / name,
+            opened,
+            region=spinimpute.RegionSettings(region=region),
+            output=output,
+            force=True,
+        )
         return tmp_path / name
 
     chunks = [run(f"{number}.vcf.gz", region) for number, region in enumerate(overlapping)]

@@ -1,10 +1,11 @@
-"""What chunks of typed sites need, so that a region is imputed as in a run of the whole target.
+"""Typed sites in chunks of a fixed number, so that a region is imputed as in a run of the whole target.
 
 Chunks are counted from a target's first typed site. Who leaves sites out, has to leave out whole chunks on
 the left; who reads a part of a file has to know where chunks begin in all of it: the header of what `phase`
-and `convert` write tells where, and of how many sites, so that a file that has been changed since is noticed.
+and `convert` write states where, and of how many sites, so that a file that has been changed since is
+noticed.
 
-Axes: T typed sites, C chunks that the header tells of.
+Axes: T typed sites, C chunks that the header states.
 """
 
 from __future__ import annotations
@@ -14,20 +15,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.predictors.haplotype_attention.chunk import (
-    CHUNK,
-    FLANK,
-    MOST_FLANK,
-    REACH_CM,
-    chunks_between,
-    with_flanks,
-)
-
 if TYPE_CHECKING:
-    from spinimpute.panels.parts import PanelSites
+    from spinimpute.panels.reference import ReferencePanel
 
+CHUNK = 256  # gaps between typed sites
+FLANK = 160  # further typed sites that a chunk sees on each side
+REACH_CM = 0.3  # where typed sites are dense, flanks have more of them: they reach so far,
+MOST_FLANK = 1_024  # or have so many
 STARTS_LINE = "##spinimpute_chunk_starts="  # then gaps of a chunk, typed sites, and number:position of chunks
 MOST_STARTS = 1_000  # a line has about 12 characters for each
+
+
+def chunks_between(start: int, stop: int, typed_index: np.ndarray) -> range:
+    """The chunks that hold the panel sites [start, stop)."""
+    first, last = np.searchsorted(typed_index, [start, stop - 1])
+    return range(int(first) // CHUNK, int(last) // CHUNK + 1)
+
+
+def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
+    """The typed sites [low, high) and the flanks on both sides."""
+    n_typed = len(typed_cM_T)
+    low, high = max(low, 0), min(high, n_typed)
+    reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - REACH_CM))
+    reach_high = int(np.searchsorted(typed_cM_T, typed_cM_T[high - 1] + REACH_CM, side="right"))
+    return (
+        max(0, min(low - FLANK, max(reach_low, low - MOST_FLANK))),
+        min(n_typed, max(high + FLANK, min(reach_high, high + MOST_FLANK))),
+    )
 
 
 def typed_of_chunks(cM: np.ndarray, typed_index: np.ndarray, first: int, last: int) -> tuple[int, int]:
@@ -85,7 +99,7 @@ class ChunkStarts:
         return max(int(np.searchsorted(self.position_C, position, side="right")) - 1, 0)
 
 
-def told_starts(header: str, panel: PanelSites) -> ChunkStarts | None:
+def starts_in_header(header: str, panel: ReferencePanel) -> ChunkStarts | None:
     """What `starts_line` wrote; None if there is no such line, or none that is right for the panel."""
     for line in header.splitlines():
         if line.startswith(f"{STARTS_LINE}{CHUNK} "):
@@ -93,7 +107,7 @@ def told_starts(header: str, panel: PanelSites) -> ChunkStarts | None:
     return None
 
 
-def _parse(text: str, panel: PanelSites) -> ChunkStarts | None:
+def _parse(text: str, panel: ReferencePanel) -> ChunkStarts | None:
     count, _, starts = text.partition(" ")
     try:
         n_typed = int(count)

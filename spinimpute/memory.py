@@ -1,0 +1,88 @@
+"""Memory of this process: sizes as users write them, what is in use, and budgets."""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spinimpute.errors import InputError
+
+COMPILED = 110e6  # bytes of compiled functions and buffers that come only with phasing and imputing
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as users write it.
+
+    Parameters
+    ----------
+    text : str
+        Such as "800M", "2G", "1.5GB" or "3000000".
+
+    Raises
+    ------
+    InputError
+        It is anything else.
+    """
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " ")) if found else 0
+    if not size:
+        raise InputError(f"no amount of memory: {text!r}; give a number and K, M, G or T, such as 2G")
+    return size
+
+
+def shown_size(size: float) -> str:
+    """A number of bytes for messages."""
+    return f"{size / 2**20:.0f} MB"
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident memory so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def resident_bytes(peak: bool = False) -> int:
+    """Memory that this process has now, or had at most so far.
+
+    Where the system does not say what is in use now (outside of Linux), it is the latter, which is more.
+    """
+    name = "VmHWM:" if peak else "VmRSS:"
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
+    except (OSError, StopIteration):
+        return int(peak_memory_mb() * 2**20)
+
+
+@contextmanager
+def within_budget(budget: int | None, what: str) -> Iterator[None]:
+    """Check that what is done inside keeps a budget.
+
+    Parameters
+    ----------
+    budget : int or None
+        Bytes; None for no limit.
+    what : str
+        What is done inside, for the message.
+
+    Raises
+    ------
+    InputError
+        Memory was above the budget inside, and more than ever before.
+    """
+    before = 0 if budget is None else resident_bytes(peak=True)
+    yield
+    if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
+        raise InputError(
+            f"{shown_size(budget)} of memory are too little: {shown_size(peak)} are needed for {what}. Give "
+            "more, or impute chunks (--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
+        )
+
+
+def remedy(threads: int) -> str:
+    """What to do where a budget is too small."""
+    fewer = "fewer threads, " if threads > 1 else ""
+    return f"Give more, {fewer}or impute chunks (--region with --buffer)"

@@ -1,0 +1,122 @@
+"""What is particular to one kind of container file: its first bytes, version, sections and header entries."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from spinimpute.errors import InputError
+
+CRC = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What is particular to one kind of file.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    magic : bytes
+        The first bytes of every file.
+    version : int
+        The version that is written, and the newest that is read.
+    remedy : str
+        How to get such a file, for messages.
+    fields : mapping of str to callable
+        The header's entries, and whether a value is one that the entry may have.
+    sections : tuple of str
+        Those that every file has.
+    check : callable, optional
+        Given the opened `Container`, raises InputError if entries and sections do not fit one another.
+    alignment : int
+        Sections and header begin at multiples of it.
+    compressed : bool
+        Whether sections and parts are LZMA2 streams.
+    has_parts : bool
+        Whether there is a table of parts.
+    checksum_seed : bytes
+        What the checksum of the content begins with.
+    joined_magic : bytes
+        Of a file that holds several of these; empty where there is none.
+    joined_remedy : str
+        What to do with such a file where one content is needed, for messages.
+    """
+
+    name: str
+    magic: bytes
+    version: int
+    remedy: str
+    fields: Mapping[str, Callable[[Any], bool]]
+    sections: tuple[str, ...] = ()
+    check: Callable[[Any], None] | None = None
+    alignment: int = 1
+    compressed: bool = False
+    has_parts: bool = False
+    checksum_seed: bytes = b""
+    joined_magic: bytes = b""
+    joined_remedy: str = ""
+
+    @cached_property
+    def preamble(self) -> struct.Struct:
+        """Magic, version, CRC, offset and length of the header, length of the file."""
+        return struct.Struct(f"<{len(self.magic)}sIIQQQ")
+
+    @property
+    def preamble_bytes(self) -> int:
+        """The length of the preamble with its CRC."""
+        return self.preamble.size + CRC.size
+
+    def damaged(self, path: Path, what: str) -> InputError:
+        """The error that a file is damaged; what: what is wrong with it."""
+        return InputError(f"{self.name} {path}: damaged: {what}. Make or copy it again")
+
+    def wrong_size(self, path: Path, size: int, expected: int) -> InputError:
+        """The error that a file does not have the length that it states."""
+        what = "truncated" if size < expected else "damaged"
+        return InputError(
+            f"{self.name} {path}: {what}: {size} bytes, the file states {expected}. Copy it again"
+        )
+
+
+def starts_as(path: str | Path, kind: FileKind) -> bool:
+    """Whether a file starts as those of a kind do, or as one of several; False if it cannot be read."""
+    magics = [magic for magic in (kind.magic, kind.joined_magic) if magic]
+    try:
+        with open(path, "rb") as file:
+            start = file.read(max(map(len, magics)))
+    except OSError:
+        return False
+    return start.startswith(tuple(magics))
+
+
+def is_text(value: object) -> bool:
+    """Whether an entry of a header is a text that can be written to a file."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON can hold half of a surrogate pair
+        return False
+    return True
+
+
+def is_object(value: object) -> bool:
+    """Whether an entry of a header is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_count(value: object) -> bool:
+    """Whether an entry of a header is a positive number of things that may be in a file."""
+    return type(value) is int and 1 <= value < 2**48
+
+
+def is_provenance(value: object) -> bool:
+    """Whether an entry of a header is the origin of a panel, with what was skipped counted by reason."""
+    counted = ("skipped", "array sites not used")
+    return isinstance(value, dict) and all(is_object(value.get(key, {})) for key in counted)

@@ -1,0 +1,104 @@
+"""Opens whatever can be a reference panel: its kind is known by the file's first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.output_files import temporary_folder
+from spinimpute.panels.file_kind import FileKind, starts_as
+from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
+from spinimpute.panels.inducing_panel import InducingPanel
+from spinimpute.panels.panel import KIND as PANEL
+from spinimpute.panels.parts import build_panels, open_parts
+from spinimpute.panels.reference import ReferencePanel
+
+VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")
+
+
+@contextmanager
+def _inducing_panel(path: Path) -> Iterator[Sequence[ReferencePanel]]:
+    with InducingPanel.open(path) as panel:
+        yield [panel]
+
+
+Opener = Callable[[Path], AbstractContextManager[Sequence[ReferencePanel]]]
+
+_OPENERS: tuple[tuple[FileKind, Opener], ...] = ((PANEL, open_parts), (INDUCING_PANEL, _inducing_panel))
+
+
+def is_panel_file(path: str | Path) -> bool:
+    """Whether a file starts as panel files of some kind do; False if it cannot be read."""
+    return _opener_of(path) is not None
+
+
+def open_panel_file(path: str | Path) -> AbstractContextManager[Sequence[ReferencePanel]]:
+    """Open a panel file of any kind.
+
+    Returns
+    -------
+    context manager
+        Of its panels, by position: several of a chromosome X in parts, else one.
+
+    Raises
+    ------
+    InputError
+        On entering: the file is no panel, truncated, damaged, or made by a newer version.
+    """
+    return (_opener_of(path) or open_parts)(Path(path))
+
+
+@contextmanager
+def open_panels(
+    panel: ReferencePanel | str | Path, genetic_map: str | Path | GeneticMap | None = None
+) -> Iterator[Sequence[ReferencePanel]]:
+    """Open a panel for as long as it is used.
+
+    Parameters
+    ----------
+    panel : ReferencePanel, str or Path
+        A panel file, a VCF or BCF that is compiled into a temporary file, or an open panel.
+    genetic_map : str, Path or GeneticMap, optional
+        For a VCF or BCF.
+
+    Yields
+    ------
+    sequence of ReferencePanel
+        One for each part of a chromosome X, one of every other chromosome.
+
+    Raises
+    ------
+    InputError
+        As `open_panel_file` and `build_panels`, and for a map given with a panel that has its own.
+    """
+    if not isinstance(panel, str | Path):
+        if genetic_map is not None:
+            raise InputError("an open panel has its genetic map in it: give the map to build_panel")
+        yield [panel]
+        return
+    path = Path(panel)
+    if is_panel_file(path) or not path.name.endswith(VARIANT_FILES):
+        if genetic_map is not None:
+            raise InputError(
+                f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
+            )
+        with open_panel_file(path) as panels:
+            yield panels
+        return
+    with temporary_folder() as folder:
+        built = folder / "panel.spin"
+        build_panels(path, built, genetic_map)
+        with open_parts(built) as parts:
+            yield parts
+
+
+def path_of(panel: ReferencePanel | str | Path) -> str | Path:
+    """The file of a panel, open or not."""
+    return panel if isinstance(panel, str | Path) else panel.path
+
+
+def _opener_of(path: str | Path) -> Opener | None:
+    return next((opener for kind, opener in _OPENERS if starts_as(path, kind)), None)

@@ -1,0 +1,161 @@
+"""Imputes one part of a chromosome: phase, leave-one-out quality, windows, records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.windows import Window
+from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
+from spinimpute.phasing.memory import check_phasing
+from spinimpute.phasing.phase import phase_haplotypes
+from spinimpute.pipeline.prepare import Prepared
+from spinimpute.pipeline.regions import RegionPart
+from spinimpute.pipeline.window_records import WindowRecords
+from spinimpute.predictors.engine import Engine, ImputationJob
+from spinimpute.predictors.interface import Predictor
+from spinimpute.progress import Progress, Shares
+from spinimpute.quality.summary import ImputationSummary, WindowSummary
+from spinimpute.vcf.writer import GenotypeWriter
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all parts of a chromosome share. options: of the predictor; write_er2: for every typed site."""
+
+    predictor: Predictor
+    options: Mapping[str, Any]
+    writer: GenotypeWriter
+    summary: ImputationSummary
+    threads: int
+    write_er2: bool
+
+
+def impute_part(
+    run: Run, chosen: RegionPart, unmatched: np.ndarray | None, progress: Progress | None
+) -> None:
+    """Phase what has no phase, impute the panel sites of a part, and write them.
+
+    Parameters
+    ----------
+    run : Run
+        The summary's `leave_one_out` and `imputed` are filled if they are there.
+    chosen : RegionPart
+        The target's part, and the panel sites.
+    unmatched : int64 array or None
+        The target's sites that are written beside them.
+    progress : callable, optional
+        Called with the fraction that is done.
+    """
+    part, summary = chosen.part, run.summary
+    panel, target, match = part.panel, part.target, part.match
+    run.writer.set_ploidy(target.ploidy)
+    job = ImputationJob(
+        panel,
+        match.panel_index,
+        run.threads,
+        target.alleles.shape[1],
+        run.options,
+        run.writer.path.parent,
+        part.jumps_per_cM,
+    )
+    shares = Shares(progress, [target.unphased is not None, summary.leave_one_out is not None, 1])
+    if target.unphased is not None:
+        run.predictor.check_memory(job)  # too little memory is said now, not later
+        target = _phased(run, part, shares.of(0))
+    er2_T = None
+    if summary.leave_one_out is not None:
+        with summary.stage("leave one out"):
+            er2_T = _leave_one_out(run, part, target, shares.of(1))
+    summary.count_array(panel.array_index, match.panel_index)
+    with run.predictor.engine(job) as engine:
+        windows = engine.windows(chosen.first, chosen.last)
+        written = er2_T if run.write_er2 else None
+        records = WindowRecords(panel, target, match, unmatched, windows, written, summary.imputed)
+        _impute_windows(engine, records, run.writer, summary, shares.of(2))
+
+
+def _phased(run: Run, part: Prepared, progress: Progress | None) -> Haplotypes:
+    """The target with the phase of its matched sites; the others' stays unknown."""
+    haplotypes, target, match, summary = part.panel.haplotypes, part.target, part.match, run.summary
+    assert haplotypes is not None, "unphased targets are refused without haplotypes"
+    assert target.unphased is not None
+    unphased = target.unphased[match.target_index]
+    summary.count_phased(unphased)
+    alleles = target.alleles.copy()
+    with summary.stage("phase"):
+        budget = run.options.get("max_memory")
+        check_phasing(budget, haplotypes.n_haplotypes, len(match.panel_index), run.threads)
+        alleles[match.target_index] = phase_haplotypes(
+            haplotypes,
+            match.panel_index,
+            alleles[match.target_index],
+            unphased,
+            target.ploidy,
+            run.threads,
+            progress,
+            jumps_per_cM=part.jumps_per_cM,
+        )
+    still_unphased = target.unphased.copy()
+    still_unphased[match.target_index] = False
+    return replace(target, alleles=alleles, unphased=still_unphased)
+
+
+def _leave_one_out(run: Run, part: Prepared, target: Haplotypes, progress: Progress | None) -> np.ndarray:
+    """ER2 of the matched sites, float64 (T,). target: with its phase."""
+    haplotypes, index, quality = part.panel.haplotypes, part.match.panel_index, run.summary.leave_one_out
+    assert haplotypes is not None, "refused without haplotypes"
+    assert quality is not None
+    alleles_TQ = target.alleles[part.match.target_index]
+    probability_TQ = leave_one_out_probabilities(
+        haplotypes, index, alleles_TQ, run.threads, progress, part.jumps_per_cM
+    )
+    sites, frequency_T = haplotypes.sites.take(index), haplotypes.frequency[index]
+    return quality.add(sites, frequency_T, alleles_TQ, probability_TQ, target.ploidy)
+
+
+def _impute_windows(
+    engine: Engine,
+    records: WindowRecords,
+    writer: GenotypeWriter,
+    summary: ImputationSummary,
+    progress: Progress | None,
+) -> None:
+    """Compute windows in order; those that are finished are written meanwhile."""
+    windows = records.windows
+    first, last = windows[0].start, windows[-1].stop
+    pending: Future[int] | None = None
+    results = engine.impute_windows(windows, records.typed_TQ)
+    # whatever fails: results end before the engine does
+    with closing(results), ThreadPoolExecutor(1, "write") as background:
+        for window in windows:
+            with summary.stage("impute"):
+                p_UQ = next(results)
+            with summary.stage("wait for writing"):
+                if pending is not None:
+                    summary.count_kept(pending.result())
+            pending = background.submit(records.write, writer, window, p_UQ)
+            summary.windows.append(_window_summary(engine, records, window))
+            if progress is not None:
+                progress((window.stop - first) / (last - first))
+        with summary.stage("wait for writing"):
+            if pending is not None:
+                summary.count_kept(pending.result())
+    summary.written_sites += last - first
+
+
+def _window_summary(engine: Engine, records: WindowRecords, window: Window) -> WindowSummary:
+    position = records.panel.position
+    low, high = np.searchsorted(engine.typed_index, [window.start, window.stop])
+    return WindowSummary(
+        int(position[window.start]),
+        int(position[window.stop - 1]),
+        window.stop - window.start,
+        int(high - low),
+    )

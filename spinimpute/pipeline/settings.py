@@ -1,0 +1,141 @@
+"""What can be chosen for a run, in groups that the functions of the pipeline share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
+from spinimpute.predictors.interface import Predictor
+
+DEFAULT_FORMATS = ("GT", "DS")
+
+
+@dataclass(frozen=True)
+class PredictorSettings:
+    """Which predictor imputes.
+
+    Attributes
+    ----------
+    name : str or None
+        As on the command line, such as "haplotype" or "inducing"; by default that of the model, or the first
+        one that reads the panel.
+    model : str, Path, Predictor or None
+        A checkpoint or a loaded predictor; by default the shipped checkpoint.
+    options : mapping
+        Those of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
+        lists them.
+    """
+
+    name: str | None = None
+    model: str | Path | Predictor | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TargetSettings:
+    """How a target is read.
+
+    Attributes
+    ----------
+    ambiguous : str
+        What is done with A/T and C/G sites: "frequency", "keep" or "drop", see `repair_and_match`.
+    sexes : dict or None
+        Sample -> whether male, for chromosome X (`read_sexes`); by default the calls decide.
+    chain : str, Path or None
+        A chain file from the target's genome build to the panel's: positions are lifted over.
+    """
+
+    ambiguous: str = "frequency"
+    sexes: dict[str, bool] | None = None
+    chain: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class RegionSettings:
+    """Which panel sites are imputed; by default all.
+
+    Attributes
+    ----------
+    region : str, Region or None
+        Impute these panel sites only; typed sites around them are still used. The output is a chunk, which
+        `ligate` joins with others.
+    buffer_cM : float or None
+        With a region, use no typed sites but those this near to its panel sites, and those that chunks of a
+        phased target need to give what they give in a single run; by default all of the chromosome. Of a
+        file that `phase` or `convert` wrote for this panel no more is read.
+    """
+
+    region: str | Region | None = None
+    buffer_cM: float | None = None
+
+    def parsed(self) -> tuple[Region | None, float | None]:
+        """Raises InputError for a region or a buffer that cannot be used."""
+        region = Region.parse(self.region) if isinstance(self.region, str) else self.region
+        if self.buffer_cM is not None and region is None:
+            raise InputError("a buffer lies around a region: give --region, or leave --buffer out")
+        if self.buffer_cM is not None and not self.buffer_cM >= 0:
+            raise InputError(f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM")
+        return region, self.buffer_cM
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSettings:
+    """The form of an output.
+
+    Attributes
+    ----------
+    output_type : str or None
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF); by default by suffix.
+    header_lines : sequence of str
+        Further lines of the header.
+    """
+
+    output_type: str | None = None
+    header_lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class OutputSettings(FileSettings):
+    """What imputing writes, beside what `FileSettings` has.
+
+    Attributes
+    ----------
+    formats : sequence of str
+        FORMAT fields in order.
+    keep_unmatched : bool
+        Write typed sites that the panel does not have, too.
+    leave_one_out : bool
+        Predict each typed call from the others of its haplotype: INFO/ER2, and `leave_one_out` of the
+        summary. For panels of haplotypes.
+    report : str, Path or None
+        Write a page (HTML) about the run there; implies the summary's `leave_one_out` where that can be.
+    """
+
+    formats: Sequence[str] = DEFAULT_FORMATS
+    keep_unmatched: bool = False
+    leave_one_out: bool = False
+    report: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use; results do not depend on threads and memory.
+
+    Attributes
+    ----------
+    threads : int or None
+        By default all processors.
+    device : str
+        "auto", "cpu" or "cuda".
+    max_memory : int or None
+        Bytes that are not exceeded, for predictors that keep a budget, and without `leave_one_out` and
+        `report`: less is worked on at the same time.
+    """
+
+    threads: int | None = None
+    device: str = "auto"
+    max_memory: int | None = None

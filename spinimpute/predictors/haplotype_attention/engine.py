@@ -1,0 +1,182 @@
+"""Haplotype attention's engine: chunks are prepared ahead, their queries spread over threads."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from spinimpute.genotypes.windows import Window
+from spinimpute.hmm.recombination_scale import rate_of_panel
+from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
+from spinimpute.predictors.haplotype_attention.chunk import PanelChunk, prepare_chunk, windows_of_chunks
+from spinimpute.predictors.haplotype_attention.memory import limits_of
+from spinimpute.predictors.results import ChunkResults, FileResults
+from spinimpute.predictors.typed_chunks import chunks_between
+
+if TYPE_CHECKING:
+    from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class _WindowGroup:
+    """Windows whose results are computed together: one of whole chunks, or all that one chunk is cut into."""
+
+    windows: list[Window]
+    chunks: range
+
+    @property
+    def whole(self) -> Window:
+        first, last = self.windows[0], self.windows[-1]
+        return Window(first.index, first.start, last.stop, first.left, last.right)
+
+    @staticmethod
+    def of(windows: Sequence[Window], typed_index: np.ndarray) -> list[_WindowGroup]:
+        def chunks(window: Window) -> range:
+            return chunks_between(window.start, window.stop, typed_index)
+
+        groups: list[_WindowGroup] = []
+        for numbers, some in itertools.groupby(windows, chunks):
+            together = list(some)
+            if len(numbers) == 1:
+                groups.append(_WindowGroup(together, numbers))
+            else:
+                groups += [_WindowGroup([window], numbers) for window in together]
+        return groups
+
+
+@dataclass(frozen=True)
+class _RunningChunk:
+    """parts: some queries each; size: results of all that are in memory; results: of its group; group: if
+    it is the last of it."""
+
+    parts: list[Future[None]]
+    size: int
+    results: ChunkResults
+    group: _WindowGroup | None
+
+    def finish(self) -> Iterator[np.ndarray]:
+        """The results of its group, if it is the last of it."""
+        try:
+            for part in self.parts:
+                part.result()
+            if self.group is not None:
+                first = self.group.whole.start
+                for window in self.group.windows:
+                    yield self.results.take(window.start - first, window.stop - first)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nothing is left of it, whatever went wrong."""
+        # waiting for a cancelled part has no end if the pool is shut down before a worker comes to it
+        wait([part for part in self.parts if not part.cancel()])
+        self.results.close()
+
+
+class HaplotypeEngine(Engine):
+    """Haplotype attention; a part is some queries in a chunk.
+
+    Results of a chunk that is cut into several windows go through a file in the job's scratch folder.
+    """
+
+    def __init__(self, predictor: HaplotypePredictor, job: ImputationJob) -> None:
+        self.limits = limits_of(job)
+        super().__init__(job)
+        self.panel, self.predictor = job.haplotypes, predictor
+        self.scratch = Path(tempfile.gettempdir()) if job.scratch is None else job.scratch
+
+        def rate() -> float:
+            if job.jumps_per_cM is not None:
+                return job.jumps_per_cM
+            return rate_of_panel(self.panel, self.typed_index)
+
+        self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
+
+    def windows(self, first: int, last: int) -> list[Window]:
+        """As `Engine.windows`; whole chunks, as long as memory allows."""
+        return windows_of_chunks(
+            self.panel.cM,
+            self.typed_index,
+            first,
+            last,
+            self.job.options["window_cM"],
+            self.limits.window // self.job.n_queries,
+        )
+
+    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """As `Engine.impute_window`."""
+        (p_UQ,) = self.impute_windows([window], typed_TQ)
+        return p_UQ
+
+    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """As `Engine.impute_windows`. Workers never wait for each other: a chunk's parts are submitted when
+        it is prepared, whether or not the window before is finished."""
+        n_queries = typed_TQ.shape[1]
+        if len(self.typed_index) == 0:
+            for window in windows:
+                yield panel_frequencies(self.panel.frequency, window, n_queries)
+            return
+        limits = self.limits
+        batches = [slice(i, i + limits.queries) for i in range(0, n_queries, limits.queries)]
+
+        def prepare(task: tuple[Window, int]) -> PanelChunk:
+            return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
+
+        def impute(chunk: PanelChunk, window: Window, results: ChunkResults, queries: slice) -> None:
+            first = int(chunk.site_start_G1[0])
+            p = self.predictor.impute_chunk(
+                self.panel, chunk, typed_TQ[:, queries], self._jumps_per_cM.result()
+            )
+            start, stop = max(first, window.start), min(first + len(p), window.stop)
+            results.put(start - window.start, queries, p[start - first : stop - first])
+
+        groups = _WindowGroup.of(windows, self.typed_index)
+        prepared = self._ahead(prepare, [(one.whole, number) for one in groups for number in one.chunks])
+        running: deque[_RunningChunk] = deque()
+        entries = 0
+        opened: ChunkResults | None = None
+        try:
+            for group in groups:
+                window = group.whole
+                in_file = len(group.windows) > 1
+                shape = (window.stop - window.start, n_queries)
+                results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
+                opened = results
+                for number in group.chunks:
+                    chunk = next(prepared)
+                    parts = [self.pool.submit(impute, chunk, window, results, queries) for queries in batches]
+                    size = 0 if in_file else int(np.ptp(chunk.site_start_G1)) * n_queries
+                    last = number == group.chunks[-1]
+                    running.append(_RunningChunk(parts, size, results, group if last else None))
+                    entries += size
+                    while len(running) > limits.chunks_ahead or (len(running) > 1 and entries > limits.ahead):
+                        entries -= running[0].size
+                        yield from running.popleft().finish()
+            while running:
+                yield from running.popleft().finish()
+        finally:
+            for chunk_left in running:
+                chunk_left.abandon()
+            if opened is not None:  # its chunk may not have come to run
+                opened.close()
+
+    def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """Results in order, the next of them being computed meanwhile."""
+        waiting: deque[Future[Result]] = deque()
+        for task in tasks:
+            waiting.append(self.pool.submit(work, task))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,231 @@
+"""Sections and parts: back as they went in, or refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spinimpute.errors import InputError
+from spinimpute.panels.container import (
+    Container,
+    ContainerWriter,
+    compress,
+    join_files,
+    places_of_joined,
+)
+from spinimpute.panels.file_kind import FileKind, is_count, is_text, starts_as
+
+KIND = FileKind(
+    name="test file",
+    magic=b"\x89TESTFILE\r\n\x1a\n\0\0\0",
+    version=1,
+    remedy="make one",
+    fields={"n": is_count, "note": is_text},
+    sections=("names", "empty"),
+    compressed=True,
+    has_parts=True,
+)
+PARTS = [b"", b"one" * 100, bytes(range(256)) * 20]
+
+
+def write(path: Path, kind: FileKind = KIND, note: str = "") -> Path:
+    with path.open("wb") as file:
+        writer = ContainerWriter(file, kind)
+        for part in PARTS:
+            writer.add_part(compress(part))
+        writer.add_section("names", b"a\nb")
+        writer.add_section("empty", b"")
+        writer.finish({"n": 3}, {"note": note})
+    return path
+
+
+def read_all(path: Path) -> None:
+    with Container(path, KIND) as opened:
+        for name in opened.sections:
+            opened.section(name)
+        for number in range(opened.n_parts):
+            opened.part(number)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = write(tmp_path / "f")
+    assert starts_as(path, KIND)
+    with Container(path, KIND) as opened:
+        assert opened.header["n"] == 3
+        assert [opened.part(i) for i in range(opened.n_parts)] == PARTS
+        assert (opened.section("names"), opened.section("empty")) == (b"a\nb", b"")
+    with pytest.raises(ValueError, match="closed"):
+        opened.part(0)
+    assert not starts_as(tmp_path / "absent", KIND)
+
+
+def test_the_checksum_is_of_the_content(tmp_path: Path) -> None:
+    """Not of the entries beside its identity."""
+    checksums = set()
+    for note in ("", "x"):
+        with Container(write(tmp_path / "f", note=note), KIND) as opened:
+            checksums.add(opened.checksum)
+    assert len(checksums) == 1
+
+
+def test_every_damaged_byte_is_found(tmp_path: Path) -> None:
+    path = write(tmp_path / "f")
+    content = path.read_bytes()
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x20
+        path.write_bytes(damaged)
+        with pytest.raises(InputError):
+            read_all(path)
+
+
+def test_every_truncation_is_found(tmp_path: Path) -> None:
+    path = write(tmp_path / "f")
+    content = path.read_bytes()
+    for length in range(0, len(content), 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError):
+            Container(path, KIND)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(InputError, match="damaged"):
+        Container(path, KIND)
+
+
+def test_an_unfinished_file_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    with path.open("wb") as file:
+        ContainerWriter(file, KIND).add_part(compress(PARTS[1]))
+    with pytest.raises(InputError, match="not a spinimpute test file"):
+        Container(path, KIND)
+
+
+def test_other_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="absent: cannot be opened"):
+        Container(tmp_path / "absent", KIND)
+    with pytest.raises(InputError, match="cannot be opened"):
+        Container(tmp_path, KIND)
+    newer = write(tmp_path / "newer", replace(KIND, version=2))
+    with pytest.raises(InputError, match=r"made by a newer version .*version 2, this one reads 1"):
+        Container(newer, KIND)
+    other = write(tmp_path / "other", replace(KIND, magic=b"0123456789abcdef"))
+    with pytest.raises(InputError, match=r"not a spinimpute test file .*; make one"):
+        Container(other, KIND)
+
+
+KINDS = st.builds(
+    replace,
+    st.just(KIND),
+    sections=st.just(()),
+    magic=st.sampled_from([b"\x89TESTFILE\r\n\x1a\n", KIND.magic]),
+    alignment=st.sampled_from([1, 8, 64]),
+    compressed=st.booleans(),
+    has_parts=st.booleans(),
+    joined_magic=st.just(b"\x89TESTJOIN"),
+)
+NAMES = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda name: name != "parts")
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> tuple[FileKind, dict[str, bytes], list[bytes], dict[str, Any]]:
+    """A kind, sections, parts and header of some file."""
+    kind = draw(KINDS)
+    sections = draw(st.dictionaries(NAMES, st.binary(max_size=300), max_size=5))
+    parts = draw(st.lists(st.binary(max_size=300), max_size=5)) if kind.has_parts else []
+    return kind, sections, parts, {"n": draw(st.integers(1, 2**40)), "note": draw(NAMES)}
+
+
+def write_content(path: Path, content: tuple, pieces: int = 1) -> None:
+    """pieces: in how many the first section is written, if it is not compressed."""
+    kind, sections, parts, header = content
+    with path.open("wb") as file:
+        writer = ContainerWriter(file, kind)
+        for part in parts:
+            writer.add_part(compress(part) if kind.compressed else part)
+        for number, (name, section) in enumerate(sections.items()):
+            if number or kind.compressed:
+                writer.add_section(name, section)
+                continue
+            writer.start_section(name)
+            step = -(-len(section) // pieces) or 1
+            for start in range(0, len(section), step):
+                writer.extend_section(name, section[start : start + step])
+        writer.finish({"n": header["n"]}, {"note": header["note"]})
+
+
+def read_content(path: Path, kind: FileKind, start: int = 0, size: int | None = None) -> tuple:
+    with Container(path, kind, start, size) as opened:
+        sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
+        parts = [opened.part(number) for number in range(opened.n_parts)]
+        return kind, sections, parts, opened.header
+
+
+FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FILES
+@given(contents(), st.integers(1, 4))
+def test_any_content_comes_back(tmp_path: Path, content: tuple, pieces: int) -> None:
+    path = tmp_path / "f"
+    write_content(path, content, pieces)
+    assert read_content(path, content[0]) == content
+    kind = content[0]
+    with Container(path, kind) as opened:
+        for name, place in opened.sections.items():
+            assert place.offset % kind.alignment == 0
+            stored = opened.view(name).tobytes()
+            assert stored == path.read_bytes()[place.offset : place.offset + place.nbytes]
+            assert kind.compressed or name == "parts" or stored == content[1][name]
+
+
+@FILES
+@given(contents(), st.data())
+def test_any_changed_byte_is_found_or_harmless(tmp_path: Path, content: tuple, data: st.DataObject) -> None:
+    path = tmp_path / "f"
+    write_content(path, content)
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(damaged)
+    try:
+        found = read_content(path, content[0])
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert found == content  # the space between sections
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(InputError, match=r"truncated|not a spinimpute test file"):
+        read_content(path, content[0])
+
+
+@FILES
+@given(st.lists(contents(), min_size=1, max_size=3), st.data())
+def test_several_in_one_file(tmp_path: Path, made: list[tuple], data: st.DataObject) -> None:
+    kind = made[0][0]
+    made = [(kind, sections, parts if kind.has_parts else [], header) for _, sections, parts, header in made]
+    paths = [tmp_path / str(number) for number in range(len(made))]
+    for path, content in zip(paths, made, strict=True):
+        write_content(path, content)
+        assert places_of_joined(path, kind) is None
+    joined = tmp_path / "joined"
+    join_files(paths, joined, kind)
+    assert starts_as(joined, kind)
+    places = places_of_joined(joined, kind)
+    assert places is not None
+    assert [read_content(joined, kind, *place) for place in places] == made
+    with pytest.raises(InputError, match=r"test file .*joined: "):
+        Container(joined, kind)
+    whole = joined.read_bytes()
+    damaged = bytearray(whole)
+    damaged[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    for content in (bytes(damaged), whole[: data.draw(st.integers(0, len(whole) - 1))], whole + b"x"):
+        joined.write_bytes(content)
+        try:
+            places = places_of_joined(joined, kind) or [(0, len(content))]
+            found = [read_content(joined, kind, *place) for place in places]
+        except InputError:
+            continue
+        assert found == made
+        assert len(content) == len(whole)

@@ -1,0 +1,344 @@
+"""Files with right checksums that no writer makes: each is refused with a message of one line."""
+
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
+from spinimpute.panels import inducing_panel, panel
+from spinimpute.panels.container import Container, ContainerWriter, compress, join_files
+from spinimpute.panels.file_kind import FileKind
+from spinimpute.panels.parts import open_parts
+from spinimpute.panels.site_table import write_increasing
+from spinimpute.predictors.spin.predictor import InducingPredictor
+
+FILES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+KINDS = {"spin": panel.KIND, "spip": inducing_panel.KIND}
+ENTRIES = [(name, entry) for name, kind in KINDS.items() for entry in (*kind.fields, "checksum", "sections")]
+SECTIONS = [(name, section) for name, kind in KINDS.items() for section in kind.sections]
+
+
+@pytest.fixture(scope="module")
+def spin(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("crafted") / "p.spin"
+    region = Region("20", 1, 120_000)
+    spinimpute.build_panel(example / "panel.vcf.gz", path, example / "genetic.map", region).close()
+    return path
+
+
+@pytest.fixture
+def spip(spin: Path, random_predictor: InducingPredictor) -> Path:
+    path = spin.with_suffix(".spip")
+    if not path.exists():
+        with spinimpute.Panel.open(spin) as opened:
+            array = np.arange(3, opened.n_sites, 40)
+            spinimpute.build_inducing_panel(opened, path, array, model=random_predictor).close()
+    return path
+
+
+@pytest.fixture
+def files(spin: Path, spip: Path) -> dict[str, Path]:
+    return {"spin": spin, "spip": spip}
+
+
+def read_all(path: Path) -> list[Any]:
+    """Everything that can be read of a panel, of either kind."""
+    if path.suffix == ".spip":
+        with spinimpute.InducingPanel.open(path) as points:
+            blocks = [points.read(number) for number in points.blocks(0, points.n_sites)]
+            found = [points.sites.keys(), points.multiallelic.tolist(), points.seen_by(0, 1).tolist()]
+            return [*found, *(block.points["untyped_BHU"].tolist() for block in blocks)]
+    with spinimpute.Panel.open(path) as opened:
+        alleles = opened.alleles(0, opened.n_sites).tolist()
+        return [opened.sites.keys(), opened.cM.tolist(), opened.multiallelic.tolist(), alleles]
+
+
+def refused(path: Path, message: str = "") -> None:
+    with pytest.raises(InputError, match=message) as error:
+        read_all(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def sealed(content: bytes, kind: FileKind, header: bytes, **preamble: int) -> bytes:
+    """A file with another header, as bytes, or other numbers in its preamble; the checksums are right."""
+    magic, version, _, offset, _, _ = kind.preamble.unpack_from(content)
+    numbers = {
+        "version": version,
+        "crc": zlib.crc32(header),
+        "offset": offset,
+        "length": len(header),
+        "total": offset + len(header),
+    } | preamble
+    first = kind.preamble.pack(magic, *numbers.values())
+    crc = struct.pack("<I", zlib.crc32(first))
+    return first + crc + content[kind.preamble_bytes : offset] + header
+
+
+def header_of(content: bytes, kind: FileKind) -> dict[str, Any]:
+    _, _, _, offset, length, _ = kind.preamble.unpack_from(content)
+    header: dict[str, Any] = json.loads(content[offset : offset + length])
+    return header
+
+
+def paths_in(value: Any, path: tuple = ()) -> Iterator[tuple]:
+    """Where the values are in JSON, as keys and indices."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from paths_in(inner, (*path, key))
+    elif isinstance(value, list):
+        for index in range(min(len(value), 3)):
+            yield from paths_in(value[index], (*path, index))
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 9),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=4),
+    st.sampled_from(["\ud800", "12", "2" * 150, "00"]),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4
+)
+
+
+@FILES
+@given(st.sampled_from(sorted(KINDS)), st.data())
+def test_any_other_header(files: dict[str, Path], tmp_path: Path, suffix: str, data: st.DataObject) -> None:
+    """What is read without an error may be something else: the header is all that describes it."""
+    kind, content = KINDS[suffix], files[suffix].read_bytes()
+    header = header_of(content, kind)
+    for _ in range(data.draw(st.integers(1, 2))):
+        *outer, key = data.draw(st.sampled_from(list(paths_in(header))))
+        holder = header
+        for step in outer:
+            holder = holder[step]
+        if data.draw(st.booleans()):
+            holder[key] = data.draw(VALUES)
+        else:
+            del holder[key]
+    path = tmp_path / f"crafted.{suffix}"
+    path.write_bytes(sealed(content, kind, json.dumps(header).encode()))
+    try:
+        read_all(path)
+    except InputError as error:
+        assert "damaged" in str(error)  # noqa: PT017
+        assert "\n" not in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(("suffix", "entry"), ENTRIES)
+def test_entries_of_another_type(files: dict[str, Path], tmp_path: Path, suffix: str, entry: str) -> None:
+    kind, content = KINDS[suffix], files[suffix].read_bytes()
+    path = tmp_path / f"crafted.{suffix}"
+    header = header_of(content, kind)
+    type_of_entry = type(header[entry])
+    may_be_empty = entry not in ("ploidy", "samples", "mass_below", "sections", "shape")
+    for value in (None, -1, 0, 2**62, 1.5, True, "", [], {}, "\ud800"):
+        path.write_bytes(sealed(content, kind, json.dumps(header | {entry: value}).encode()))
+        if value == type_of_entry() and type(value) is type_of_entry is not int and may_be_empty:
+            read_all(path)  # a panel of unknown origin, say
+        else:
+            refused(path, "damaged")
+    del header[entry]
+    path.write_bytes(sealed(content, kind, json.dumps(header).encode()))
+    refused(path, f"the header has no entry '{entry}'")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"3",
+        b"null",
+        b"[" * 100_000,
+        b'{"a": ' * 100_000,
+        b'{"n_sites": ' + b"9" * 10_000 + b"}",
+    ],
+    ids=lambda header: repr(header[:12]),
+)
+@pytest.mark.parametrize("suffix", KINDS)
+def test_a_header_that_is_none(files: dict[str, Path], tmp_path: Path, suffix: str, header: bytes) -> None:
+    path = tmp_path / f"crafted.{suffix}"
+    path.write_bytes(sealed(files[suffix].read_bytes(), KINDS[suffix], header))
+    refused(path, "damaged: the header ")
+
+
+@pytest.mark.parametrize(
+    "preamble",
+    [
+        {"version": 0},
+        {"offset": 2**64 - 1},
+        {"offset": 2**63},
+        {"length": 2**64 - 1},
+        {"length": 2**40},
+        {"offset": 0},
+        {"offset": 2**64 - 8, "length": 8},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("suffix", KINDS)
+def test_preambles(files: dict[str, Path], tmp_path: Path, suffix: str, preamble: dict[str, int]) -> None:
+    kind, content = KINDS[suffix], files[suffix].read_bytes()
+    path = tmp_path / f"crafted.{suffix}"
+    path.write_bytes(sealed(content, kind, json.dumps(header_of(content, kind)).encode(), **preamble))
+    refused(path, "damaged: its preamble is not one that is written")
+
+
+@pytest.mark.parametrize(("suffix", "section"), SECTIONS)
+def test_sections_outside_of_the_file(
+    files: dict[str, Path], tmp_path: Path, suffix: str, section: str
+) -> None:
+    kind, content = KINDS[suffix], files[suffix].read_bytes()
+    path = tmp_path / f"crafted.{suffix}"
+    for place in ({"offset": -64}, {"offset": 2**62}, {"nbytes": -1}, {"nbytes": 2**62}):
+        header = header_of(content, kind)
+        header["sections"][section] |= place
+        path.write_bytes(sealed(content, kind, json.dumps(header).encode()))
+        with pytest.raises(InputError, match=f"section '{section}' lies outside of the file"):
+            Container(path, kind)
+
+
+def rewrite(source: Path, out: Path, change: Callable[[dict[str, bytes], list[bytes]], None]) -> Path:
+    """The same file with other sections and parts; the checksums are right."""
+    kind = KINDS[source.suffix[1:]]
+    with Container(source, kind) as opened:
+        names = [name for name in opened.sections if name != "parts"]
+        sections = {name: opened.section(name) for name in names}
+        parts = [opened.part(number) for number in range(opened.n_parts)]
+        header = opened.header
+    change(sections, parts)
+    with out.open("wb") as file:
+        writer = ContainerWriter(file, kind)
+        for part in parts:
+            writer.add_part(compress(part))
+        for name, section in sections.items():
+            writer.add_section(name, section)
+        writer.finish(header, {})
+    return out
+
+
+@pytest.mark.parametrize(("suffix", "section"), [row for row in SECTIONS if row[1] != "haplotypes"])
+def test_sections_of_something_else(
+    files: dict[str, Path], tmp_path: Path, suffix: str, section: str
+) -> None:
+    for content in (b"", b"\xff", b"A\nC", b"x" * 80):
+
+        def change(sections: dict[str, bytes], _: list[bytes], content: bytes = content) -> None:
+            sections[section] = content
+
+        refused(rewrite(files[suffix], tmp_path / f"crafted.{suffix}", change), "damaged")
+
+
+@pytest.mark.parametrize("index", [[], [5, 4], [4, 4], [-1, 4], [3, 10**6], [3, 2**62]], ids=str)
+def test_arrays_of_other_sites(spip: Path, tmp_path: Path, index: list[int]) -> None:
+    def change(sections: dict[str, bytes], parts: list[bytes]) -> None:
+        sections["array"] = write_increasing(np.array(index, dtype=np.int64))
+
+    refused(rewrite(spip, tmp_path / "crafted.spip", change), "the array is not of the sites")
+
+
+def test_another_number_of_parts(spip: Path, tmp_path: Path) -> None:
+    for change in (lambda _, parts: parts.pop(), lambda _, parts: parts.append(b"")):
+        refused(rewrite(spip, tmp_path / "crafted.spip", change), "blocks that follow from its array")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"",
+        b"\1",
+        b"\0\0\0\0",
+        b"\xff" * 9,
+        b"\1\0\0\0" + b"\xff" * 50,
+        struct.pack("<I", 2**32 - 1) + b"\0" * 99,
+    ],
+    ids=lambda part: repr(part[:6]),
+)
+def test_parts_of_something_else(spip: Path, tmp_path: Path, part: bytes) -> None:
+    def change(sections: dict[str, bytes], parts: list[bytes]) -> None:
+        parts[1] = part
+
+    refused(rewrite(spip, tmp_path / "crafted.spip", change), "damaged: the part 2 of")
+
+
+def test_codes_that_are_no_soft_alleles(spip: Path, tmp_path: Path) -> None:
+    def change(sections: dict[str, bytes], parts: list[bytes]) -> None:
+        (n_points,) = struct.unpack_from("<I", parts[0])
+        codes = 4 + 2 * n_points
+        parts[0] = parts[0][:codes] + b"\xff" + parts[0][codes + 1 :]
+
+    refused(rewrite(spip, tmp_path / "crafted.spip", change), "damaged: the part 1 of")
+
+
+@pytest.mark.parametrize(
+    "row", [(2**64 - 1, 8), (2**64 - 8, 8), (0, 8), (54, 2**32 - 1), (2**40, 0)], ids=str
+)
+def test_parts_outside_of_the_file(spip: Path, tmp_path: Path, row: tuple[int, int]) -> None:
+    kind, path = KINDS["spip"], tmp_path / "crafted.spip"
+    table = compress(struct.pack("<QII", *row, 0))
+    content = spip.read_bytes()
+    header = header_of(content, kind)
+    offset = kind.preamble.unpack_from(content)[3]
+    header["sections"]["parts"] = {"offset": offset, "nbytes": len(table), "crc": zlib.crc32(table)}
+    longer = bytearray(content[:offset] + table)
+    kind.preamble.pack_into(longer, 0, kind.magic, 1, 0, len(longer), 0, 0)
+    path.write_bytes(sealed(bytes(longer), kind, json.dumps(header).encode()))
+    refused(path, "a part lies outside of the file")
+
+
+def test_sections_that_are_no_stream(spip: Path, tmp_path: Path) -> None:
+    kind, path = KINDS["spip"], tmp_path / "crafted.spip"
+    content = spip.read_bytes()
+    header = header_of(content, kind)
+    section = header["sections"]["array"]
+    for length in (0, section["nbytes"] - 1):
+        section["nbytes"] = length
+        stored = content[section["offset"] : section["offset"] + length]
+        header["sections"]["array"]["crc"] = zlib.crc32(stored)
+        path.write_bytes(sealed(content, kind, json.dumps(header).encode()))
+        refused(path, "damaged: the section array cannot be read")
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [],
+        [(0, 99)],
+        [(64, 2**64 - 1)],
+        [(2**64 - 1, 1)],
+        [(128, 64), (64, 64)],
+        [(64, 10), (70, 10)],
+        [(64, 1)] * 9,
+    ],
+    ids=str,
+)
+def test_places_of_several_panels(spin: Path, tmp_path: Path, places: list[tuple[int, int]]) -> None:
+    path = tmp_path / "x.spin"
+    join_files([spin, spin], path, panel.KIND)
+    with open_parts(path) as opened:
+        assert len(opened) == 2
+    first = panel.KIND.joined_magic + struct.pack("<I", len(places))
+    first += b"".join(struct.pack("<QQ", *place) for place in places)
+    first += struct.pack("<I", zlib.crc32(first))
+    path.write_bytes(first + path.read_bytes()[len(first) :])
+    with pytest.raises(InputError, match=r"damaged|truncated") as error, open_parts(path):
+        pass
+    assert "\n" not in str(error.value)

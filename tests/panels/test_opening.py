@@ -1,0 +1,95 @@
+"""Panels of every kind are known by their first bytes and answer the same questions."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.panels.opening import is_panel_file, open_panel_file, open_panels, path_of
+from spinimpute.panels.parts import join_panels
+
+ARRAY = np.arange(5, 4_400, 20)
+
+
+@pytest.fixture(scope="module")
+def files(example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One file of each kind; their names say nothing."""
+    folder = tmp_path_factory.mktemp("kinds")
+    found = {name: folder / name for name in ("haplotypes", "inducing", "parts")}
+    shutil.copy(example_panel.path, found["haplotypes"])
+    spinimpute.build_inducing_panel(example_panel, found["inducing"], ARRAY, 8).close()
+    join_panels([example_panel.path, example_panel.path], found["parts"])
+    return found
+
+
+@pytest.mark.parametrize(("kind", "n_panels"), [("haplotypes", 1), ("inducing", 1), ("parts", 2)])
+def test_each_kind_is_opened(
+    files: dict[str, Path], example_panel: spinimpute.Panel, kind: str, n_panels: int
+) -> None:
+    assert is_panel_file(files[kind])
+    for panels in (open_panel_file(files[kind]), open_panels(files[kind])):
+        with panels as opened:
+            assert len(opened) == n_panels
+            for panel in opened:
+                np.testing.assert_array_equal(panel.frequency, example_panel.frequency)
+                np.testing.assert_array_equal(panel.position, example_panel.position)
+                assert (panel.n_samples, panel.n_haplotypes) == (150, 300)
+                assert path_of(panel) == files[kind] == path_of(files[kind])
+                panel.verify()
+
+
+def test_what_panels_answer(files: dict[str, Path]) -> None:
+    with open_panel_file(files["haplotypes"]) as (panel,), open_panel_file(files["inducing"]) as (made,):
+        assert (panel.holds, made.holds) == ("haplotypes", "inducing points")
+        assert panel.haplotypes is panel
+        assert made.haplotypes is None
+        assert panel.array_index is None
+        assert made.array_index is not None
+        np.testing.assert_array_equal(made.array_index, ARRAY)
+        panel.check_typed(np.array([1]))
+        made.check_typed(ARRAY[:1])
+        with pytest.raises(InputError, match="none of the 1 typed sites is among the 220 sites of the array"):
+            made.check_typed(np.array([1]))
+        assert (panel.made_of, dict(panel.described())) == ("", {})
+        assert made.made_of == f" (at most 8 inducing points of the panel {panel.checksum})"
+        assert made.described()["array"] == "220 of these sites"
+
+
+def test_what_is_no_panel(files: dict[str, Path], example: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.spin"
+    text.write_text("no panel")
+    for path, said in ((text, "not a spinimpute panel"), (tmp_path / "absent.spin", "cannot be opened")):
+        assert not is_panel_file(path)
+        with pytest.raises(InputError, match=said), open_panel_file(path):
+            pass
+        with pytest.raises(InputError, match=said), open_panels(path):
+            pass
+    assert not is_panel_file(example / "panel.vcf.gz")
+    with pytest.raises(InputError, match="not a spinimpute panel"), open_panel_file(example / "panel.vcf.gz"):
+        pass
+
+
+def test_a_map_goes_with_a_vcf_alone(
+    files: dict[str, Path], example: Path, example_panel: spinimpute.Panel
+) -> None:
+    genetic_map = example / "genetic.map"
+    for panel in (*files.values(), example_panel):
+        with pytest.raises(InputError, match="has its genetic map in it"), open_panels(panel, genetic_map):
+            pass
+    with open_panels(example / "panel.vcf.gz", genetic_map) as (built,):
+        assert built.checksum == example_panel.checksum
+    with open_panels(example_panel) as opened:
+        assert opened == [example_panel]
+
+
+@pytest.mark.parametrize("kind", ["haplotypes", "inducing"])
+def test_damage_is_found(files: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    content = bytearray(files[kind].read_bytes())
+    content[200] ^= 1  # of a haplotype, or of a block
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    with open_panel_file(path) as (panel,), pytest.raises(InputError, match="damaged"):
+        panel.verify()

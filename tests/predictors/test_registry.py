@@ -1,0 +1,240 @@
+"""The registry: each row loads, options belong to predictors, and a row is all that a new one needs."""
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cyvcf2
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.windows import Window
+from spinimpute.predictors import registry
+from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
+from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.loading import FORMAT, load_predictor, predictor_for
+from spinimpute.predictors.registry import (
+    HAPLOTYPES,
+    INDUCING_POINTS,
+    PREDICTORS,
+    Option,
+    PredictorRow,
+    imported,
+    option_help,
+    options_by_name,
+    row_named,
+    row_of_kind,
+)
+from spinimpute.predictors.spin.kmer_spin import KmerPredictor
+from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.tensor_files import load_tensors
+
+SHIPPED = [row for row in PREDICTORS if row.shipped is not None]
+
+
+class Frequencies(Engine):
+    """The panel's frequencies, scaled."""
+
+    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        p_UQ = panel_frequencies(self.job.panel.frequency, window, typed_TQ.shape[1])
+        return p_UQ * np.float32(self.job.options["share"])
+
+
+class FrequencyPredictor(Predictor):
+    kind, fingerprint, device_name = "toy", "none", "cpu"
+
+    def engine(self, job: ImputationJob) -> Frequencies:
+        return Frequencies(job)
+
+
+def load(
+    weights: Mapping[str, np.ndarray],
+    settings: dict[str, Any],
+    fingerprint: str,
+    device: str,
+    options: Mapping[str, Any],
+) -> FrequencyPredictor:
+    assert not weights
+    return FrequencyPredictor()
+
+
+SHARE = Option("share", "number", "Of the frequency.", default=1.0, rule="a share must be at least 0")
+TOY = PredictorRow(
+    "frequency",
+    "the panel's allele frequencies",
+    kind="toy",
+    reads=(HAPLOTYPES, INDUCING_POINTS),
+    load="toy_predictor:load",
+    has_weights=False,
+    options=(SHARE,),
+)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> PredictorRow:
+    """A row of the registry and nothing else: the predictor is a module of its own."""
+    monkeypatch.setitem(sys.modules, "toy_predictor", sys.modules[__name__])
+    monkeypatch.setattr(registry, "PREDICTORS", (*PREDICTORS, TOY))
+    return TOY
+
+
+def test_names_and_kinds_are_told_apart() -> None:
+    for field in ("name", "kind"):
+        found = [getattr(row, field) for row in PREDICTORS]
+        assert len(set(found)) == len(found)
+    for row in PREDICTORS:
+        assert row_named(row.name) is row_of_kind(row.kind) is row
+    assert row_of_kind("of tomorrow") is None
+    with pytest.raises(InputError, match=r"predictor must be haplotype or inducing or .*, found 'x'"):
+        row_named("x")
+
+
+@pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
+def test_what_a_row_names_is_there(row: PredictorRow) -> None:
+    assert callable(imported(row.load))
+    assert row.training is not None
+    settings = imported(row.training.settings)
+    assert dataclasses.is_dataclass(settings)
+    assert settings()
+    assert all(hasattr(imported(row.training.learner), name) for name in ("draw", "outcome"))
+
+
+@pytest.mark.parametrize("row", SHIPPED, ids=lambda row: row.name)
+def test_what_is_shipped_loads(row: PredictorRow) -> None:
+    _, metadata = load_tensors(row.shipped_checkpoint, FORMAT, "model")
+    assert metadata["kind"] == row.kind
+    for predictor in (load_predictor(name=row.name), load_predictor(row.shipped_checkpoint)):
+        assert isinstance(predictor, Predictor)
+        assert predictor.kind == row.kind
+        assert predictor.device_name == "cpu"
+        assert predictor.fingerprint.startswith(load_predictor(name=row.name).fingerprint)
+
+
+def test_what_is_not_shipped_needs_a_checkpoint() -> None:
+    for row in PREDICTORS:
+        if row.shipped is None:
+            with pytest.raises(InputError, match=f"no model of the kind '{row.kind}' is shipped"):
+                load_predictor(name=row.name)
+
+
+def test_the_rows_need_neither_torch_nor_numpy() -> None:
+    program = (
+        "import sys, spinimpute.predictors.registry; sys.exit(bool({'torch', 'numpy'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
+def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
+    for option in options_by_name().values():
+        if row.takes(option.name):
+            assert row.chosen({option.name: 7})[option.name] == 7
+            assert row.chosen({}).keys() == {option.name for option in row.options}
+            with pytest.raises(InputError, match=f"{option.rule}, found -1"):
+                row.chosen({option.name: -1})
+        else:
+            with pytest.raises(InputError, match=f"'{row.name}' does not take {option.flag} "):
+                row.chosen({option.name: option.minimum + 1})
+    with pytest.raises(InputError, match=f"'{row.name}' has no option 'depth'; its options: "):
+        row.chosen({"depth": 3})
+
+
+def test_what_the_command_line_says_of_options() -> None:
+    assert option_help("max_memory").endswith("For haplotype.")
+    assert option_help("overlap_cM").endswith("Default: 1 (inducing, kmer).")
+    assert "2 (inducing, kmer)" in option_help("window_cM")
+    assert options_by_name()["inducing_points"].flag == "--inducing-points"
+
+
+def test_a_number_of_inducing_points_chooses_them(example_panel: spinimpute.Panel) -> None:
+    chosen, options = predictor_for(example_panel, options={"inducing_points": 8, "window_cM": None})
+    assert (chosen.kind, options["inducing_points"], options["window_cM"]) == ("allele-cipnp", 8, 2.0)
+    with pytest.raises(InputError, match="'haplotype' does not take --inducing-points"):
+        predictor_for(example_panel, name="haplotype", options={"inducing_points": 8})
+    assert predictor_for(example_panel)[0].kind == "haplotype"
+
+
+def test_options_of_loading_and_of_imputing(
+    example_panel: spinimpute.Panel, random_predictor: InducingPredictor
+) -> None:
+    with pytest.raises(InputError, match="inducing_points goes with a checkpoint: give it to load_predictor"):
+        predictor_for(example_panel, random_predictor, options={"inducing_points": 8})
+    with pytest.raises(InputError, match="window_cM is an option of imputing"):
+        load_predictor(name="inducing", options={"window_cM": 1.0})
+    with pytest.raises(InputError, match="the number of inducing points must be at least 2, found 1"):
+        load_predictor(options={"inducing_points": 1})
+
+
+def test_models_of_other_predictors(
+    example_panel: spinimpute.Panel,
+    random_predictor: InducingPredictor,
+    random_kmer_predictor: KmerPredictor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(InputError, match=r"kind 'allele-cipnp', not one for the predictor 'haplotype'"):
+        predictor_for(example_panel, random_predictor, "haplotype")
+    with pytest.raises(InputError, match=r"kind 'kmer-spin', not one for the predictor 'inducing'"):
+        predictor_for(example_panel, random_kmer_predictor, "inducing")
+    monkeypatch.setattr(random_predictor, "kind", "of my own")
+    with pytest.raises(InputError, match="'of my own', which has no row in the registry"):
+        predictor_for(example_panel, random_predictor)
+
+
+def test_a_row_is_all_that_a_new_predictor_needs(
+    toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    target, out = example / "target.vcf.gz", tmp_path / "o.vcf"
+    settings = spinimpute.PredictorSettings(toy.name, options={"share": 0.5})
+    summary = spinimpute.impute(target, out, example_panel, predictor=settings)
+    assert summary.written_sites == example_panel.n_sites
+    typed = {v.POS for v in cyvcf2.VCF(str(target))}
+    vcf = cyvcf2.VCF(str(out))
+    assert "##spinimpute_model=toy none cpu\n" in vcf.raw_header
+    for record, frequency in zip(vcf, example_panel.frequency, strict=True):
+        if record.POS not in typed:
+            np.testing.assert_allclose(record.format("DS")[:, 0], frequency, atol=1e-4)
+
+
+def test_a_new_predictor_has_regions_arrays_and_inducing_panels(
+    toy: PredictorRow, dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    settings, region = spinimpute.PredictorSettings(toy.name), spinimpute.RegionSettings("20:1-50000", 0.1)
+    ours = tmp_path / "ours.vcf.gz"
+    spinimpute.convert(dense_target, ours, example_panel)
+    part = spinimpute.impute(ours, tmp_path / "o.vcf", example_panel, predictor=settings, region=region)
+    assert 0 < part.typed_sites < 2227 / 2
+    index = np.arange(7, 4_400, 45)
+    alleles = np.full((len(index), 3), -1)
+    with spinimpute.build_inducing_panel(example_panel, tmp_path / "p.spip", index, 8) as made:
+        for panel in (example_panel, made):
+            p_XQ = spinimpute.impute_haplotypes(panel, alleles, index, settings)
+            np.testing.assert_allclose(p_XQ, example_panel.frequency[:, None].repeat(3, 1), rtol=1e-6)
+
+
+def test_a_new_predictor_takes_its_own_options_alone(
+    toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    for options, resources, said in (
+        ({"overlap_cM": 1.0}, {}, "'frequency' does not take --overlap-cm"),
+        ({"share": -1.0}, {}, "a share must be at least 0, found -1.0"),
+        ({}, {"max_memory": 10**10}, "'frequency' does not take --max-memory"),
+        ({}, {"device": "cuda"}, "'frequency' computes on the processor alone"),
+    ):
+        with pytest.raises(InputError, match=said):
+            spinimpute.impute(
+                example / "target.vcf.gz",
+                tmp_path / "o.vcf",
+                example_panel,
+                predictor=spinimpute.PredictorSettings(toy.name, options=options),
+                resources=spinimpute.Resources(**resources),
+            )
+    with pytest.raises(InputError, match="has no weights: leave out the model"):
+        load_predictor(tmp_path / "m.safetensors", name=toy.name)
+    with pytest.raises(InputError, match="'haplotype' does not take --share"):
+        predictor_for(example_panel, options={"share": 1.0})
+    assert not list(tmp_path.iterdir())
