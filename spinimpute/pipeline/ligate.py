@@ -106,8 +106,8 @@ def ligate(
     out : str or Path
         BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
     panel : ReferencePanel, str or Path, optional
-        What the chunks were imputed from: every site of it between the first chunk's region and the last one's
-        must be there.
+        What the chunks were imputed from: every site of it between the first chunk's region and the last
+        one's must be there.
     output_type : str, optional
         "z", "b" or "v"; by default by suffix.
     allow_gaps : bool
