@@ -17,11 +17,11 @@ define install
 	done
 endef
 
-$(VENV)/installed: pyproject.toml | $(BIN)/python
+$(VENV)/installed: pyproject.toml setup.py | $(BIN)/python
 	$(call install,)
 	touch $@
 
-$(VENV)/installed-test: pyproject.toml | $(BIN)/python
+$(VENV)/installed-test: pyproject.toml setup.py | $(BIN)/python
 	$(call install,[test])
 	touch $@ $(VENV)/installed
 

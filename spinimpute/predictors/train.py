@@ -207,8 +207,8 @@ def train(
     Raises
     ------
     InputError
-        The configuration, panel or checkpoint is unusable, or `out` exists and neither `force` nor `resume` is
-        set.
+        The configuration, panel or checkpoint is unusable, or `out` exists and neither `force` nor `resume`
+        is set.
     ImportError
         msprime is absent and no panel is given.
     """
