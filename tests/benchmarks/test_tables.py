@@ -48,7 +48,7 @@ def test_commands_name_no_local_folder() -> None:
         "--model",
         "/opt/x/m.safetensors",
     ]
-    assert scrubbed(command, places) == "python -m cli.main --out WORK/a.bcf --model m.safetensors"
+    assert scrubbed(command, places) == "python -m spinimpute.cli.main --out WORK/a.bcf --model m.safetensors"
     assert scrubbed(["beagle", "map=/data/me/x.map"], places) == "beagle map=HOME/x.map"
     piped = ["sh", "-c", "bcftools view /data/me/scratch/p.bcf | bref3 > /var/tmp/p"]
     assert scrubbed(piped, places) == "sh -c 'bcftools view WORK/p.bcf | bref3 > p'"
