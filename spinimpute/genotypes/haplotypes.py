@@ -87,7 +87,7 @@ def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
     Returns
     -------
     Haplotypes
-        Of the same sites and samples. The calls are used up: their array is changed where it can be.
+        Of the same sites and samples. The array of calls may be changed in place.
     """
     return Haplotypes(
         calls.sites,
