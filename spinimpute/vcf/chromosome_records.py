@@ -1,9 +1,8 @@
 """The records of one chromosome of a file, or of a region of it: in order, and all of them.
 
 The library that reads through an index takes a damaged block for the end of the records, and finds nothing
-where an index of another file leads astray; the records it gave are therefore counted again in the file
-itself. The index is used there, too, to skip most of what lies in front, but at a place that turns out to be
-what it says.
+if the index is of another file; the records it gave are therefore counted again in the file itself. The index
+is used there, too, to skip most of what comes before, but the place is checked to be the one that it states.
 """
 
 from __future__ import annotations
