@@ -10,11 +10,23 @@ import click
 
 
 def command_text(ctx: click.Context, without: Collection[str]) -> str:
-    """The command with the options that differ from their defaults, in the order of the help, on one line.
+    r"""The command with the options that differ from their defaults, in the order of the help, on one line.
 
-    without: parameters that do not influence the result, such as the number of threads; without them the same
-    input gives the same bytes. A value that comes from the environment is written like one that was typed.
-    The text is what a shell would take, with control characters and undecodable bytes as in $'\\x0a'.
+    The text is what a shell would take, with control characters and undecodable bytes as in $'\x0a'. A value
+    that comes from the environment is written like one that was typed.
+
+    Parameters
+    ----------
+    ctx : click.Context
+        Of the command.
+    without : collection of str
+        Parameters that do not influence the result, such as the number of threads; without them the same
+        input gives the same bytes.
+
+    Returns
+    -------
+    str
+        For the header of an output.
     """
     words = ctx.command_path.split()
     for parameter in ctx.command.params:

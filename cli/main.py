@@ -39,9 +39,11 @@ class LazyGroup(click.Group):
     """Imports a command when it is run, so that help comes at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
@@ -49,6 +51,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands' part of the help without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
@@ -93,7 +96,7 @@ def _terminated(*_: Any) -> NoReturn:
 def _fail(message: str, status: int) -> NoReturn:
     try:
         click.echo(f"spinimpute: {message}", err=True)
-    except OSError:  # a full disk where stderr goes: the status tells
+    except OSError:  # stderr goes to a full disk: the exit status says enough
         _discard(sys.stderr)
     sys.exit(status)
 
@@ -105,7 +108,15 @@ def _discard(stream: IO[str]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line. Exit status: 0; 2 for bad input; 130 or 143 when interrupted."""
+    """Run the command line and exit.
+
+    The exit status is 0; 2 for bad input; 130 or 143 when interrupted.
+
+    Parameters
+    ----------
+    arguments : list of str or None
+        Of the command line; None for those of the process.
+    """
     from spinimpute.errors import InputError
 
     warnings.showwarning = _show_warning
@@ -121,7 +132,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except InputError as error:
         _fail(f"error: {error}", BAD_INPUT)
     except BrokenPipeError:
-        _discard(sys.stdout)  # whoever read our output has seen enough
+        _discard(sys.stdout)  # the reader of our output has closed it
         sys.exit(1)
     except OSError as error:
         if error.errno in NO_SPACE and error.filename is None:  # all other files have a name

@@ -128,7 +128,7 @@ def train(
 
 @contextmanager
 def _as_input_errors(what: str) -> Iterator[None]:
-    """What goes wrong with what is asked for: numbers that overflow, or more memory than there is."""
+    """Turn numbers that overflow, and too little memory, into InputError."""
     from spinimpute.errors import InputError
 
     try:

@@ -18,10 +18,12 @@ Option = Callable[[Command], Command]
 
 
 def out_option(what: str) -> Option:
+    """--out, with this help."""
     return click.option("--out", "-o", required=True, metavar="FILE", help=what)
 
 
 def region_option(what: str) -> Option:
+    """--region, with this help."""
     return click.option("--region", "-r", metavar="CHR[:FROM-TO]", help=what)
 
 
@@ -41,6 +43,7 @@ def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> s
 
 
 def panel_option(what: str) -> Option:
+    """--panel, with this help; by default what the environment variable PANEL_VARIABLE says."""
     return click.option(
         "--panel",
         metavar="FILE",
@@ -91,7 +94,7 @@ def _kept(ctx: click.Context, option: click.Parameter, prefix: str | None) -> No
 
 
 def target_option(command: Command) -> Command:
-    """--vcf, --bfile and --pfile; the command is given `vcf`, whichever it was."""
+    """Add --vcf, --bfile and --pfile; the command receives `vcf`, whichever it was."""
     plink: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "expose_value": False, "callback": _kept}
     for option in (
         click.option("--pfile", help="The same of PLINK 2: PREFIX.pgen, .pvar, .psam.", **plink),
@@ -120,7 +123,7 @@ chain_option = click.option(
 
 
 def sexes_of(path: str | None) -> dict[str, bool] | None:
-    """What --sex says: sample -> whether male."""
+    """The content of the file of --sex: sample -> whether male; None without a file."""
     from spinimpute.genotypes.ploidy import read_sexes
 
     return None if path is None else read_sexes(path)
@@ -165,7 +168,7 @@ device_option = click.option(
 
 
 def predictor_options(command: Command) -> Command:
-    """The options of all predictors, as the registry has them; the command is given each by its name."""
+    """Add the options of all predictors in the registry; the command receives each by its name."""
     from spinimpute.predictors.registry import option_help, options_by_name
 
     for option in reversed(options_by_name().values()):
@@ -183,7 +186,20 @@ def predictor_options(command: Command) -> Command:
 
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr, shown on terminals only; gives a function that takes the fraction done."""
+    """A bar on stderr, shown on terminals only.
+
+    Parameters
+    ----------
+    label : str
+        Shown beside the bar.
+    quiet : bool
+        Show nothing.
+
+    Yields
+    ------
+    callable
+        To be called with the fraction that is done.
+    """
     # loading rich takes longer than imputing some files; there is no stderr where it was closed
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda fraction: None
@@ -197,7 +213,17 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
 
 
 def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
-    """The warnings of a run, and its summary unless it is to be quiet."""
+    """Print the warnings of a run, and its summary unless it is to be quiet.
+
+    Parameters
+    ----------
+    summary : ImputationSummary
+        Of the run.
+    out : str
+        The output.
+    quiet : bool
+        Print warnings only.
+    """
     for warning in summary.warnings:
         click.echo(f"spinimpute: warning: {warning}", err=True)
     if not quiet:
@@ -222,8 +248,18 @@ seed_option = click.option("--seed", type=click.IntRange(0, 2**31), default=1, s
 
 @contextmanager
 def estimator_errors(what: str) -> Iterator[None]:
-    """What estimators say of what was asked for, as InputError: parameters, too few rows, numbers that
-    overflow, more memory than there is. No warnings of numpy's."""
+    """Turn errors of estimators into InputError, and hide numpy's warnings.
+
+    Parameters
+    ----------
+    what : str
+        What failed, for the message.
+
+    Raises
+    ------
+    InputError
+        Parameters are wrong, there are too few rows, numbers overflow, or memory is too small.
+    """
     from spinimpute.errors import InputError
 
     try:

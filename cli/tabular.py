@@ -43,6 +43,7 @@ OPTION_OF = {
 
 
 def output_option(what: str) -> Any:
+    """--output, with this help."""
     return click.option("--output", "--out", "-o", "out", required=True, metavar="FILE", help=what)
 
 
@@ -191,7 +192,7 @@ def info(model: str) -> None:
 
 
 def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | None) -> TableEstimator:
-    """With the parameters of --set and --steps. Raises InputError and ValueError."""
+    """An estimator with the parameters of --set and --steps; raises InputError and ValueError."""
     from spinimpute.errors import InputError
     from spinimpute.tabular.model_files import ESTIMATORS, check_parameters
 
@@ -230,7 +231,7 @@ def _typed(text: str, default: Any) -> Any:
 
 
 def _tell_unseen(estimator: TableEstimator, features: pd.DataFrame) -> None:
-    """Of categories that the training rows lack."""
+    """Warn of categories that the training rows lack."""
     for name, known in zip(features.columns, estimator.encoder_.categories_, strict=True):
         if known is not None:
             unseen = int((features[name].notna() & ~features[name].isin(set(known.tolist()))).sum())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CLASSES = 20  # different whole numbers of a target that --task auto takes for classes
-INEXACT = 2.0**53  # whole numbers from here on, which floats cannot tell apart
+INEXACT = 2.0**53  # whole numbers from here on, which floats cannot distinguish
 MANY_CATEGORIES = 1_000  # of a text column, all different: dates, names, keys
 table_option = click.option(
     "--table", required=True, metavar="FILE", help="CSV or TSV, also .gz, or Parquet, known by suffix."
@@ -24,7 +24,7 @@ table_option = click.option(
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """What the options of `labelled_table_options` say."""
+    """The values of the options of `labelled_table_options`."""
 
     table: str
     target: str
@@ -36,7 +36,7 @@ class ColumnChoice:
 
 
 def labelled_table_options(command: Command) -> Command:
-    """The command is given the fields of `ColumnChoice`."""
+    """Add the options; the command receives the fields of `ColumnChoice`."""
     for option in (
         click.option("--drop-missing-target", is_flag=True, help="Leave out rows whose target is missing."),
         click.option(
@@ -61,8 +61,19 @@ def labelled_table_options(command: Command) -> Command:
 
 @dataclass(frozen=True)
 class LabelledTable:
-    """features as of `features_of`, label (N,) text of classes or numbers, weight (N,), "classification" or
-    "regression"."""
+    """Rows of a table with a known target.
+
+    Attributes
+    ----------
+    features : DataFrame of N rows
+        As of `features_of`.
+    label : (N,)
+        Text of classes, or numbers.
+    weight : float64 (N,) or None
+        Of the rows.
+    task : str
+        "classification" or "regression".
+    """
 
     features: pd.DataFrame
     label: np.ndarray
@@ -71,7 +82,25 @@ class LabelledTable:
 
 
 def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
-    """The rows whose target is known. Says which task it is unless quiet. Raises InputError."""
+    """Read the rows of a table whose target is known.
+
+    Parameters
+    ----------
+    choice : ColumnChoice
+        The table and its columns.
+    quiet : bool
+        Do not print which task it is.
+
+    Returns
+    -------
+    LabelledTable
+        With at least one row.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, a column is missing or given twice, or its cells are not what they must be.
+    """
     from spinimpute.errors import InputError
     from spinimpute.tabular.table_files import read_table, shown
 
@@ -204,8 +233,31 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
 def features_of(
     rows: pd.DataFrame, table: str, columns: list[str], categorical: Any, no_other_text: bool = False
 ) -> pd.DataFrame:
-    """float64 columns of numbers, columns of text for categories: of those named, and of all that hold text
-    unless there must be none."""
+    """Columns of a table as features.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        The table.
+    table : str
+        Its file, for messages.
+    columns : list of str
+        The features.
+    categorical : collection of str
+        Those that hold categories.
+    no_other_text : bool
+        Whether all other columns must hold numbers; otherwise those that hold text are categories, too.
+
+    Returns
+    -------
+    DataFrame
+        float64 columns of numbers, columns of text for categories.
+
+    Raises
+    ------
+    InputError
+        A cell is not a number where there must be one.
+    """
     import pandas as pd
 
     from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of
@@ -226,6 +278,24 @@ def features_of(
 
 
 def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> None:
+    """Check that a table has some columns.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        The table.
+    table : str
+        Its file, for the message.
+    names : iterable of str
+        The columns.
+    what : str
+        What they are, for the message.
+
+    Raises
+    ------
+    InputError
+        A column is missing.
+    """
     from spinimpute.errors import InputError
 
     present = set(rows.columns)
@@ -238,13 +308,16 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
 
 
 def listed(names: list[str], most: int = 10) -> str:
+    """Names with commas between them; of more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(on_one_line, names[:most])) + more
 
 
 def on_one_line(text: str) -> str:
+    """A text without line breaks and control characters."""
     return text if text.isprintable() else repr(text)
 
 
 def warn(message: str) -> None:
+    """Print a warning."""
     click.echo(f"spinimpute: warning: {message}", err=True)

@@ -41,7 +41,13 @@ _command = _Command()
 
 
 def start_command(say: Callable[[str], None]) -> None:
-    """A command begins: compile all kernels when the first one is missing, and say so."""
+    """Begin a command: all kernels are compiled when the first one is missing.
+
+    Parameters
+    ----------
+    say : callable
+        Given a line for the user when kernels are compiled.
+    """
     _command.running, _command.say = True, say
 
 
@@ -51,7 +57,20 @@ def compile_quietly() -> None:
 
 
 def before_compiling(signature: str, name: str) -> bool:
-    """Whether the kernel with this signature, missing under this name, may be there now."""
+    """Compile all kernels of a command when the first one is missing.
+
+    Parameters
+    ----------
+    signature : str
+        Of the missing kernel, as of `signature_text`.
+    name : str
+        Of its file.
+
+    Returns
+    -------
+    bool
+        Whether the kernel may be there now.
+    """
     from spinimpute.devices import default_threads
     from spinimpute.kernel_files import kernel_files
 
@@ -79,6 +98,11 @@ def before_compiling(signature: str, name: str) -> bool:
 
 def compile_all(processes: int) -> bool:
     """Compile all kernels in the list that are not there yet.
+
+    Parameters
+    ----------
+    processes : int
+        How many compile at the same time.
 
     Returns
     -------
@@ -125,7 +149,18 @@ def signatures() -> list[str]:
 def signature_text(kernel: Any, argument_types: tuple[Any, ...]) -> str:
     """A kernel and its arguments as in the list.
 
-    uint8[2] is a contiguous array with two axes; a const one cannot be written to.
+    Parameters
+    ----------
+    kernel : numba dispatcher
+        As `kernels.kernel` makes it.
+    argument_types : tuple of numba types
+        Of a call.
+
+    Returns
+    -------
+    str
+        Such as "module.name(uint8[2], int64)"; uint8[2] is a contiguous array with two axes, a const one
+        cannot be written to.
     """
     from numba import types
 
@@ -139,7 +174,7 @@ def signature_text(kernel: Any, argument_types: tuple[Any, ...]) -> str:
 
 
 def compile_signature(text: str) -> None:
-    """Compile a kernel as a line of the list says, unless it has been before."""
+    """Compile a kernel as a line of the list says, unless it is compiled already."""
     import numpy as np
     from numba import from_dtype, types
 

@@ -15,7 +15,17 @@ def default_threads() -> int:
 
 
 def choose_threads(threads: int | None) -> int:
-    """Number of threads that was asked for, by default all processors.
+    """The number of threads to use.
+
+    Parameters
+    ----------
+    threads : int or None
+        What was asked for; None for all processors.
+
+    Returns
+    -------
+    int
+        At least 1.
 
     Raises
     ------

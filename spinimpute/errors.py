@@ -11,7 +11,7 @@ class InputError(Exception):
 
 
 def why_no_file(path: Path) -> str:
-    """What to say of a path at which there is no file."""
+    """Why a path is not that of a file, for messages."""
     if path.is_dir():
         return "it is a folder"
     return "it is not a regular file; copy it to one" if path.exists() else "there is no such file"

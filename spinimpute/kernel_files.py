@@ -28,7 +28,7 @@ class KernelFiles:
     Parameters
     ----------
     folder : Path
-        Where the files lie.
+        Where the files are.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ _VERSIONS = (sys.version, numba.__version__, llvmlite.__version__, np.__version_
 
 
 class _KernelCache(NullCache):
-    """Where numba looks for a kernel before it compiles it, and brings what it has compiled."""
+    """Where numba looks for a kernel before it compiles it, and stores it afterwards."""
 
     def __init__(self, compiled: Any) -> None:
         self._kernel = compiled
@@ -59,7 +59,7 @@ class _KernelCache(NullCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if not data.library.has_dynamic_globals and not data.lifted:
-            head = signature_text(self._kernel, sig).encode() + b"\n"  # for people who look into the folder
+            head = signature_text(self._kernel, sig).encode() + b"\n"  # for readers of the folder
             kernel_files().write(self._file_name(sig, data.codegen), head + dumps(data._reduce()))
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
@@ -78,6 +78,11 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
         Whether sums may be contracted, see `FAST`.
     inline : bool
         Compile it into each of its callers.
+
+    Returns
+    -------
+    callable
+        A decorator.
     """
 
     def compile_lazily(function: Callable[..., Any]) -> Any:

@@ -21,6 +21,11 @@ def parse_size(text: str) -> int:
     text : str
         Such as "800M", "2G", "1.5GB" or "3000000".
 
+    Returns
+    -------
+    int
+        Bytes, more than 0.
+
     Raises
     ------
     InputError
@@ -39,15 +44,23 @@ def shown_size(size: float) -> str:
 
 
 def peak_memory_mb() -> float:
-    """The process's largest resident memory so far."""
+    """The process's largest resident memory so far, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def resident_bytes(peak: bool = False) -> int:
-    """Memory that this process has now, or had at most so far.
+    """Memory of this process.
 
-    Where the system does not say what is in use now (outside of Linux), it is the latter, which is more.
+    Parameters
+    ----------
+    peak : bool
+        The largest so far, not what is used now.
+
+    Returns
+    -------
+    int
+        Bytes. If the system does not report what is used now (outside of Linux), the largest so far.
     """
     name = "VmHWM:" if peak else "VmRSS:"
     try:

@@ -1,4 +1,4 @@
-"""Is this a place where a file may be written? Asked before work starts. And what if it fails later."""
+"""Whether a file may be written at a place, asked before work starts; and errors of writing later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,20 @@ _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".
 
 
 class CannotWrite(InputError):
-    """The file at `path` cannot be written, or not to its end, such as on a full disk."""
+    """A file cannot be written, or not to its end, such as on a full disk.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    error : OSError
+        Why.
+
+    Attributes
+    ----------
+    reason : str
+        Why, for messages.
+    """
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.path, self.reason = path, error.strerror or str(error)
@@ -29,8 +42,19 @@ class CannotWrite(InputError):
 
 
 def check_writable(path: Path) -> None:
-    """Raise InputError if no regular file can be created at `path`."""
-    # os.path, unlike Path, takes a path that cannot even be looked at for absent; opening it then says why.
+    """Check that a regular file can be created at a path.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+
+    Raises
+    ------
+    InputError
+        It is a folder, a link or a device, its name is too long, or its folder does not exist.
+    """
+    # os.path, unlike Path, takes a path that cannot be examined for absent; opening it then gives the reason.
     if os.path.isdir(path):
         raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
     if os.path.islink(path):  # it would be replaced, not followed; /dev/stdout is one
@@ -50,11 +74,28 @@ def check_writable(path: Path) -> None:
 
 
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
-    """The path of an output that may be written.
+    """Check that an output may be written.
 
-    inputs: paths that are read (whatever is no path counts for nothing). instead: what else can be done than
-    to overwrite, for the message.
-    Raises InputError as `check_writable`, if the file exists without `force`, and if it is one of the inputs.
+    Parameters
+    ----------
+    path : str or Path
+        Of the output.
+    force : bool
+        Whether an existing file may be overwritten.
+    inputs : iterable
+        Paths that are read; anything that is not a path is ignored.
+    instead : str
+        What can be done other than to overwrite, for the message.
+
+    Returns
+    -------
+    Path
+        Of the output.
+
+    Raises
+    ------
+    InputError
+        As `check_writable`; the file exists, without `force`; or it is one of the inputs.
     """
     path = Path(path)
     check_writable(path)
@@ -70,9 +111,22 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, to be written to; it takes the name of `path` unless something fails.
+    """Write a file under a temporary name, which becomes its own when all is written.
 
-    Raises CannotWrite if it cannot, such as on a full disk; errors that tell of other files stay as they are.
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+
+    Yields
+    ------
+    Path
+        A temporary path beside `path`, to be written to.
+
+    Raises
+    ------
+    CannotWrite
+        The file cannot be written, such as on a full disk; errors of other files stay as they are.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -86,15 +140,23 @@ def written_whole(path: Path) -> Iterator[Path]:
             raise
         raise CannotWrite(path, error) from error
     finally:
-        with suppress(OSError):  # of a file system that cannot be written, which has been said
+        with suppress(OSError):  # the file system cannot be written: reported above
             partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for files that nobody needs after the run, in $TMPDIR.
+    """Make a folder for files that are not needed after the run.
 
-    Raises InputError if there can be none, or if there is no space for a file in it.
+    Yields
+    ------
+    Path
+        A folder in $TMPDIR, which is removed at the end.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be made, or has no space for a file.
     """
     try:
         made = tempfile.TemporaryDirectory(prefix="spinimpute-")
@@ -116,9 +178,21 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Iterable[object]) -> None:
-    """`check_output` for all that is not None, and that no two of them, or their indexes, are the same.
+    """Check all outputs of a run.
 
-    inputs: as there; of PLINK's files the ones beside count, too.
+    Parameters
+    ----------
+    paths : iterable of str, Path or None
+        Of the outputs; None for one that is not wanted.
+    force : bool
+        Whether existing files may be overwritten.
+    inputs : iterable
+        As of `check_output`; the files beside those of PLINK count, too.
+
+    Raises
+    ------
+    InputError
+        As `check_output`; or two outputs, or their indexes, are the same file.
     """
     read: list[object] = []
     for source in inputs:

@@ -19,7 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """rank: of this process, from 0; count: of all."""
+    """The processes that train one model together.
+
+    Attributes
+    ----------
+    rank : int
+        Of this process, from 0.
+    count : int
+        Of all processes.
+    """
 
     rank: int = 0
     count: int = 1
@@ -43,12 +51,12 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def take_largest(self, tensor: Tensor) -> None:
-        """Every number becomes the largest that a process has there."""
+        """Every number becomes the largest of all processes."""
         if self.count > 1:
             torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX)
 
     def joined(self, items: Sequence[T]) -> list[T]:
-        """What every process has of a list, one part behind the other, in all of them."""
+        """The lists of all processes, one behind the other; the same in every process."""
         if self.count == 1:
             return list(items)
         parts: list[Sequence[T]] = [[]] * self.count
@@ -61,9 +69,22 @@ ALONE = Processes()
 
 @contextmanager
 def all_processes(device: torch.device) -> Iterator[Processes]:
-    """The processes that torchrun has started this one with (NCCL between GPUs, gloo otherwise), or this one.
+    """Join the processes that torchrun has started together with this one.
 
-    Raises InputError if they cannot be joined.
+    Parameters
+    ----------
+    device : torch.device
+        Where this process computes: NCCL joins GPUs, gloo everything else.
+
+    Yields
+    ------
+    Processes
+        ALONE if torchrun has started no others.
+
+    Raises
+    ------
+    InputError
+        They cannot be joined.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
@@ -72,7 +93,7 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
         torch.cuda.set_device(device)
     try:
         store, rank, count = next(torch.distributed.rendezvous("env://"))
-        # torchrun's store outlives a restart: under the same names there lie addresses of the dead
+        # torchrun's store outlives a restart: under the same names are addresses of processes that have ended
         store = torch.distributed.PrefixStore(f"start-{_restarts()}", store)
         torch.distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=count
@@ -89,7 +110,7 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
 
 
 def local_device(name: str) -> torch.device:
-    """ "cuda" is the GPU that torchrun means for this process."""
+    """The device of this process; "cuda" is the GPU that torchrun assigns to it."""
     return (
         torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if name == "cuda" else torch.device(name)
     )
@@ -106,7 +127,7 @@ def restarted() -> bool:
 
 
 def launch() -> str:
-    """Names the torchrun that started this process: the same before and after a restart."""
+    """Identifies the torchrun that started this process: the same before and after a restart."""
     return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
 
 

@@ -1,4 +1,4 @@
-"""How far a run has come, told as a fraction that is done."""
+"""How far a run has come, as the fraction that is done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ Progress = Callable[[float], None]
 
 
 class Shares:
-    """Cuts a progress into consecutive parts by their weights."""
+    """Cuts a progress into consecutive parts by their weights.
+
+    Parameters
+    ----------
+    progress : callable or None
+        Given the fraction of the whole that is done.
+    weights : sequence of float
+        Of the parts.
+    """
 
     def __init__(self, progress: Progress | None, weights: Sequence[float]) -> None:
         self._progress, self._total = progress, float(sum(weights))

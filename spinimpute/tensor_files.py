@@ -19,7 +19,24 @@ from spinimpute.errors import InputError, why_no_file
 def save_tensors(
     path: str | Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, Any], kind: str
 ) -> None:
-    """Write tensors and JSON metadata under a temporary name and rename: a cut-off file never looks whole."""
+    """Write tensors and JSON metadata under a temporary name and rename: a cut-off file never looks whole.
+
+    Parameters
+    ----------
+    path : str or Path
+        Of the file, which is overwritten.
+    tensors : mapping of str to array
+        By name.
+    metadata : dict
+        Anything that JSON can hold.
+    kind : str
+        The format of the content, with its version at the end.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -42,7 +59,26 @@ def save_tensors(
 def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_tensors` wrote.
 
-    Raises InputError if the file is missing, not a safetensors file, truncated, or of another kind.
+    Parameters
+    ----------
+    path : str or Path
+        Of the file.
+    kind : str
+        The format that it must have.
+    what : str
+        What messages call it.
+
+    Returns
+    -------
+    tensors : dict of str to array
+        By name.
+    metadata : dict
+        As it was written.
+
+    Raises
+    ------
+    InputError
+        The file is missing, not a safetensors file, truncated, damaged, or of another kind.
     """
     path = Path(path)
     if not path.is_file():

@@ -23,7 +23,18 @@ def n_words(n_places: int) -> int:
 
 
 def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
-    """uint64 (X, W) of alleles 0 or 1, uint8 (S, X)."""
+    """Alleles as bits.
+
+    Parameters
+    ----------
+    alleles_SX : uint8 (S, X)
+        0 or 1.
+
+    Returns
+    -------
+    uint64 (X, W)
+        Place s is bit s & 63 of word s >> 6.
+    """
     packed = np.packbits(alleles_SX, axis=0, bitorder="little")  # (bytes, X)
     out = np.zeros((alleles_SX.shape[1], n_words(alleles_SX.shape[0]) * 8), dtype=np.uint8)
     out[:, : len(packed)] = packed.T

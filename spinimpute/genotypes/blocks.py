@@ -23,15 +23,30 @@ class HaplotypeSource(Protocol):
     """What a panel file and a simulated segment have in common."""
 
     @property
-    def n_sites(self) -> int: ...
+    def n_sites(self) -> int:
+        """The number of sites."""
+        ...
+
     @property
-    def n_haplotypes(self) -> int: ...
+    def n_haplotypes(self) -> int:
+        """The number of haplotypes."""
+        ...
+
     @property
-    def position(self) -> np.ndarray: ...
+    def position(self) -> np.ndarray:
+        """int64 (n_sites,): 1-based, never decreasing."""
+        ...
+
     @property
-    def cM(self) -> np.ndarray: ...
+    def cM(self) -> np.ndarray:
+        """float64 (n_sites,): genetic positions."""
+        ...
+
     @property
-    def haplotype_sample(self) -> np.ndarray: ...
+    def haplotype_sample(self) -> np.ndarray:
+        """int64 (n_haplotypes,): the index of each haplotype's sample."""
+        ...
+
     @property
     def query_samples(self) -> np.ndarray | None:
         """The samples that are queries, never context; None: tasks choose."""
@@ -42,12 +57,27 @@ class HaplotypeSource(Protocol):
         """int64, the population of each sample; None where it is unknown."""
         ...
 
-    def alleles(self, start: int, stop: int) -> np.ndarray: ...
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
+        ...
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """core: gaps imputed by one block; flank: further typed sites seen on each side. Raises ValueError."""
+    """How many typed sites a block imputes between and sees.
+
+    Attributes
+    ----------
+    core : int
+        Gaps imputed by one block.
+    flank : int
+        Further typed sites seen on each side.
+
+    Raises
+    ------
+    ValueError
+        A number is out of range.
+    """
 
     core: int
     flank: int
@@ -79,9 +109,16 @@ class BlockShape:
 class TypedPlaces:
     """The typed sites of one block, padded to S places.
 
-    cM_S: float64, genetic position relative to the block's middle (padding repeats its neighbour);
-    valid_S: float32, 1 where there is a site; first, last: the typed sites [first, last) that fill the places
-    [offset, offset + last - first).
+    Attributes
+    ----------
+    cM_S : float64 (S,)
+        Genetic position relative to the block's middle; padding repeats its neighbour.
+    valid_S : float32 (S,)
+        1 where there is a site.
+    first, last : int
+        The typed sites [first, last) fill the places [offset, offset + last - first).
+    offset : int
+        The first place with a site.
     """
 
     cM_S: np.ndarray
@@ -91,7 +128,20 @@ class TypedPlaces:
     offset: int
 
     def fill(self, alleles_TX: np.ndarray, start: int = 0) -> np.ndarray:
-        """Typed alleles (X, S) of a block out of those of typed sites [start, start + T); padding is 0."""
+        """Typed alleles of the block at its places; padding is 0.
+
+        Parameters
+        ----------
+        alleles_TX : integers (T, X)
+            Alleles at the typed sites [start, start + T).
+        start : int
+            The first of these typed sites.
+
+        Returns
+        -------
+        integers (X, S)
+            Of the same type.
+        """
         out = np.zeros((alleles_TX.shape[1], len(self.cM_S)), dtype=alleles_TX.dtype)
         rows = alleles_TX[self.first - start : self.last - start]
         out[:, self.offset : self.offset + len(rows)] = rows.T
@@ -99,7 +149,24 @@ class TypedPlaces:
 
 
 def place_typed(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, high: int) -> TypedPlaces:
-    """The typed sites that `block` sees, of those in [low, high) of all T; typed_cM: float64 (T,)."""
+    """The typed sites that a block sees.
+
+    Parameters
+    ----------
+    block : int
+        The block's number.
+    typed_cM : float64 (T,)
+        Genetic positions of all typed sites.
+    shape : BlockShape
+        The shape of all blocks.
+    low, high : int
+        The typed sites [low, high) are visible.
+
+    Returns
+    -------
+    TypedPlaces
+        Padded at the ends of the visible sites.
+    """
     first, last = shape.visible(block, low, high)
     offset = shape.place(first, block) if last > first else 0
     cM_S = np.zeros(shape.n_typed)
@@ -115,10 +182,25 @@ def place_typed(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, h
 
 
 def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where sites lie in their gaps: fraction (0 at the left typed site, 1 at the right) and cM distance.
+    """Where sites lie in their gaps.
 
-    Before the first typed site the fraction is 1 (only the right side counts), after the last it is 0; the
-    distance is that to the nearer typed site, FAR_CM where none is typed.
+    Parameters
+    ----------
+    site_cM : float64 (n,)
+        Genetic positions of the sites.
+    gap : int64 (n,)
+        Their gaps, 0..T.
+    typed_cM : float64 (T,)
+        Genetic positions of the typed sites.
+
+    Returns
+    -------
+    fraction : float32 (n,)
+        0 at the left typed site, 1 at the right one. It is 1 before the first typed site, where only the
+        right side counts, and 0 after the last.
+    distance : float32 (n,)
+        In cM, to the nearer typed site; at most FAR_CM before the first and after the last, and FAR_CM if
+        no site is typed.
     """
     if len(typed_cM) == 0:
         return np.full(len(gap), 0.5, np.float32), np.full(len(gap), FAR_CM, np.float32)
@@ -138,8 +220,22 @@ def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> 
 def end_distances(
     site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distances in cM, float64, from sites to the typed sites on the left and right of their gaps; where
-    there is one only, both are to that one."""
+    """Distances from sites to the typed sites on both sides of their gaps.
+
+    Parameters
+    ----------
+    site_cM : float64 (n,)
+        Genetic positions of the sites.
+    gap : int64 (n,)
+        Their gaps, 0..T.
+    typed_cM : float64 (T,)
+        Genetic positions of the typed sites.
+
+    Returns
+    -------
+    left, right : float64 (n,)
+        In cM. Where only one side has a typed site, both distances are to that one.
+    """
     last = len(typed_cM) - 1
     return (
         np.abs(site_cM - typed_cM[np.clip(gap - 1, 0, last)]),
@@ -148,12 +244,26 @@ def end_distances(
 
 
 def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
-    """Typed alleles (h, S), uint8, of at most `count` different haplotypes that are spread over the panel.
+    """Typed alleles of different haplotypes that are spread over the panel.
 
     Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
-    alike around the block. Where there are more patterns than `count`, as many quantiles of that order are
-    taken, a pattern that m haplotypes share weighing sqrt(m). The order of the panel's haplotypes has no
+    alike around the block. If there are more patterns than `count`, as many quantiles of that order are
+    taken; a pattern that m haplotypes share weighs sqrt(m). The order of the panel's haplotypes has no
     influence.
+
+    Parameters
+    ----------
+    typed_NS : uint8 (N, S)
+        Alleles of the panel at the typed places.
+    count : int
+        The largest number of haplotypes.
+    shape : BlockShape
+        The shape of the block.
+
+    Returns
+    -------
+    uint8 (h, S)
+        At most `count` different rows of `typed_NS`.
     """
     central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
     keys = np.packbits(typed_NS[:, central], axis=1)

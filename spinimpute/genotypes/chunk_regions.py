@@ -19,17 +19,34 @@ class PanelPositions(Protocol):
     """A panel, or a part of one."""
 
     @property
-    def chrom(self) -> str: ...
+    def chrom(self) -> str:
+        """The chromosome, as the panel names it."""
+        ...
+
     @property
-    def position(self) -> np.ndarray: ...
+    def position(self) -> np.ndarray:
+        """int64 (n_sites,): 1-based, never decreasing."""
+        ...
+
     @property
-    def cM(self) -> np.ndarray: ...
+    def cM(self) -> np.ndarray:
+        """float64 (n_sites,): genetic positions."""
+        ...
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """region: it begins where the one before ends; sites: of the panel in it; cM: from its first site to its
-    last."""
+    """A region that is imputed apart from the others.
+
+    Attributes
+    ----------
+    region : Region
+        It begins where the one before ends.
+    sites : int
+        Panel sites in it.
+    cM : float
+        From its first site to its last.
+    """
 
     region: Region
     sites: int
@@ -41,10 +58,28 @@ def cut_chunks(
     length_cM: float = DEFAULT_CHUNK_CM,
     most_sites: int = DEFAULT_CHUNK_SITES,
 ) -> list[Chunk]:
-    """Regions of about equal genetic length, with each site of the panel in exactly one. No region spans two
-    parts of chromosome X.
+    """Cut a chromosome into regions of about equal genetic length.
 
-    Raises InputError as `cut_windows`.
+    Each site of the panel is in exactly one region. No region spans two parts of chromosome X.
+
+    Parameters
+    ----------
+    panels : sequence of PanelPositions
+        The parts of the panel, in order.
+    length_cM : float
+        The largest genetic length of a region.
+    most_sites : int
+        The largest number of sites of a region.
+
+    Returns
+    -------
+    list of Chunk
+        In order of position.
+
+    Raises
+    ------
+    InputError
+        As `cut_windows`.
     """
     starts, sites, lengths = [], [], []
     for panel in panels:

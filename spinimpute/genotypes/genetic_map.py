@@ -40,8 +40,16 @@ _HAPMAP = _Columns("HapMap", 4, chrom=0, position=1, cM=3)
 class GeneticMap:
     """Genetic position as a piecewise linear function of the position on one chromosome.
 
-    chrom is None for a constant rate, which holds on every chromosome. description is one line for logs and
-    for the provenance of files made with the map.
+    Parameters
+    ----------
+    position : integers (n,)
+        Base pairs, strictly increasing.
+    cM : floats (n,)
+        Genetic positions, non-decreasing, the last above the first.
+    chrom : str or None
+        The chromosome; None for a constant rate, which holds on every chromosome.
+    description : str
+        One line for logs and for the provenance of files made with the map.
     """
 
     def __init__(
@@ -52,7 +60,6 @@ class GeneticMap:
         chrom: str | None = None,
         description: str = "genetic map",
     ) -> None:
-        """position: (n,) integers, strictly increasing; cM: (n,) floats, non-decreasing, last above first."""
         self.chrom = chrom
         self.description = description
         self._position = np.asarray(position, dtype=np.float64)
@@ -61,7 +68,23 @@ class GeneticMap:
 
     @classmethod
     def constant(cls, rate_cM_per_Mb: float = DEFAULT_RATE) -> "GeneticMap":
-        """The same rate everywhere, 0 cM at position 0. Raises InputError unless the rate is positive."""
+        """The same rate everywhere, 0 cM at position 0.
+
+        Parameters
+        ----------
+        rate_cM_per_Mb : float
+            The recombination rate.
+
+        Returns
+        -------
+        GeneticMap
+            A map of every chromosome.
+
+        Raises
+        ------
+        InputError
+            The rate is not positive.
+        """
         if not (math.isfinite(rate_cM_per_Mb) and rate_cM_per_Mb > 0):
             raise InputError(
                 f"the recombination rate must be a positive number of cM per Mb, got {rate_cM_per_Mb}"
@@ -71,10 +94,24 @@ class GeneticMap:
 
     @classmethod
     def read(cls, path: str | Path, chrom: str) -> "GeneticMap":
-        """Read the rows of chromosome `chrom` (with or without "chr") from a PLINK, SHAPEIT or HapMap map.
+        """Read one chromosome of a PLINK, SHAPEIT or HapMap map.
 
-        The form is recognised by the content, gzip by its first bytes. Raises InputError naming file and line
-        for anything that is not a map of that chromosome.
+        Parameters
+        ----------
+        path : str or Path
+            The map; its form is recognised by the content, gzip by its first bytes.
+        chrom : str
+            The chromosome, with or without "chr".
+
+        Returns
+        -------
+        GeneticMap
+            Of the rows of this chromosome.
+
+        Raises
+        ------
+        InputError
+            The file is no map of that chromosome; the message names file and line.
         """
         path = Path(path)
         lines = _read_lines(path)
@@ -132,10 +169,20 @@ class GeneticMap:
         return int(self._position[-1])
 
     def cM(self, position: np.ndarray) -> np.ndarray:
-        """Genetic position, float64, of each base-pair position, any shape.
+        """Genetic positions of base-pair positions.
 
         Linear between the map's points. Beyond its ends the map goes on at its mean rate: a flat end would
-        make sites there look as if they never recombined. Non-decreasing in the position.
+        make sites there look as if they never recombined.
+
+        Parameters
+        ----------
+        position : integers (...)
+            Base pairs.
+
+        Returns
+        -------
+        float64 (...)
+            cM, non-decreasing in the position.
         """
         x = np.asarray(position, dtype=np.float64)
         inside = np.interp(x, self._position, self._cM)

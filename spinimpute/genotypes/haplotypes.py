@@ -13,11 +13,23 @@ from spinimpute.genotypes.sites import Sites
 class Haplotypes:
     """Alleles of all haplotypes of a file at biallelic sites.
 
-    alleles: int8 (n_sites, n_haplotypes), 0 REF, 1 ALT, -1 missing; haplotypes in sample order, two columns
-    for a diploid sample and one for a haploid sample. ploidy: uint8 (n_samples,), 1 or 2.
-    contig_line: the chromosome's '##contig=<...>' of the header. skipped: records (and ALT alleles of
-    multi-allelic records) that were left out, by reason. unphased: bool (n_sites, n_samples), heterozygotes
-    whose two alleles stand in an order that means nothing; None if there is none.
+    Attributes
+    ----------
+    sites : Sites
+        In file order.
+    alleles : int8 (n_sites, n_haplotypes)
+        0 REF, 1 ALT, -1 missing; haplotypes in sample order, two columns for a diploid sample and one for a
+        haploid sample.
+    samples : list of str
+        Names.
+    ploidy : uint8 (n_samples,)
+        1 or 2.
+    contig_line : str
+        The chromosome's '##contig=<...>' of the header.
+    skipped : dict of str to int
+        Records, and ALT alleles of multi-allelic records, that were not taken, by reason.
+    unphased : bool (n_sites, n_samples) or None
+        Heterozygotes whose phase is unknown; None if there is none.
     """
 
     sites: Sites
@@ -38,8 +50,14 @@ class Haplotypes:
 class Calls:
     """Calls of a file whose samples may change their ploidy from site to site.
 
-    calls: int8 (n_sites, n_samples, 2), 0 REF, 1 ALT, -1 missing, and -2 for the second allele of a call that
-    has one. sexes: sample -> whether male, where the file states it. The rest as in `Haplotypes`.
+    Attributes
+    ----------
+    sites, samples, contig_line, skipped, unphased
+        As in `Haplotypes`.
+    calls : int8 (n_sites, n_samples, 2)
+        0 REF, 1 ALT, -1 missing, and -2 for the second allele of a call with one allele.
+    sexes : dict of str to bool
+        Sample -> whether male, where the file states it.
     """
 
     sites: Sites
@@ -57,7 +75,20 @@ class Calls:
 
 
 def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
-    """The haplotypes of samples that have 1 or 2 everywhere: ploidy, uint8 (n_samples,)."""
+    """The haplotypes of samples that have one ploidy everywhere.
+
+    Parameters
+    ----------
+    calls : Calls
+        Calls of that ploidy.
+    ploidy : uint8 (n_samples,)
+        1 or 2.
+
+    Returns
+    -------
+    Haplotypes
+        Of the same sites and samples. The array of calls may be changed in place.
+    """
     return Haplotypes(
         calls.sites,
         select_haplotypes(calls.calls, columns_of(ploidy)),
@@ -70,23 +101,44 @@ def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
 
 
 def columns_of(ploidy: np.ndarray) -> np.ndarray | None:
-    """Which of the 2 * n_samples call columns are haplotypes; None for all of them."""
+    """Which of the 2 * n_samples columns of calls are haplotypes, int64; None for all of them."""
     if (ploidy == 2).all():
         return None
     return np.flatnonzero(np.stack([np.ones(len(ploidy), dtype=bool), ploidy == 2], axis=1))
 
 
 def select_haplotypes(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """int8 (n_sites, n_samples, 2) calls to int8 (n_sites, n_haplotypes) alleles, -1 missing."""
+    """Turn calls into alleles of haplotypes.
+
+    Parameters
+    ----------
+    calls : int8 (n_sites, n_samples, 2)
+        As in `Calls`; changed in place if all columns are kept.
+    kept : int64 (n_haplotypes,) or None
+        The columns that are haplotypes, as of `columns_of`.
+
+    Returns
+    -------
+    int8 (n_sites, n_haplotypes)
+        0, 1, or -1 (missing).
+    """
     alleles = calls.reshape(len(calls), -1)
     alleles = alleles if kept is None else alleles[:, kept]
     return np.maximum(alleles, -1, out=alleles)
 
 
 def sibling_haplotypes(haplotype_sample: np.ndarray) -> np.ndarray:
-    """int64 (A,): the other haplotype of the same sample; itself where there is none.
+    """The sibling haplotype of each haplotype.
 
-    haplotype_sample: (A,), a sample's haplotypes next to each other, one or two of each.
+    Parameters
+    ----------
+    haplotype_sample : integers (A,)
+        The sample of each haplotype; a sample's haplotypes, one or two, are next to each other.
+
+    Returns
+    -------
+    int64 (A,)
+        The other haplotype of the same sample; itself if there is none.
     """
     sample = np.asarray(haplotype_sample)
     same = sample[1:] == sample[:-1]

@@ -14,10 +14,21 @@ def kmer_tokens(alleles: Tensor, k: int = 5) -> tuple[Tensor, Tensor]: ...
 def kmer_tokens(alleles: np.ndarray | Tensor, k: int = 5) -> tuple[np.ndarray | Tensor, np.ndarray | Tensor]:
     """Tokens of the alleles along the last axis, which stands for neighbouring SNPs.
 
-    alleles: integers (..., n_snps), 0, 1 or -1 missing, as an array or a tensor; the results are of the same
-    kind. Returns the tokens, int64 (..., ceil(n_snps / k)), and which SNPs of the tokens exist, bool
-    (ceil(n_snps / k), k). The first SNP of a K-mer is its most significant bit. The last K-mer is filled up
-    with 0. A K-mer with a missing allele is the masked token, 2**k.
+    The first SNP of a K-mer is its most significant bit. The last K-mer is filled up with 0.
+
+    Parameters
+    ----------
+    alleles : integers (..., n_snps)
+        0, 1 or -1 (missing), an array or a tensor; the results are of the same kind.
+    k : int
+        SNPs of a K-mer.
+
+    Returns
+    -------
+    tokens : int64 (..., ceil(n_snps / k))
+        A K-mer with a missing allele is the masked token, 2**k.
+    valid : bool (ceil(n_snps / k), k)
+        Which SNPs of the tokens exist.
     """
     if not isinstance(alleles, Tensor):
         tokens, valid = kmer_tokens(torch.from_numpy(np.ascontiguousarray(alleles)), k)
@@ -36,10 +47,24 @@ def kmer_tokens(alleles: np.ndarray | Tensor, k: int = 5) -> tuple[np.ndarray | 
 def kmer_allele_probabilities(logits: Tensor, n_snps: int) -> Tensor:
     """P(ALT) of each SNP from logits over K-mers, by summing over the K-mers that carry the ALT allele.
 
-    logits: (..., n_tokens, 2**k) with n_tokens = ceil(n_snps / k). Returns (..., n_snps) of the same type. In
-    the last K-mer, the K-mers with a 1 where no SNP exists cannot occur and get no probability.
+    In the last K-mer, the K-mers with a 1 where no SNP exists cannot occur and have probability 0.
 
-    Raises ValueError if the shape of the logits fits no K, or not n_snps.
+    Parameters
+    ----------
+    logits : floats (..., n_tokens, 2**k)
+        With n_tokens = ceil(n_snps / k).
+    n_snps : int
+        The number of SNPs.
+
+    Returns
+    -------
+    floats (..., n_snps)
+        Of the same type.
+
+    Raises
+    ------
+    ValueError
+        The shape of the logits fits no K, or not n_snps.
     """
     n_tokens, n_kmers = logits.shape[-2:]
     k = n_kmers.bit_length() - 1

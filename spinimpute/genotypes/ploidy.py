@@ -19,7 +19,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, one_ploidy
 from spinimpute.genotypes.sites import Sites
 
-LEAST_EXPECTED = 50.0  # heterozygotes: fewer of them tell nobody's sex
+LEAST_EXPECTED = 50.0  # heterozygotes: with fewer, a sample's sex stays unknown
 FEW = 0.1  # of the expected heterozygotes: a man has less, by mistakes of the array, and
 MANY = 0.3  # a woman more, also one whose parents are related
 HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
@@ -35,8 +35,16 @@ _UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
 class ResolvedPloidy:
     """Haplotypes of one part of a chromosome.
 
-    lost: calls that were set missing, by reason. share_X: observed of the expected heterozygotes, NaN where
-    fewer than LEAST_EXPECTED are. doubts: sentences on samples whose stated sex the calls contradict.
+    Attributes
+    ----------
+    haplotypes : Haplotypes
+        Each sample has one ploidy.
+    lost : dict of str to int
+        Calls that were set missing, by reason.
+    share_X : float64 (X,)
+        Observed of the expected heterozygotes of each sample, NaN if fewer than LEAST_EXPECTED are expected.
+    doubts : list of str
+        Sentences on samples whose stated sex the calls contradict.
     """
 
     haplotypes: Haplotypes
@@ -46,10 +54,23 @@ class ResolvedPloidy:
 
 
 def read_sexes(path: str | Path) -> dict[str, bool]:
-    """Sample -> whether male, of a text file with sample and sex (M, F, 1, 2, male, female) in each line.
+    """Read the sexes of samples from a text file.
 
-    The columns of a PLINK .fam file (family, sample, father, mother, sex, phenotype) will do, too. Samples
-    of unknown sex (0, NA) are left out. Raises InputError with the line for anything else.
+    Parameters
+    ----------
+    path : str or Path
+        Sample and sex (M, F, 1, 2, male, female) in each line; or the columns of a PLINK .fam file (family,
+        sample, father, mother, sex, phenotype).
+
+    Returns
+    -------
+    dict of str to bool
+        Sample -> whether male. Samples of unknown sex (0, NA) are not in it.
+
+    Raises
+    ------
+    InputError
+        A line has another form, a sample has both sexes, or no sample has one.
     """
     path = Path(path)
     try:
@@ -88,9 +109,23 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
 
 
 def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndarray) -> np.ndarray:
-    """float64 (S,): 2 p (1 - p) by the panel's frequency at the position, NaN where the panel has none.
+    """How often a sample is expected to be heterozygous at a site, by the panel's frequency at its position.
 
     Alleles and strand do not matter for it.
+
+    Parameters
+    ----------
+    sites : Sites
+        S sites of the target.
+    panel : Sites
+        All sites of the panel.
+    panel_frequency : float64 (n_panel_sites,)
+        Of the panel's ALT alleles.
+
+    Returns
+    -------
+    float64 (S,)
+        2 p (1 - p), NaN where the panel has no site at the position.
     """
     place = np.searchsorted(panel.position, sites.position)
     place = np.minimum(place, len(panel.position) - 1)
@@ -115,9 +150,27 @@ def resolve_ploidy(
 ) -> ResolvedPloidy:
     """Give each sample one ploidy.
 
-    haploid: everybody has one copy (Y, mitochondria). sexed: men have one copy here (X outside the
-    pseudo-autosomal regions); else a sample has as many as most of its calls. Calls of the other ploidy are
-    kept where they say the same (`0/0` of a man) and set missing where they cannot.
+    Calls of the other ploidy are kept where they say the same (`0/0` of a man) and set missing where they
+    cannot.
+
+    Parameters
+    ----------
+    calls : Calls
+        Of one part of a chromosome.
+    expected_S : float64 (S,)
+        As of `expected_heterozygosity`.
+    sexes : dict of str to bool
+        Sample -> whether male, where it is known.
+    haploid : bool
+        Whether all samples have one copy (Y, mitochondria).
+    sexed : bool
+        Whether men have one copy here (X outside the pseudo-autosomal regions); otherwise a sample has the
+        ploidy of most of its calls.
+
+    Returns
+    -------
+    ResolvedPloidy
+        With what was set missing.
     """
     first, second = calls.calls[:, :, 0], calls.calls[:, :, 1]
     one_SX, two_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)

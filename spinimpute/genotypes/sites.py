@@ -57,9 +57,22 @@ class Region:
 
     @classmethod
     def parse(cls, text: str) -> "Region":
-        """Read "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
+        """Read a region as users write it.
 
-        Raises InputError if the text has another form, or the interval is empty.
+        Parameters
+        ----------
+        text : str
+            "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
+
+        Returns
+        -------
+        Region
+            With the chromosome's name as it is written.
+
+        Raises
+        ------
+        InputError
+            The text has another form, or the interval is empty.
         """
         form = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
         match = _REGION.fullmatch(text.strip())
@@ -93,8 +106,14 @@ class Region:
 class Sites:
     """Biallelic sites of one chromosome in file order.
 
-    chrom: the name used in the file. position: int64 (n,), 1-based, never decreasing.
-    ref, alt, id: n strings each, as in the file; id is "." where there is none.
+    Attributes
+    ----------
+    chrom : str
+        The name used in the file.
+    position : int64 (n,)
+        1-based, never decreasing.
+    ref, alt, id : list of str
+        n texts each, as in the file; the ID is "." where there is none.
     """
 
     chrom: str
@@ -140,8 +159,12 @@ class Sites:
 class SiteMatch:
     """Which target site is which panel site.
 
-    panel_index, target_index: int64 (m,), the pairs, panel_index strictly increasing.
-    reasons: why other target sites match none, by their index, in target order.
+    Attributes
+    ----------
+    panel_index, target_index : int64 (m,)
+        The pairs; panel_index is strictly increasing.
+    reasons : dict of int to str
+        Why other target sites match none, by their index, in target order.
     """
 
     panel_index: np.ndarray
@@ -155,15 +178,28 @@ class SiteMatch:
 
     @property
     def unmatched_index(self) -> np.ndarray:
-        """int64, the target sites that are no panel site; without duplicates of earlier typed sites."""
+        """int64: the target sites that are no panel site; without duplicates of earlier typed sites."""
         return np.array([i for i, reason in self.reasons.items() if reason != DUPLICATE], dtype=np.int64)
 
 
 def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     """Match target sites to panel sites by chromosome (without "chr"), position, REF and ALT.
 
-    Raises InputError if the chromosomes differ or no site matches; the message says what was found on both
-    sides and the likely reason.
+    Parameters
+    ----------
+    panel, target : Sites
+        Positions of the panel never decrease.
+
+    Returns
+    -------
+    SiteMatch
+        The pairs, and why other target sites match none.
+
+    Raises
+    ------
+    InputError
+        The chromosomes differ, or no site matches (`NoMatch`); the message says what was found on both sides
+        and the likely reason.
     """
     if plain_chromosome(panel.chrom) != plain_chromosome(target.chrom):
         raise InputError(
@@ -197,9 +233,21 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
 
 
 def check_overlap(panel: Sites, target: Sites, match: SiteMatch) -> None:
-    """Raise InputError if so few of the target's sites are panel sites that it must be a mistake.
+    """Refuse a target with so few panel sites that it must be a mistake.
 
     Sites beyond the panel's ends do not count: a panel may be of a part of a chromosome.
+
+    Parameters
+    ----------
+    panel, target : Sites
+        What was matched.
+    match : SiteMatch
+        As of `match_sites`.
+
+    Raises
+    ------
+    InputError
+        Hardly any of the target's sites in the panel's region is a panel site.
     """
     inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
     n_inside = int(inside.sum())

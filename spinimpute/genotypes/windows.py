@@ -13,9 +13,16 @@ DEFAULT_MAX_SITES = 50_000
 
 @dataclass(frozen=True)
 class Window:
-    """One task: the sites [left, right) are read, the results of [start, stop) are kept.
+    """One task: some sites are read, the results of fewer are kept.
 
-    left <= start < stop <= right, all indices of panel sites.
+    Attributes
+    ----------
+    index : int
+        The window's number.
+    start, stop : int
+        The results of the panel sites [start, stop) are kept.
+    left, right : int
+        The panel sites [left, right) are read; left <= start < stop <= right.
     """
 
     index: int
@@ -34,13 +41,32 @@ def cut_windows(
 ) -> list[Window]:
     """Cut sites into windows whose cores contain every site exactly once.
 
-    cM: float (n,) genetic positions; position: int (n,); both non-decreasing. Cores have equal genetic
-    length, `length_cM` at most, and at most `max_sites` sites: where the map is flat or the panel dense they
-    are cut further, into equal numbers of sites. An overlap is `overlap_cM` long, `max_sites` sites at most.
-    Records at the same position always stay in the same core and the same overlap, even where that exceeds
-    `max_sites`. An interval without sites makes no window.
+    Cores have equal genetic lengths. Where the map is flat or the panel dense they are cut further, into
+    equal numbers of sites. Records at the same position always stay in the same core and the same overlap,
+    even where that exceeds `max_sites`. An interval without sites makes no window.
 
-    Raises InputError for a length or number of sites that is not positive, or a negative overlap.
+    Parameters
+    ----------
+    cM : floats (n,)
+        Genetic positions, non-decreasing.
+    position : integers (n,)
+        Base pairs, non-decreasing.
+    length_cM : float
+        The largest genetic length of a core.
+    overlap_cM : float
+        The length of an overlap.
+    max_sites : int
+        The largest number of sites of a core, and of an overlap.
+
+    Returns
+    -------
+    list of Window
+        In order of position.
+
+    Raises
+    ------
+    InputError
+        A length or number of sites is not positive, or the overlap is negative.
     """
     if not length_cM > 0 or not overlap_cM >= 0 or max_sites < 1:
         raise InputError(

@@ -16,7 +16,15 @@ HAPLOID_CHROMOSOMES = ("Y", "MT")
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a chromosome in which nobody's ploidy changes. name: PAR1, non-PAR or PAR2."""
+    """A part of a chromosome in which no sample's ploidy changes.
+
+    Attributes
+    ----------
+    name : str
+        PAR1, non-PAR or PAR2.
+    region : Region
+        Where it lies.
+    """
 
     name: str
     region: Region
@@ -27,13 +35,29 @@ class Part:
 
 
 def is_x(chrom: str) -> bool:
+    """Whether this is a name of chromosome X."""
     return plain_chromosome(chrom) == "X"
 
 
 def parts_of_x(chrom: str, build: str) -> list[Part]:
-    """The three parts. chrom: as the file calls X; build: "GRCh37" or "GRCh38".
+    """The three parts of chromosome X.
 
-    Raises InputError for another build.
+    Parameters
+    ----------
+    chrom : str
+        What the file calls X.
+    build : str
+        "GRCh37" or "GRCh38".
+
+    Returns
+    -------
+    list of Part
+        PAR1, non-PAR and PAR2.
+
+    Raises
+    ------
+    InputError
+        The build is another one.
     """
     if build not in _PAR1_END_PAR2_START:
         raise InputError(f"unknown genome build {build!r}: give {' or '.join(CHROMOSOME_LENGTHS)}")

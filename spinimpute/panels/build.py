@@ -41,13 +41,15 @@ def build_panel(
     Parameters
     ----------
     vcf : str or Path
+        VCF, VCF.gz or BCF.
     out : str or Path
         By convention `.spin`.
     genetic_map : str, Path or GeneticMap, optional
         A map or its file; without one a constant rate is assumed, with a warning.
     region : Region, optional
+        The part of the chromosome to take; by default all.
     samples : sequence of str, optional
-        The part of the VCF to take; by default all.
+        The samples to take; by default all.
     force : bool
         Overwrite `out`.
     command : str
@@ -59,6 +61,7 @@ def build_panel(
     Returns
     -------
     Panel
+        Of the file that was written.
 
     Raises
     ------
@@ -139,6 +142,7 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
     Returns
     -------
     GeneticMap
+        Of the panel's chromosome.
 
     Raises
     ------

@@ -68,6 +68,7 @@ class ContainerWriter:
     file : binary file
         Empty, open for writing.
     kind : FileKind
+        What is particular to the file.
 
     Attributes
     ----------
@@ -89,7 +90,17 @@ class ContainerWriter:
         self._file.write(stored)
 
     def add_section(self, name: str, content: bytes, *, in_checksum: bool = True) -> None:
-        """Append a section."""
+        """Append a section.
+
+        Parameters
+        ----------
+        name : str
+            Its name in the header.
+        content : bytes
+            It is compressed here if the kind is compressed.
+        in_checksum : bool
+            Whether the checksum of the file covers it.
+        """
         stored = compress(content) if self._kind.compressed else content
         if in_checksum:
             self.checksum.update(name.encode() + stored)
@@ -147,7 +158,9 @@ class Container:
     Parameters
     ----------
     path : str or Path
+        The file.
     kind : FileKind
+        What the file must be.
     start, size : int
         Bytes of the file that are the container, see `places_of_joined`; by default all.
 
@@ -208,7 +221,7 @@ class Container:
         self.close()
 
     def release_memory(self) -> None:
-        """What was read may leave this process's memory; it is read again when it is asked for."""
+        """Let what was read leave this process's memory; it is read again when it is needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
@@ -232,12 +245,40 @@ class Container:
         return np.frombuffer(self._map, dtype=np.uint8, count=place.nbytes, offset=self._start + place.offset)
 
     def check_crc(self, stored: np.ndarray, crc: int, what: str) -> None:
-        """Raise InputError unless bytes of the file, uint8 (n,), have this CRC; what: for the message."""
+        """Check bytes of the file.
+
+        Parameters
+        ----------
+        stored : uint8 (n,)
+            The bytes.
+        crc : int
+            The CRC that they must have.
+        what : str
+            What they are, for the message.
+
+        Raises
+        ------
+        InputError
+            The CRC is another one.
+        """
         if zlib.crc32(stored.data) != crc:
             raise self._mismatch(what)
 
     def require(self, fits: bool, what: str) -> None:
-        """Raise InputError, saying what is wrong, unless something fits."""
+        """Raise InputError unless a condition holds.
+
+        Parameters
+        ----------
+        fits : bool
+            The condition.
+        what : str
+            What is wrong if it does not hold, for the message.
+
+        Raises
+        ------
+        InputError
+            The file is damaged.
+        """
         if not fits:
             raise self.kind.damaged(self.path, what)
 
@@ -374,6 +415,13 @@ def join_files(paths: Sequence[Path], out: Path, kind: FileKind) -> None:
 
 def places_of_joined(path: Path, kind: FileKind) -> list[tuple[int, int]] | None:
     """Where the files lie in a file of several.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    kind : FileKind
+        Of the files in it.
 
     Returns
     -------

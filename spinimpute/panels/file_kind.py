@@ -18,7 +18,7 @@ CRC = struct.Struct("<I")
 class FileKind:
     """What is particular to one kind of file.
 
-    Parameters
+    Attributes
     ----------
     name : str
         What messages call it.
@@ -73,7 +73,20 @@ class FileKind:
         return self.preamble.size + CRC.size
 
     def damaged(self, path: Path, what: str) -> InputError:
-        """The error that a file is damaged; what: what is wrong with it."""
+        """The error that a file is damaged.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        what : str
+            What is wrong with it.
+
+        Returns
+        -------
+        InputError
+            For the user.
+        """
         return InputError(f"{self.name} {path}: damaged: {what}. Make or copy it again")
 
     def wrong_size(self, path: Path, size: int, expected: int) -> InputError:

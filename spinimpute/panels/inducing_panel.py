@@ -12,7 +12,7 @@ The file is a `container` of compressed sections, with
 
 It is a compression, and no proof of privacy. A soft haplotype that stands for one panel haplotype is that
 haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
-betray nearly everybody: of files made of random halves of a panel (1,127 samples, 1 Mb, 32,781 sites), an
+reveal nearly every sample: of files made of random halves of a panel (1,127 samples, 1 Mb, 32,781 sites), an
 attacker who has the haplotypes of a sample distinguished members from others with an AUC of .995 by the
 counts and .997 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .546 by the counts, and
 by the file .782 with h = 16, .942 with 64 and .985 with 256; of 150 samples even h = 8 gives .983. See
@@ -240,7 +240,23 @@ class InducingPanel:
         return self.container.n_parts
 
     def blocks(self, start: int, stop: int) -> range:
-        """The blocks that impute some of the sites [start, stop). Raises InputError if there are others."""
+        """The blocks that impute some of the sites [start, stop).
+
+        Parameters
+        ----------
+        start, stop : int
+            Panel sites.
+
+        Returns
+        -------
+        range
+            Numbers of the blocks.
+
+        Raises
+        ------
+        InputError
+            The file has others.
+        """
         return self._plan.blocks(start, stop)
 
     def seen_by(self, start: int, stop: int) -> np.ndarray:
@@ -274,6 +290,7 @@ class InducingPanel:
         Returns
         -------
         EncodedBlock
+            Its inducing points, without the panel.
 
         Raises
         ------
@@ -314,7 +331,18 @@ class InducingPanel:
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
-        """Check that a model is the one that made the blocks; raises InputError if not."""
+        """Check that a model is the one that made the blocks.
+
+        Parameters
+        ----------
+        kind, fingerprint : str
+            Of the model.
+
+        Raises
+        ------
+        InputError
+            It is another one.
+        """
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
                 f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "

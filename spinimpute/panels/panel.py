@@ -133,12 +133,14 @@ class Panel:
         Parameters
         ----------
         path : str or Path
+            The file.
         start, size : int
             Bytes of the file that are the panel, for a file that holds several (`parts`); by default all.
 
         Returns
         -------
         Panel
+            To be closed.
 
         Raises
         ------
@@ -153,7 +155,7 @@ class Panel:
         self.container.close()
 
     def release_memory(self) -> None:
-        """What was read may leave this process's memory; it is read again when it is asked for."""
+        """Let what was read leave this process's memory; it is read again when it is needed."""
         self.container.release_memory()
 
     def __enter__(self) -> Panel:
@@ -225,11 +227,17 @@ class Panel:
             self.packed(start, min(start + step, self.n_sites))
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles 0 REF, 1 ALT of the sites [start, stop).
+        """Alleles of the sites [start, stop).
+
+        Parameters
+        ----------
+        start, stop : int
+            Panel sites.
 
         Returns
         -------
         uint8 (stop - start, n_haplotypes)
+            0 REF, 1 ALT.
 
         Raises
         ------
@@ -242,6 +250,11 @@ class Panel:
 
     def packed(self, start: int, stop: int) -> np.ndarray:
         """Alleles of the sites [start, stop) as bits in the order of `numpy.packbits`.
+
+        Parameters
+        ----------
+        start, stop : int
+            Panel sites.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Blocks of a panel: what a predictor is given of it, and what it keeps once the panel is gone.
+"""Blocks of a panel: what a predictor reads of the panel, and what it keeps without it.
 
 Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes.
 """
@@ -98,16 +98,24 @@ class BlockPredictor(Protocol):
     """A trained model seen from the pipeline."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The predictor's name."""
+        ...
+
     @property
-    def shape(self) -> BlockShape: ...
+    def shape(self) -> BlockShape:
+        """The shape of its blocks."""
+        ...
+
     @property
     def fingerprint(self) -> str:
         """Identifies the weights and the sizes that results depend on."""
         ...
 
     @property
-    def device_name(self) -> str: ...
+    def device_name(self) -> str:
+        """Where it computes, "cpu" or "cuda"."""
+        ...
 
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Inducing points of a block; the panel is not needed afterwards."""
@@ -119,6 +127,7 @@ class BlockPredictor(Protocol):
         Parameters
         ----------
         block : EncodedBlock
+            As of `encode`.
         query_QS : uint8 (Q, S)
             Typed alleles.
         known_QS : uint8 (Q, S)
@@ -133,11 +142,12 @@ class BlockPredictor(Protocol):
 
 
 class BlockPlan:
-    """Where the blocks of a panel lie, given which of its sites are typed; alleles play no part in it.
+    """Where the blocks of a panel lie, given which of its sites are typed, whatever the alleles.
 
     Parameters
     ----------
     shape : BlockShape
+        The shape of all blocks.
     typed_index : int64 (T,)
         Increasing panel sites.
     cM, frequency : float64 (n_sites,)
@@ -162,12 +172,14 @@ class BlockPlan:
         Parameters
         ----------
         block : int
+            Its number.
         low, high : int
             The typed sites [low, high) are visible.
 
         Returns
         -------
         places : TypedPlaces
+            Padded to S places.
         frequency_S : float32 (S,)
             Panel frequency of ALT there.
         """
@@ -178,7 +190,20 @@ class BlockPlan:
         return places, frequency_S
 
     def span(self, block: int, start: int, stop: int) -> tuple[int, int]:
-        """The panel sites [first, last) that a block imputes of [start, stop)."""
+        """The panel sites that a block imputes.
+
+        Parameters
+        ----------
+        block : int
+            Its number.
+        start, stop : int
+            Of the panel sites [start, stop).
+
+        Returns
+        -------
+        first, last : int
+            The sites [first, last).
+        """
         core, typed = self.shape.core, self.typed_index
         before = block * core - 1
         first = start if before < 0 else max(int(typed[before]) + 1, start)
@@ -186,7 +211,22 @@ class BlockPlan:
         return first, stop if end < block * core + core - 1 else min(int(typed[end]) + 1, stop)
 
     def sites(self, block: int, places: TypedPlaces, start: int, stop: int) -> BlockSites:
-        """The panel sites of [start, stop) that a block imputes."""
+        """The panel sites that a block imputes, and where they lie in it.
+
+        Parameters
+        ----------
+        block : int
+            Its number.
+        places : TypedPlaces
+            The block's typed sites, as of `places`.
+        start, stop : int
+            Of the panel sites [start, stop).
+
+        Returns
+        -------
+        BlockSites
+            In panel order.
+        """
         core, typed = self.shape.core, self.typed_index
         first, stop = self.span(block, start, stop)
         index_U = np.arange(first, stop)
@@ -206,14 +246,16 @@ class BlockPlan:
 
 
 class BlockReader:
-    """Cuts an interval of a panel into blocks, given which of its sites the target has typed.
+    """Cuts a part of a panel into blocks, given which of its sites the target has typed.
 
     Parameters
     ----------
     panel : Panel
+        The panel.
     typed_index : int64 (T,)
         Increasing panel sites.
     shape : BlockShape
+        The shape of all blocks.
     low, high : int
         The typed sites [low, high) are visible.
     start, stop : int
@@ -246,7 +288,23 @@ class BlockReader:
             yield self.read(block)
 
     def read(self, block: int) -> PanelBlock:
-        """The block with this number; raises InputError if the panel is damaged there."""
+        """Read one block.
+
+        Parameters
+        ----------
+        block : int
+            Its number.
+
+        Returns
+        -------
+        PanelBlock
+            With the panel's haplotypes.
+
+        Raises
+        ------
+        InputError
+            The panel is damaged there.
+        """
         places, frequency_S = self._plan.places(block, self.low, self.high)
         sites = self._plan.sites(block, places, self.start, self.stop)
         first, stop = int(sites.panel_index_U[0]), int(sites.panel_index_U[-1]) + 1

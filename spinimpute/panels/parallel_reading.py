@@ -36,13 +36,16 @@ class ParallelReader:
     Parameters
     ----------
     vcf : str or Path
+        A file with an index.
     region : Region, optional
+        The part of the chromosome to read; by default all.
     samples : sequence of str, optional
-        The part of the VCF to read; by default all.
+        The samples to read; by default all.
     regions : sequence of Region
         What the processes read, in order, without overlaps. Records that begin before a region belong to the
         one before.
     processes : int
+        How many read at the same time.
 
     Raises
     ------

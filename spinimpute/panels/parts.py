@@ -140,5 +140,13 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
 
 
 def join_panels(panels: list[Path], out: Path) -> None:
-    """Write one file of parts, from the panel files of the parts in order of position."""
+    """Write one file of parts.
+
+    Parameters
+    ----------
+    panels : sequence of Path
+        The panel files of the parts, in order of position.
+    out : Path
+        The file to write.
+    """
     join_files(panels, out, KIND)

@@ -44,9 +44,11 @@ class PieceReader:
     Parameters
     ----------
     vcf : str or Path
+        VCF, VCF.gz or BCF.
     region : Region, optional
+        The part of the chromosome to read; by default all.
     samples : sequence of str, optional
-        The part of the VCF to read; by default all.
+        The samples to read; by default all.
     ploidy : uint8 (n_samples,), optional
         Of another part of the same VCF; samples that differ from it are refused.
 

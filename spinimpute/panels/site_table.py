@@ -44,8 +44,14 @@ def raw_columns(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
     Parameters
     ----------
     table : SiteTable
+        n sites.
     multiallelic : bool (n,)
         Sites split from a multi-allelic record.
+
+    Returns
+    -------
+    dict of str to bytes
+        The sections TABLE_SECTIONS.
     """
     return {
         "position": table.sites.position.astype("<i8").tobytes(),
@@ -66,6 +72,11 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
     n_sites : int
         The number of sites that there must be.
 
+    Returns
+    -------
+    ref, alt, id : list of str
+        One text for each site.
+
     Raises
     ------
     ValueError
@@ -79,7 +90,15 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
 
 
 def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]) -> None:
-    """Write a table for a compressor; add_section: is given each section's name and content."""
+    """Write a table for a compressor.
+
+    Parameters
+    ----------
+    table : SiteTable
+        The table.
+    add_section : callable
+        (name, content) -> None, called with each section.
+    """
     sites = table.sites
     add_section("position", _differences(sites.position))
     add_section("cM", _differences(np.rint(table.cM / CM_UNIT).astype(np.int64)))
@@ -94,8 +113,14 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
     Parameters
     ----------
     chrom : str
+        The chromosome's name.
     section : callable
         Gives a section's content by its name.
+
+    Returns
+    -------
+    SiteTable
+        All sites.
 
     Raises
     ------
@@ -110,12 +135,28 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
 
 
 def write_increasing(index: np.ndarray) -> bytes:
-    """Increasing integers int64 (n,), for `read_increasing`."""
+    """Increasing integers, int64 (n,), as bytes for `read_increasing`."""
     return _differences(index)
 
 
 def read_increasing(content: bytes) -> np.ndarray:
-    """int64 (n,): what `write_increasing` was given. Raises ValueError if it is no such content."""
+    """Read what `write_increasing` wrote.
+
+    Parameters
+    ----------
+    content : bytes
+        Of the section.
+
+    Returns
+    -------
+    int64 (n,)
+        The integers.
+
+    Raises
+    ------
+    ValueError
+        It is no such content.
+    """
     return _sums(content)
 
 

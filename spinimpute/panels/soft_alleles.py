@@ -1,10 +1,10 @@
-"""Inducing points of a block as bytes: soft alleles of few levels, everything that can be derived left out.
+"""Inducing points of a block as bytes: soft alleles of few levels, without what can be derived.
 
 Axes: H inducing points, S typed places of a block, U sites that it imputes, V typed sites that it sees, C
 imputed sites whose alleles are kept.
 
 A soft allele at a typed site is one of 32 values at equal distances. At the other sites it is one of 64,
-spaced evenly in arcsin(sqrt(allele)): closer near 0 and 1, where rare alleles are. Left out are places
+spaced evenly in arcsin(sqrt(allele)): closer near 0 and 1, where rare alleles are. Not stored are places
 without a typed site, imputed sites that are typed (there the block has its typed alleles) and sites where
 the panel has one allele only. Mass keeps 8 significant bits. Codes lie site by site: points that are
 neighbours are alike.
@@ -37,6 +37,11 @@ def pack_points(block: EncodedBlock, typed_index: np.ndarray) -> bytes:
         It imputes all of its sites.
     typed_index : int64 (T,)
         The typed panel sites.
+
+    Returns
+    -------
+    bytes
+        Number of points, masses, codes at typed sites, codes at the sites that are kept.
     """
     typed_HS = block.points["typed_BHS"].numpy()
     untyped_HU = block.points["untyped_BHU"].numpy()
@@ -64,6 +69,7 @@ def unpack_points(
     Parameters
     ----------
     content : bytes
+        As of `pack_points`.
     places, sites : TypedPlaces, BlockSites
         Of the block.
     typed_index : int64 (T,)

@@ -31,9 +31,11 @@ class RowLayout:
     Attributes
     ----------
     n_haplotypes : int
+        N.
     listed_X : bool (X,)
         Whether a row is a list.
     ref_is_minor_X : bool (X,)
+        Whether a list has the haplotypes with REF.
     start_X1 : int64 (X + 1,)
         The first byte of each row, and the end of the last.
     """
@@ -52,8 +54,14 @@ class RowLayout:
         allele_count_X : integers (X,)
             Haplotypes with ALT, from 0 to n_haplotypes.
         n_haplotypes : int
+            N.
         lists : bool
             False where all rows are bits, as in the first version of panel files.
+
+        Returns
+        -------
+        RowLayout
+            Of these sites.
         """
         count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
@@ -82,6 +90,7 @@ class RowLayout:
         Returns
         -------
         uint8 (I, B)
+            Of the rows wanted, in that order.
         """
         # numba takes as long to load as all else: what reads no haplotypes need not wait for it
         from spinimpute.panels.expand_rows import expand_rows
@@ -111,7 +120,20 @@ def allele_counts(packed_XB: np.ndarray) -> np.ndarray:
 
 
 def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
-    """Rows in the form in which a panel file stores them, of packed bits, uint8 (X, B)."""
+    """Rows in the form in which a panel file stores them.
+
+    Parameters
+    ----------
+    packed_XB : uint8 (X, B)
+        Packed bits, 0 beyond the last haplotype.
+    n_haplotypes : int
+        N.
+
+    Returns
+    -------
+    bytes
+        The rows one behind the other, in the layout `RowLayout.of` their allele counts.
+    """
     layout = RowLayout.of(allele_counts(packed_XB), n_haplotypes)
     listed_X = layout.listed_X
     turn_X = np.where(layout.ref_is_minor_X, 255, 0).astype(np.uint8)

@@ -41,6 +41,7 @@ class PanelWriter:
         allele_count_X : integers (X,)
             Haplotypes with ALT at each of these sites.
         n_haplotypes : int
+            Haplotypes of the panel.
         """
         layout = RowLayout.of(allele_count_X, n_haplotypes)
         n_sites = len(allele_count_X)
@@ -83,6 +84,7 @@ def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str
     Parameters
     ----------
     panel : Panel
+        What to write.
     out : Path
         The file to write.
     cM : float64 (n_sites,)

@@ -24,14 +24,24 @@ class NoSiteOfPanel(InputError):
 
 @dataclass
 class PanelArray:
-    """panel_index: int64 (T,), the panel's sites that the array has, increasing; n_sites: how many sites the
-    array's file has on any chromosome; skipped: how many of them were left out, by reason."""
+    """The sites of a panel that an array has.
+
+    Attributes
+    ----------
+    panel_index : int64 (T,)
+        The panel's sites that the array has, increasing.
+    n_sites : int
+        Sites of the array's file, on any chromosome.
+    skipped : dict of str to int
+        How many of them were not taken, by reason.
+    """
 
     panel_index: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     n_sites: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
     def skip(self, reason: str) -> None:
+        """Count a site that is not taken."""
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
 
@@ -44,14 +54,29 @@ class _Listed:
 
 
 def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelArray:
-    """The panel's sites that an array has.
+    """The sites of a panel that an array has.
 
-    path: a VCF, VCF.gz or BCF, whose genotypes are not looked at; or lines of chromosome, position and, if
-    known, REF and ALT, separated by blanks (1-based; a first line that names the columns and lines that
-    start with # are passed over; may be gzipped). Where alleles are not given and the panel has several
-    sites at a position, the one whose two alleles are most even in frequency float64 (n_sites,) is meant.
+    Parameters
+    ----------
+    path : str or Path
+        A VCF, VCF.gz or BCF, whose genotypes are not read; or lines of chromosome, position (1-based) and,
+        if known, REF and ALT, separated by blanks; may be gzipped. A first line that names the columns and
+        lines that start with # are ignored.
+    panel : Sites
+        All sites of the panel.
+    frequency : float64 (n_sites,)
+        Of the panel's ALT alleles. Where the array states no alleles and the panel has several sites at the
+        position, the one with the frequency nearest to 0.5 is taken.
 
-    Raises InputError if the file cannot be read, is neither, or has no site of the panel.
+    Returns
+    -------
+    PanelArray
+        With at least one site.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is of neither form, or has no site of the panel (`NoSiteOfPanel`).
     """
     path = Path(path)
     found = PanelArray()

@@ -51,7 +51,21 @@ _MOST_BYTES = 2**30  # unpacked: an archive that holds more is none of these
 
 @dataclass(frozen=True)
 class ArrayCall:
-    """A line: chromosome without "chr", letters of the alleles ("" if missing, one if haploid)."""
+    """A line of a file.
+
+    Attributes
+    ----------
+    line : int
+        Its number, 1-based.
+    id : str
+        The site's identifier, "." if it has none.
+    chrom : str
+        Without "chr".
+    position : int
+        1-based.
+    letters : str
+        Of the alleles: "" if missing, one if haploid.
+    """
 
     line: int
     id: str
@@ -62,7 +76,19 @@ class ArrayCall:
 
 @dataclass(frozen=True)
 class ArrayText:
-    """A file. build: what its comments say, or ""; unplaced: lines without a place in the genome."""
+    """The content of a file.
+
+    Attributes
+    ----------
+    name : str
+        Of the sample, by the file's name.
+    build : str
+        The genome build that the comments state, or "".
+    calls : list of ArrayCall
+        In the order of the file.
+    unplaced : int
+        Lines without a place in the genome.
+    """
 
     name: str
     build: str
@@ -71,8 +97,23 @@ class ArrayText:
 
 
 def is_array_text(path: Path) -> bool:
-    """Whether there is the head of such a file, or the first line that is no comment is a call. Raises
-    InputError for an archive of several files."""
+    """Whether a file has the head of such a file, or its first line that is no comment is a call.
+
+    Parameters
+    ----------
+    path : Path
+        Of any file.
+
+    Returns
+    -------
+    bool
+        False if the file cannot be read.
+
+    Raises
+    ------
+    InputError
+        It is an archive of several files, or a huge one.
+    """
     try:
         with _opened(path) as file:
             for _ in range(2_000):
@@ -93,10 +134,23 @@ def is_array_text(path: Path) -> bool:
 
 
 def read_array_text(path: Path) -> ArrayText:
-    """Every call of a file.
+    """Read all calls of a file.
 
-    Raises InputError for a file that cannot be read or is cut, and, with the line, for one that has another
-    form, a position that is no number, or alleles that are no letters of DNA.
+    Parameters
+    ----------
+    path : Path
+        A file that `is_array_text` accepts.
+
+    Returns
+    -------
+    ArrayText
+        With at least one call.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or is cut, or a line of it has another form, a position that is no number, or
+        alleles that are no letters of DNA.
     """
     calls = []
     build = ""
@@ -121,7 +175,23 @@ def read_array_text(path: Path) -> ArrayText:
 
 
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """`array_calls` of `read_array_text`; the panel's build is that of its contig line."""
+    """The calls of a file on the panel's chromosome, see `array_calls`.
+
+    Parameters
+    ----------
+    path, panel, contig_line, lift
+        As of `plink.read_plink`; the panel's build is that of its contig line.
+
+    Returns
+    -------
+    Calls
+        Of one sample.
+
+    Raises
+    ------
+    InputError
+        As `read_array_text` and `array_calls`.
+    """
     build = build_of(contig_line, panel.chrom)
     return array_calls(read_array_text(path), path, panel, contig_line, build, lift)
 
@@ -136,9 +206,34 @@ def array_calls(
 ) -> Calls:
     """The calls on the panel's chromosome, with REF and ALT as the panel has them.
 
-    Where the letters are those of the other strand REF and ALT are, too: `repair_and_match` sees to that.
-    Letters that the panel lacks make a site that matches none. Raises InputError if no call is on the
-    chromosome; warns if the file states another build than the panel and there is no `lift` to the panel's.
+    Where the letters are those of the other strand, REF and ALT are, too; `repair_and_match` then exchanges
+    them. Letters that the panel lacks make a site that matches none. Warns if the file states another build
+    than the panel's and there is no `lift`.
+
+    Parameters
+    ----------
+    text : ArrayText
+        What was read.
+    path : Path
+        The file, for messages.
+    panel : Sites
+        Of all parts of the panel.
+    contig_line : str
+        The panel's.
+    panel_build : str
+        The panel's genome build, or "".
+    lift : Lift or None
+        To the panel's build.
+
+    Returns
+    -------
+    Calls
+        Of one sample, sorted by position.
+
+    Raises
+    ------
+    InputError
+        No call is on the chromosome, or none states its alleles.
     """
     chrom = plain_chromosome(panel.chrom)
     here = [call for call in text.calls if call.chrom == chrom]

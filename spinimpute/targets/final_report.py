@@ -40,10 +40,19 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
 
     Parameters
     ----------
-    path, contig_line, lift
-        As of `plink.read_plink`.
+    path : Path
+        The report.
     panel : Sites
         Of all parts of the panel.
+    contig_line : str
+        The panel's.
+    lift : Lift or None
+        To the panel's build.
+
+    Returns
+    -------
+    Calls
+        Of all samples of the report.
 
     Raises
     ------

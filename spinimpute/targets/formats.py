@@ -18,14 +18,14 @@ from spinimpute.vcf.variant_file import starts_as_variant_file
 
 @dataclass(frozen=True)
 class TargetFormat:
-    """A format.
+    """A format in which targets come.
 
     Attributes
     ----------
     name : str
-        For people.
+        What users call it.
     recognises : callable
-        (path) -> bool, of a file that is there.
+        (path) -> bool, of a file that exists.
     read : callable
         (path, sites of the panel, its contig line, lift to its build or None) -> `Calls` on the panel's
         chromosome. Raises InputError for what is wrong with the file.
@@ -54,7 +54,7 @@ FORMATS = (
 
 
 def format_of(path: Path) -> TargetFormat:
-    """The first format that recognises a file; VARIANTS, whose reader says what it is not, if none does."""
+    """The first format that recognises a file, or VARIANTS, whose reader says what is wrong with the file."""
     if not path.is_file():
         return VARIANTS
     return next((one for one in FORMATS if one.recognises(path)), VARIANTS)

@@ -22,7 +22,17 @@ _COMPLEMENT = str.maketrans("ACGTNacgtn", "TGCANtgcan")
 class Lift:
     """Brings positions of one chromosome to the panel's build.
 
-    Raises InputError if the file cannot be read, is no chain file, or does not know the chromosome.
+    Parameters
+    ----------
+    chain : str or Path
+        A chain file from the target's genome build to the panel's, plain or gzipped.
+    chrom : str
+        The panel's chromosome, with or without "chr".
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is no chain file, or does not have the chromosome.
     """
 
     def __init__(self, chain: str | Path, chrom: str) -> None:
@@ -49,7 +59,18 @@ class Lift:
             raise InputError(f"chain file {chain}: it has no chain of chromosome {chrom}; it has {known}")
 
     def place(self, position: int) -> tuple[int, bool] | None:
-        """The position, 1-based, and whether it is on the other strand; None if it has no place."""
+        """Where a position is in the panel's build.
+
+        Parameters
+        ----------
+        position : int
+            1-based.
+
+        Returns
+        -------
+        (int, bool) or None
+            The position, 1-based, and whether it is on the other strand; None if it has none.
+        """
         found = self._lifter.convert_coordinate(self._name, position - 1)
         if not found or plain_chromosome(found[0][0]) != self._wanted:
             return None
@@ -61,7 +82,23 @@ class Lift:
         return last is not None and last[1] == first[1] and abs(last[0] - first[0]) == length - 1
 
     def calls(self, calls: Calls) -> Calls:
-        """All sites in the panel's build, sorted; those without a place are counted in `skipped`."""
+        """All sites in the panel's build, sorted.
+
+        Parameters
+        ----------
+        calls : Calls
+            In the target's build.
+
+        Returns
+        -------
+        Calls
+            Sites without a place in the panel's build are counted in `skipped`.
+
+        Raises
+        ------
+        InputError
+            None of the sites has a place there.
+        """
         sites = calls.sites
         rows: list[tuple[int, int, bool]] = []
         skipped = dict(calls.skipped)

@@ -72,6 +72,11 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     lift : Lift or None
         To the panel's build.
 
+    Returns
+    -------
+    Calls
+        Of all samples of the file.
+
     Raises
     ------
     InputError
@@ -149,8 +154,10 @@ def _beside(path: Path, bed: bool, kind: str) -> Path:
 
 
 def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
-    """Names, and who is known to be male or not. A name is the second column of a .fam, with the family
-    before it if two samples share one."""
+    """Names of the samples, and whether each is male, where the file states it.
+
+    A name is the second column of a .fam, with the family before it if two samples share one.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -40,11 +40,11 @@ def read_target(
     allow_unphased : bool
         Whether unphased heterozygotes are accepted.
     sexes : dict or None
-        Sample -> whether male, for X; they go before the file's.
+        Sample -> whether male, for X; they take precedence over the file's.
     chain : str, Path or None
         A chain file from the target's genome build to the panel's.
     region : Region or None
-        More is not needed of the target; a VCF or BCF of an autosome is read no further.
+        What is needed of the target; a VCF or BCF of an autosome is read no further.
 
     Returns
     -------

@@ -29,8 +29,19 @@ _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
 @dataclass(frozen=True)
 class SiteNote:
-    """Something about a target site, such as how it was repaired: its alleles in the file and, if it is
-    known, in the panel."""
+    """A remark on a target site, such as how it was repaired.
+
+    Attributes
+    ----------
+    position : int
+        1-based.
+    id, ref, alt : str
+        As in the file.
+    panel_ref, panel_alt : str
+        The alleles in the panel, "." if they are not known.
+    what : str
+        The remark.
+    """
 
     position: int
     id: str
@@ -43,8 +54,19 @@ class SiteNote:
 
 @dataclass(frozen=True)
 class Repaired:
-    """target: with the alleles of the panel; match: of its sites; repairs: in the order of the file;
-    target_index: int64, the sites of the file that are still in target."""
+    """A target after repair, matched to the panel.
+
+    Attributes
+    ----------
+    target : Haplotypes
+        With the alleles of the panel.
+    match : SiteMatch
+        Of its sites.
+    repairs : list of SiteNote
+        In the order of the file.
+    target_index : int64
+        The sites of the file that are still in target.
+    """
 
     target: Haplotypes
     match: SiteMatch
@@ -81,12 +103,21 @@ def repair_and_match(
 
     Parameters
     ----------
-    panel_frequency : (n_panel_sites,)
+    panel : Sites
+        All sites of the panel.
+    panel_frequency : float64 (n_panel_sites,)
         Of the panel's ALT alleles.
+    target : Haplotypes
+        As read; it is not changed.
     ambiguous : str
-        What is done with A/T and C/G sites. "keep": their letters are believed; "drop": they are left out;
-        "frequency": believed if no other site is on the other strand, else decided by the frequencies of
-        target and panel, or left out.
+        How A/T and C/G sites are treated. "keep": their letters are taken as they are; "drop": the sites are
+        dropped; "frequency": taken as they are if no other site is on the other strand, otherwise decided by
+        the frequencies of target and panel, or dropped.
+
+    Returns
+    -------
+    Repaired
+        The target with the panel's alleles.
 
     Raises
     ------

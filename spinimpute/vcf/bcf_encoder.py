@@ -45,7 +45,20 @@ _SECOND_ALLELE = np.array([INT8_END, 1, 3, 5], dtype=np.int8)
 
 
 class BcfEncoder:
-    """Encodes blocks of records as BCF."""
+    """Encodes blocks of records as BCF.
+
+    Parameters
+    ----------
+    header : OutputHeader
+        Of the file.
+    layout : SampleLayout
+        The samples and their FORMAT fields.
+
+    Attributes
+    ----------
+    file_start : bytes
+        What the file begins with.
+    """
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._header = header
@@ -73,14 +86,25 @@ class BcfEncoder:
     def encode(
         self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
-        """Bytes of r records.
+        """Encode r records.
+
+        Parameters
+        ----------
+        sites : Sites (r,)
+            By position; their own `chrom` is not used.
+        chrom : str
+            Contig, one of the header.
+        info : InfoValues
+            Of these records.
+        fields : SampleFields
+            The samples' columns of these records.
 
         Returns
         -------
-        list of bytes
-            The pieces in order.
-        int64 (r,)
-            Length of each record.
+        pieces : list of bytes
+            The bytes of all records, in order.
+        lengths : int64 (r,)
+            Length of each record in bytes.
         """
         samples = self._sample_parts(fields)
         sample_bytes = samples.shape[1]

@@ -51,16 +51,45 @@ class BadRecord(Exception):
 class ByteStream(Protocol):
     """What bytes can be read from, one after the other."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """The next `size` bytes; fewer only at the end."""
+        ...
 
 
 def file_start(header: bytes) -> bytes:
-    """What a file begins with. header: its lines, each with its newline."""
+    """What a file begins with.
+
+    Parameters
+    ----------
+    header : bytes
+        The header's lines, each with its newline.
+
+    Returns
+    -------
+    bytes
+        Magic, minor version, length and header.
+    """
     return _START + struct.pack("<I", len(header) + 1) + header + b"\0"
 
 
 def is_bcf(path: Path) -> bool:
-    """Whether a compressed file is a BCF 2.2. Raises OSError, EOFError or zlib.error if it cannot be read."""
+    """Whether a compressed file is a BCF 2.2.
+
+    Parameters
+    ----------
+    path : Path
+        A gzip or BGZF file.
+
+    Returns
+    -------
+    bool
+        False for a file of other content.
+
+    Raises
+    ------
+    OSError, EOFError, zlib.error
+        The file cannot be read.
+    """
     with gzip.open(path) as file:
         return file.read(len(_START)) == _START
 
@@ -76,7 +105,7 @@ def read_header(stream: ByteStream) -> bytes:
 
 
 def typed_descriptor(value_type: int, count: int) -> bytes:
-    """Says the type and number of the values that follow; a count above 14 needs an integer of its own."""
+    """The type and number of the values that follow; a count above 14 needs an integer of its own."""
     if count < 15:
         return bytes([count << 4 | value_type])
     return bytes([0xF0 | value_type]) + typed_integer(count)
@@ -106,7 +135,25 @@ def typed_text(text: str) -> bytes:
 
 
 def read_descriptor(data: bytes, at: int) -> tuple[int, int, int]:
-    """Type and number of the values described at a place, and where they begin. Raises BadRecord."""
+    """What is described at a place of a record.
+
+    Parameters
+    ----------
+    data : bytes
+        Records.
+    at : int
+        Where the descriptor begins.
+
+    Returns
+    -------
+    kind, count, begin : int
+        Type and number of the values, and where they begin.
+
+    Raises
+    ------
+    BadRecord
+        The number of values is not an integer.
+    """
     kind, count = data[at] & 15, data[at] >> 4
     at += 1
     if count == 15:
@@ -119,7 +166,27 @@ def read_descriptor(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def read_integer(data: bytes, at: int, kind: int) -> int:
-    """An integer of the given type. Raises KeyError for another type."""
+    """One integer of a record.
+
+    Parameters
+    ----------
+    data : bytes
+        Records.
+    at : int
+        Where the integer begins.
+    kind : int
+        INT8, INT16 or INT32.
+
+    Returns
+    -------
+    int
+        Its value.
+
+    Raises
+    ------
+    KeyError
+        The type is another one.
+    """
     (value,) = _INTEGERS[kind].unpack_from(data, at)
     return int(value)
 

@@ -1,5 +1,6 @@
-"""BGZF, the blocked gzip of VCF.gz, BCF and their indices: written in parallel, byte for byte reproducible,
-and read with every block checked.
+"""BGZF, the blocked gzip of VCF.gz, BCF and their indices.
+
+It is written in parallel, byte for byte reproducible, and read with every block checked.
 
 Every block but the last holds exactly BLOCK_SIZE bytes of the stream, so the bytes of the file depend neither
 on the number of threads nor on how the stream was cut into calls, and the place of any byte of the stream
@@ -46,21 +47,20 @@ def _compress_blocks(data: bytes) -> list[bytes]:
 
 
 class BgzfWriter:
-    """Compresses a stream of bytes into a file that the caller opened (binary, for writing) and will close.
+    """Compresses a stream of bytes into a file that the caller opened and will close.
 
     With more than one thread a pool compresses the blocks; they are written in order, and a bounded number of
     them waits in memory. `finish` completes the file; `abandon` drops what waits and releases the threads.
+
+    Parameters
+    ----------
+    file : binary file
+        Where the blocks go, opened for writing in binary mode.
+    threads : int
+        Threads that compress; with 1 the calling thread compresses.
     """
 
     def __init__(self, file: BinaryIO, threads: int = 1) -> None:
-        """
-        Parameters
-        ----------
-        file : binary file
-            Where the blocks go, opened for writing in binary mode.
-        threads : int
-            Threads that compress; with 1 the calling thread compresses.
-        """
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bgzf") if threads > 1 else None
         self._tasks: deque[Future[list[bytes]]] = deque()
@@ -130,19 +130,23 @@ class DamagedFile(Exception):
 
 
 class BgzfReader:
-    """Inflates a file that the caller opened (binary, for reading) and will close, from where it stands.
+    """Inflates a file that the caller opened and will close, from its current place.
 
-    Raises DamagedFile for a block that is cut or has not the content that its checksum states, and for a file
-    without the block that marks its end.
+    Parameters
+    ----------
+    file : binary file
+        Opened for reading in binary mode.
+    threads : int
+        Threads that inflate; with 1 the calling thread does.
+
+    Raises
+    ------
+    DamagedFile
+        A block is cut or does not match its checksum, or the file lacks the block that marks its end. It is
+        raised when the block is read.
     """
 
     def __init__(self, file: BufferedReader, threads: int = 1) -> None:
-        """
-        Parameters
-        ----------
-        threads : int
-            Threads that inflate; with 1 the calling thread does.
-        """
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
         self._tasks: deque[Future[bytes]] = deque()

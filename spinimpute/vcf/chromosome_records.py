@@ -1,9 +1,8 @@
 """The records of one chromosome of a file, or of a region of it: in order, and all of them.
 
 The library that reads through an index takes a damaged block for the end of the records, and finds nothing
-where an index of another file leads astray; the records it gave are therefore counted again in the file
-itself. The index is used there, too, to skip most of what lies in front, but at a place that turns out to be
-what it says.
+if the index is of another file; the records it gave are therefore counted again in the file itself. The index
+is used there, too, to skip most of what comes before, but the place is checked to be the one that it states.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ChromosomeRecords:
     contig_line : str
         The chromosome's line of the header; known from the first record on.
     skipped : dict of str to int
-        Records that were left out, by reason; complete at the end.
+        Records that were not taken, by reason; complete at the end.
 
     Raises
     ------
@@ -145,14 +144,43 @@ class ChromosomeRecords:
 
 
 class RecordCount(NamedTuple):
+    """Records of a contig or a region.
+
+    Attributes
+    ----------
+    inside : int
+        Those that begin in it.
+    at_zero : int
+        Those at position 0, the telomere; no region holds them.
+    """
+
     inside: int
-    at_zero: int  # position 0, the telomere: a region holds none of them
+    at_zero: int
 
 
 def count_records(path: Path, contigs: list[Contig], contig: Contig, region: Region | None) -> RecordCount:
-    """Count those that begin in a region of `contig`, or on all of it.
+    """Count the records that begin in a region, or on a whole contig.
 
-    contigs: all that the index lists. Raises DamagedFile if the file is, or if the index is of another one.
+    Parameters
+    ----------
+    path : Path
+        A compressed VCF or BCF.
+    contigs : list of Contig
+        All that the index lists.
+    contig : Contig
+        The contig to be counted.
+    region : Region or None
+        The region; None for the whole contig.
+
+    Returns
+    -------
+    RecordCount
+        As found in the file itself.
+
+    Raises
+    ------
+    DamagedFile
+        The file is damaged, or the index is of another file.
     """
     start, end = (region.start, region.end) if region else (0, None)
     by, run = _before(contigs, contig, start)

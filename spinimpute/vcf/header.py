@@ -70,6 +70,11 @@ def make_header(
     extra_info_lines : sequence of str
         Definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
 
+    Returns
+    -------
+    OutputHeader
+        The text and what it defines.
+
     Raises
     ------
     InputError
@@ -133,7 +138,7 @@ def definition(line: str) -> tuple[str, str] | None:
 
 
 def contig_length(line: str) -> int | None:
-    """Of a "##contig=<...>" line, if it states one."""
+    """The length that a "##contig=<...>" line states; None if it states none."""
     length = _CONTIG_LENGTH.search(line)
     return int(length[1]) if length else None
 

@@ -23,7 +23,15 @@ _CHUNK_BYTES = 16
 
 
 class Run(NamedTuple):
-    """Records in a row. offset: virtual, of the first of them; last: 1-based, it begins there or before."""
+    """Records in a row.
+
+    Attributes
+    ----------
+    offset : int
+        Virtual offset of the first of them.
+    last : int
+        The first of them begins at this position, 1-based, or before.
+    """
 
     offset: int
     last: int
@@ -32,9 +40,19 @@ class Run(NamedTuple):
 class Contig(NamedTuple):
     """A chromosome that has records.
 
-    number: by which a BCF's records name it; in the index of a VCF its place. end: virtual offset of the byte
-    after its records. places: 0-based positions, increasing, with the byte of the compressed file from which
-    on the records lie that reach beyond them.
+    Attributes
+    ----------
+    name : str
+        Its name in the file.
+    number : int
+        The number by which a BCF's records name it; in the index of a VCF its place.
+    runs : list of Run
+        Where its records are.
+    end : int
+        Virtual offset of the byte after its records.
+    places : list of (int, int)
+        0-based positions, increasing, each with the first byte of the compressed file from which on there are
+        records that reach beyond it.
     """
 
     name: str
@@ -45,9 +63,22 @@ class Contig(NamedTuple):
 
 
 def read_index(path: Path) -> list[Contig]:
-    """The chromosomes that have records. Empty if the index is missing, older than the file, or unreadable.
+    """The chromosomes that have records, as the index of a file lists them.
 
-    Raises DamagedFile if the records do not end where the index says: it is of another file.
+    Parameters
+    ----------
+    path : Path
+        A compressed VCF or BCF.
+
+    Returns
+    -------
+    list of Contig
+        Empty if the index is missing, older than the file, or unreadable.
+
+    Raises
+    ------
+    DamagedFile
+        The records do not end where the index says: it is of another file.
     """
     if not fresh_index(path):
         return []
@@ -71,7 +102,22 @@ def read_index(path: Path) -> list[Contig]:
 
 
 def index_error(role: str, path: Path, what: object) -> InputError:
-    """What to raise if file and index do not agree. role: what the file is."""
+    """What to raise if file and index do not agree.
+
+    Parameters
+    ----------
+    role : str
+        What the file is ("panel", "target").
+    path : Path
+        The file.
+    what : object
+        What was found.
+
+    Returns
+    -------
+    InputError
+        For the user.
+    """
     return InputError(
         f"{role} {path}: the file is damaged, or its index is of another file ({what}). Get the file "
         f"again, or write its index again: bcftools index -f {path}"

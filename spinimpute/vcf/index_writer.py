@@ -23,13 +23,23 @@ _TABIX_VCF = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
 
 @dataclass(frozen=True)
 class ContigRecords:
-    """The records of one contig in file order. All arrays have shape (n_records,)."""
+    """The records of one contig in file order.
+
+    Attributes
+    ----------
+    name : str
+        Of the contig.
+    begin, end : int64 (n_records,)
+        0-based first position, non-decreasing, and the position after the last.
+    offset, next_offset : uint64 (n_records,)
+        Virtual offsets of the record and of the byte after it.
+    """
 
     name: str
-    begin: np.ndarray  # int64, 0-based, non-decreasing
-    end: np.ndarray  # int64, exclusive
-    offset: np.ndarray  # uint64, virtual offset of the record
-    next_offset: np.ndarray  # uint64, virtual offset of the byte after the record
+    begin: np.ndarray
+    end: np.ndarray
+    offset: np.ndarray
+    next_offset: np.ndarray
 
 
 class RecordPlaces:
@@ -46,12 +56,18 @@ class RecordPlaces:
     def add(
         self, contig: str, position: np.ndarray, length: np.ndarray, start: np.ndarray, stop: np.ndarray
     ) -> None:
-        """Append records of a contig.
+        """Append n records of a contig.
 
-        Parameters (integers (n,) each):
-            position: 1-based.
-            length: of REF.
-            start, stop: where the record begins in the stream, and the byte after it.
+        Parameters
+        ----------
+        contig : str
+            Name of the contig.
+        position : integers (n,)
+            1-based.
+        length : integers (n,)
+            Of REF, in bases.
+        start, stop : integers (n,)
+            Where each record begins in the uncompressed stream, and the byte after it.
         """
         begin = np.maximum(position - 1, 0)  # POS 0 means the telomere before the first base
         self._blocks.setdefault(contig, []).append((begin, begin + length, start, stop))
@@ -63,8 +79,15 @@ class RecordPlaces:
 
         Parameters
         ----------
+        names : sequence of str
+            The contigs.
         virtual_offsets : callable
             Turns positions in the stream into virtual offsets in the file.
+
+        Returns
+        -------
+        list of ContigRecords
+            One for each name.
         """
         no_records = [(np.empty(0, dtype=np.int64),) * 4]
         contigs = []
@@ -101,7 +124,7 @@ def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
 
 
 def csi_index(contigs: Sequence[ContigRecords], length: int, *, of_bcf: bool) -> bytes:
-    """The uncompressed CSI index of a VCF (`of_bcf` false) or BCF.
+    """The uncompressed CSI index of a VCF or BCF.
 
     Parameters
     ----------
@@ -110,6 +133,13 @@ def csi_index(contigs: Sequence[ContigRecords], length: int, *, of_bcf: bool) ->
         order, since a BCF names its contigs by their number there.
     length : int
         Of the longest contig; no record ends beyond it.
+    of_bcf : bool
+        Whether the file is a BCF.
+
+    Returns
+    -------
+    bytes
+        To be compressed.
     """
     depth = csi_depth(length)
     names = _joined_names(contigs)

@@ -28,6 +28,24 @@ class IndexedFile:
     """Writes encoded records; a context manager that leaves nothing at `path` after an exception.
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
+
+    Parameters
+    ----------
+    path : path
+        Of the output; an existing file is replaced when the writer is closed.
+    output_type : str
+        "z", "b" or "v", as `choose_output_type` gives it.
+    file_start : bytes
+        The header, as bytes of the output's form.
+    contigs : mapping
+        Name -> length where the header states one, in the order of the header.
+    threads : int
+        Threads that compress.
+
+    Raises
+    ------
+    InputError
+        The path cannot be written.
     """
 
     def __init__(
@@ -38,26 +56,7 @@ class IndexedFile:
         contigs: Mapping[str, int | None],
         threads: int = 2,
     ) -> None:
-        """Open the file and write its start.
-
-        Parameters
-        ----------
-        path : path
-            Of the output; an existing file is replaced when the writer is closed.
-        output_type : str
-            "z", "b" or "v", as `choose_output_type` gives it.
-        file_start : bytes
-            The header, as bytes of the output's form.
-        contigs : mapping
-            Name -> length where the header states one, in the order of the header.
-        threads : int
-            Threads that compress.
-
-        Raises
-        ------
-        InputError
-            The path cannot be written.
-        """
+        """Open the file and write its start."""
         self.path = Path(path)
         self._output_type = output_type
         check_writable(self.path)
@@ -102,7 +101,10 @@ class IndexedFile:
     def close(self) -> None:
         """Complete the file, write its index, and give both their names. Nothing happens the second time.
 
-        Raises InputError if the file cannot be completed, such as on a full disk; nothing is left then.
+        Raises
+        ------
+        InputError
+            The file cannot be completed, such as on a full disk; nothing is left then.
         """
         if self._closed:
             return
@@ -186,9 +188,24 @@ class IndexedFile:
 
 
 def choose_output_type(path: Path, output_type: str | None) -> str:
-    """ "z", "b" or "v", as asked for or else by the suffix of `path`.
+    """The type of an output: as asked for, or else by its suffix.
 
-    Raises InputError if the type is unknown, contradicts the suffix, or is given by neither.
+    Parameters
+    ----------
+    path : Path
+        Of the output.
+    output_type : str or None
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF), if the user gave one.
+
+    Returns
+    -------
+    str
+        "z", "b" or "v".
+
+    Raises
+    ------
+    InputError
+        The type is unknown, contradicts the suffix, or is given by neither.
     """
     if output_type is not None and output_type not in OUTPUT_TYPES.values():
         raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")

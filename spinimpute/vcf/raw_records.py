@@ -32,8 +32,19 @@ _FIXED_COLUMNS = 9
 
 @dataclass
 class Scanned:
-    """Records one after the other: 1-based position, letters of REF, bytes, and hash of position and alleles,
-    which is valid in this process only."""
+    """Places and keys of records, one after the other.
+
+    Attributes
+    ----------
+    position : list of int
+        1-based.
+    ref_length : list of int
+        Letters of REF.
+    length : list of int
+        Bytes of the record.
+    key : list of int
+        As of `site_key`.
+    """
 
     position: list[int] = field(default_factory=list)
     ref_length: list[int] = field(default_factory=list)
@@ -41,6 +52,7 @@ class Scanned:
     key: list[int] = field(default_factory=list)
 
     def add(self, position: int, ref: bytes, alt: bytes, length: int) -> None:
+        """Append a record."""
         self.position.append(position)
         self.ref_length.append(len(ref))
         self.length.append(length)
@@ -48,6 +60,7 @@ class Scanned:
 
 
 def site_key(position: int, ref: bytes, alt: bytes) -> int:
+    """Hash of a site's position and alleles; it is valid in this process only."""
     return hash(b"%d\t%s\t%s" % (position, ref, alt))
 
 
@@ -55,23 +68,70 @@ class RawRecords(Protocol):
     """What can be done with records of a file as they are."""
 
     def scan(self, data: bytes, into: Scanned) -> int:
-        """Find the whole records at the beginning of `data`; returns how many bytes they take.
+        """Find the whole records at the beginning of some bytes.
 
-        Raises BadRecord.
+        Parameters
+        ----------
+        data : bytes
+            Records of the file; the last one may be cut.
+        into : Scanned
+            The records found are appended.
+
+        Returns
+        -------
+        int
+            Bytes of the whole records.
+
+        Raises
+        ------
+        BadRecord
+            A record has another chromosome, samples or FORMAT fields than expected, or cannot be read.
         """
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """int8 (R, N, 2): phased diploid calls, negative for others; and float32 (R, N): DS, NaN where it is
-        missing, None if the file has none."""
+        """Calls and dosages of whole records.
+
+        Parameters
+        ----------
+        data : bytes
+            The records.
+        length_R : int64 (R,)
+            Bytes of each.
+
+        Returns
+        -------
+        allele_RN2 : int8 (R, N, 2)
+            Phased diploid calls, negative for others.
+        dosage_RN : float32 (R, N) or None
+            DS, NaN where it is missing; None if the file has none.
+        """
 
     def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """The records with the haplotypes of some samples, bool (N,), exchanged: GT and HDS."""
+        """The records with the haplotypes of some samples exchanged: GT and HDS.
+
+        Parameters
+        ----------
+        data : bytes
+            The records.
+        length_R : int64 (R,)
+            Bytes of each.
+        chosen_N : bool (N,)
+            The samples.
+
+        Returns
+        -------
+        bytes
+            As long as before.
+        """
 
 
 @kernel()
 def _scan_lines(data, tab_RC, tabs_R, colons_R, stop_R):  # type: ignore[no-untyped-def]
-    """Fill where the first tabs of each line are, how many it has, how many colons behind them, and where it
-    stops. Returns the lines."""
+    """Find tabs, colons and ends of lines; returns the number of lines.
+
+    Filled for each line: where its first tabs are, how many tabs it has, how many colons come after the first
+    tabs, and where it ends.
+    """
     row = n_tabs = n_colons = 0
     for at in range(len(data)):
         byte = data[at]
@@ -160,7 +220,17 @@ def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
 
 
 class TextRecords:
-    """Lines of a VCF. chrom: the only one it may have; formats: of every record, in order."""
+    """Lines of a VCF.
+
+    Parameters
+    ----------
+    chrom : str
+        The only chromosome that they may have.
+    formats : sequence of str
+        FORMAT of every record, in order.
+    n_samples : int
+        The number of samples.
+    """
 
     def __init__(self, chrom: str, formats: Sequence[str], n_samples: int) -> None:
         self._chrom, self._formats, self._n_samples = chrom.encode(), list(formats), n_samples
@@ -171,6 +241,7 @@ class TextRecords:
         return self._formats.index(key) if key in self._formats else -1
 
     def scan(self, data: bytes, into: Scanned) -> int:
+        """See `RawRecords.scan`."""
         most = len(data) // self._shortest + 1
         tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
         tabs_R, colons_R, stop_R = np.zeros((3, most), np.int64)
@@ -207,6 +278,7 @@ class TextRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """See `RawRecords.genotypes`."""
         shape = (len(length_R), self._n_samples)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
         gt, ds = self._number("GT"), self._number("DS")
@@ -214,13 +286,22 @@ class TextRecords:
         return allele_RN2, dosage_RN if ds >= 0 else None
 
     def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        """See `RawRecords.exchanged`."""
         changed = np.frombuffer(bytearray(data), np.uint8)
         _exchange(changed, np.cumsum(length_R), self._number("GT"), self._number("HDS"), chosen_N)
         return changed.tobytes()
 
 
 class BcfRecords:
-    """Records of a BCF with this header; chrom, formats as in `TextRecords`."""
+    """Records of a BCF.
+
+    Parameters
+    ----------
+    chrom, formats, n_samples
+        As in `TextRecords`.
+    header_lines : sequence of str
+        The file's header, which numbers the names.
+    """
 
     def __init__(
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
@@ -231,6 +312,7 @@ class BcfRecords:
         self._names = {number: name for name, number in fields.items()}
 
     def scan(self, data: bytes, into: Scanned) -> int:
+        """See `RawRecords.scan`."""
         begin = 0
         while begin + RECORD_HEAD.size <= len(data):
             shared, of_samples, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(data, begin)
@@ -261,6 +343,7 @@ class BcfRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """See `RawRecords.genotypes`."""
         n = self._n_samples
         shape = (len(length_R), n)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
@@ -276,6 +359,7 @@ class BcfRecords:
         return allele_RN2, dosage_RN if "DS" in self._formats else None
 
     def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        """See `RawRecords.exchanged`."""
         n = self._n_samples
         changed = bytearray(data)
         for begin in (np.cumsum(length_R) - length_R).tolist():

@@ -25,8 +25,14 @@ BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to s
 class HaplotypeBlock(NamedTuple):
     """Consecutive sites of a file.
 
-    alleles: int8 (n_sites, n_haplotypes) as in `Haplotypes`. multiallelic: bool (n_sites,), True for a site
-    that is one of several ALT alleles of its record.
+    Attributes
+    ----------
+    sites : Sites
+        In file order.
+    alleles : int8 (n_sites, n_haplotypes)
+        As in `Haplotypes`.
+    multiallelic : bool (n_sites,)
+        True for a site that is one of several ALT alleles of its record.
     """
 
     sites: Sites
@@ -51,7 +57,7 @@ class HaplotypeReader:
     samples : list of str
         Known from the start.
     skipped : dict of str to int
-        What was left out, by reason; complete at the end.
+        What was not taken, by reason; complete at the end.
 
     Raises
     ------
@@ -198,19 +204,40 @@ def read_haplotypes(
 ) -> Haplotypes:
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
-    region: the sites to read; through the file's index if there is one that is not older than the file, else
-    by reading all of it. chrom: read this chromosome of a file with several; records of the others, and those
-    at position 0, are counted in `skipped`. Names match with or without "chr". samples: the samples to read,
-    in this order (default: all, in file order). role: what the file is, for messages. allow_missing: accept
-    missing calls; allow_unphased: accept unphased heterozygotes, which `Haplotypes.unphased` then marks.
-
     A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
     Unphased homozygotes are taken as they are; of an unphased call with one missing allele both are missing.
 
-    Raises InputError if the file is missing, damaged, truncated or no VCF, or its index of another file; if
-    it has no samples, records or genotypes; for unphased heterozygotes and missing calls unless allowed,
-    unsorted positions, a ploidy that changes or exceeds 2, several chromosomes without `region` or `chrom`,
-    and unknown samples.
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    region : Region or None
+        The sites to read: through the file's index if there is one that is not older than the file, else by
+        reading all of it.
+    samples : sequence of str or None
+        The samples to read, in this order; None for all, in file order.
+    chrom : str or None
+        The chromosome to read of a file with several, with or without "chr". Records of the others, and those
+        at position 0, are counted in `skipped`.
+    role : str
+        What the file is, for messages.
+    allow_missing : bool
+        Whether missing calls are accepted.
+    allow_unphased : bool
+        Whether unphased heterozygotes are accepted; `Haplotypes.unphased` then marks them.
+
+    Returns
+    -------
+    Haplotypes
+        All of them, in memory.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged, truncated or no VCF, or its index is of another file; it has no samples,
+        records or genotypes; it has unphased heterozygotes or missing calls that are not accepted, unsorted
+        positions, a ploidy that changes or exceeds 2, or several chromosomes without `region` or `chrom`;
+        or a sample is unknown.
     """
     reader = HaplotypeReader(
         path,

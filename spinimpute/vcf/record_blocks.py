@@ -15,9 +15,16 @@ _PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT
 class CallBlock(NamedTuple):
     """Consecutive biallelic sites of a file.
 
-    calls: int8 (n_sites, n_samples, 2), 0, 1, -1 missing, -2 no second haplotype. multiallelic: bool
-    (n_sites,), True for a site that is one of several ALT alleles of its record. unphased: bool (n_sites,
-    n_samples), heterozygotes without phase; None if there is none.
+    Attributes
+    ----------
+    sites : Sites
+        In file order.
+    calls : int8 (n_sites, n_samples, 2)
+        0 REF, 1 ALT, -1 missing, -2 for the second allele of a call with one allele.
+    multiallelic : bool (n_sites,)
+        True for a site that is one of several ALT alleles of its record.
+    unphased : bool (n_sites, n_samples) or None
+        Heterozygotes without phase; None if there is none.
     """
 
     sites: Sites
@@ -78,7 +85,18 @@ class BlockBuilder:
         return not self._rows.position
 
     def add(self, record: Record) -> None:
-        """Take a record; one without a usable ALT is counted alone. Raises InputError as `take`."""
+        """Add a record; one without a usable ALT is only counted.
+
+        Parameters
+        ----------
+        record : Record
+            The next of the file.
+
+        Raises
+        ------
+        InputError
+            It has no genotypes, or a call of more than two alleles.
+        """
         ref, alleles = self._file.alleles(record)
         alts = self._usable_alts(alleles)
         if alts:
@@ -87,6 +105,11 @@ class BlockBuilder:
 
     def take(self) -> CallBlock:
         """The records since the last block, of which there must be one, as sites.
+
+        Returns
+        -------
+        CallBlock
+            Checked, one site for each usable ALT allele.
 
         Raises
         ------
@@ -171,8 +194,10 @@ class BlockBuilder:
             raise self._file.error(f"sample {self._samples[sample]} has, at {where}, {what}")
 
     def _check_phase(self, genotypes: np.ndarray, rows: _Rows) -> np.ndarray | None:
-        """Which calls are unphased heterozygotes, bool (n_records, n_samples); raise for them if there must
-        be none. An unphased half-missing call becomes missing, in place."""
+        """Which calls are unphased heterozygotes, bool (n_records, n_samples); None if there is none.
+
+        Raises for them if they are not accepted. An unphased half-missing call becomes missing, in place.
+        """
         first, second = genotypes[:, :, 0], genotypes[:, :, 1]
         unphased = genotypes[:, :, 2] == 0
         if not unphased.any():

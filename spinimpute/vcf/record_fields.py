@@ -34,9 +34,17 @@ def numbers_per_sample(key: str, ploidy: int) -> int:
 
 @dataclass(frozen=True)
 class InfoValues:
-    """The INFO fields of r records."""
+    """The INFO fields of r records.
 
-    columns: dict[str, list[str | None]]  # key -> the value of each record as text, None where it is left out
+    Attributes
+    ----------
+    columns : dict of str to list
+        Key -> the value of each record as text, None where the record lacks the field.
+    typed : list of bool
+        The TYPED flag of each record.
+    """
+
+    columns: dict[str, list[str | None]]
     typed: list[bool]
 
     @classmethod
@@ -47,10 +55,17 @@ class InfoValues:
 
         Parameters
         ----------
+        header : OutputHeader
+            It defines the keys.
         arrays : mapping
             INFO key -> numbers (r,), of which those that are not finite are not written, or None.
         typed : bool (r,)
             The TYPED flag (IMPUTED where it is false).
+
+        Returns
+        -------
+        InfoValues
+            As texts.
 
         Raises
         ------
@@ -90,27 +105,35 @@ class InfoValues:
 
 @dataclass(frozen=True)
 class SampleFields:
-    """The sample columns of some records."""
+    """The sample columns of r records.
 
-    alleles: np.ndarray  # int8 (r, n, p): 0, 1, ALLELE_MISSING, ALLELE_ABSENT
-    unphased: np.ndarray | None  # bool (r, n): calls whose order means nothing; None if there is none
-    numbers: dict[
-        str, list[np.ndarray]
-    ]  # FORMAT key (not GT) -> codes of its 1st, 2nd, ... value, int (r, n) each
+    Attributes
+    ----------
+    alleles : int8 (r, n, p)
+        0, 1, ALLELE_MISSING or ALLELE_ABSENT.
+    unphased : bool (r, n) or None
+        Calls whose order means nothing; None if there is none.
+    numbers : dict of str to list of int (r, n)
+        FORMAT key (not GT) -> codes of its 1st, 2nd, ... value.
+    """
+
+    alleles: np.ndarray
+    unphased: np.ndarray | None
+    numbers: dict[str, list[np.ndarray]]
 
 
 class SampleLayout:
-    """Assigns haplotype columns to samples and turns dosages into fields."""
+    """Assigns haplotype columns to samples and turns dosages into fields.
+
+    Parameters
+    ----------
+    ploidy : int (n,)
+        1 or 2.
+    formats : sequence of str
+        Keys in order of output.
+    """
 
     def __init__(self, ploidy: np.ndarray, formats: Sequence[str]) -> None:
-        """
-        Parameters
-        ----------
-        ploidy : int (n,)
-            1 or 2.
-        formats : sequence of str
-            Keys in order of output.
-        """
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
         self.formats = tuple(formats)
@@ -133,6 +156,11 @@ class SampleLayout:
             0, 1 or -1; None calls ALT from 0.5 on.
         unphased : bool (r, n) or None
             Kept as it is.
+
+        Returns
+        -------
+        SampleFields
+            In the layout of the samples.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)

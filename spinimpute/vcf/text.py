@@ -37,8 +37,11 @@ def _number_texts(separator: bytes) -> list[bytes]:
 
 
 def _genotype_texts(max_ploidy: int) -> list[bytes]:
-    """The text of every genotype behind a tab; index: 4 (first + 1) + second + 2 if diploid, and 12 more if
-    the order of its alleles means nothing; first + 1 if haploid."""
+    """The text of every genotype behind a tab.
+
+    Index: 4 (first + 1) + second + 2 if diploid, and 12 more if the order of its alleles means nothing;
+    first + 1 if haploid.
+    """
     text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
     if max_ploidy == 1:
         return [b"\t" + text[allele] for allele in (-1, 0, 1)]
@@ -91,7 +94,20 @@ def _write_columns(  # type: ignore[no-untyped-def]
 
 
 class VcfTextEncoder:
-    """Encodes blocks of records as VCF lines."""
+    """Encodes blocks of records as VCF lines.
+
+    Parameters
+    ----------
+    header : OutputHeader
+        Of the file.
+    layout : SampleLayout
+        The samples and their FORMAT fields.
+
+    Attributes
+    ----------
+    file_start : bytes
+        What the file begins with.
+    """
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._layout = layout
@@ -121,14 +137,25 @@ class VcfTextEncoder:
     def encode(
         self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
-        """Lines of r records.
+        """Encode r records.
+
+        Parameters
+        ----------
+        sites : Sites (r,)
+            By position; their own `chrom` is not used.
+        chrom : str
+            Contig, one of the header.
+        info : InfoValues
+            Of these records.
+        fields : SampleFields
+            The samples' columns of these records.
 
         Returns
         -------
-        list of bytes
-            The pieces in order.
-        int64 (r,)
-            Length of each record.
+        pieces : list of bytes
+            The bytes of all lines, in order.
+        lengths : int64 (r,)
+            Length of each line in bytes.
         """
         fixed = [
             f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}".encode()

@@ -110,7 +110,17 @@ class VariantFile:
         self._vcf.set_samples(list(names))
 
     def records(self, region: str | None = None) -> Iterator[Record]:
-        """The records in file order; of a region ("20:1000-2000", "20") those that the index leads to.
+        """The records in file order.
+
+        Parameters
+        ----------
+        region : str or None
+            "20:1000-2000" or "20": only the records to which the index leads; None for all.
+
+        Yields
+        ------
+        Record
+            One after the other.
 
         Raises
         ------
@@ -137,7 +147,25 @@ class VariantFile:
             yield record
 
     def alleles(self, record: Record) -> tuple[str, list[str]]:
-        """REF and the ALT alleles of a record. Raises InputError if they are no text."""
+        """REF and the ALT alleles of a record.
+
+        Parameters
+        ----------
+        record : Record
+            Of this file.
+
+        Returns
+        -------
+        ref : str
+            REF.
+        alts : list of str
+            The ALT alleles.
+
+        Raises
+        ------
+        InputError
+            They are no text.
+        """
         try:
             return record.REF, record.ALT
         except UnicodeDecodeError as error:
@@ -148,6 +176,11 @@ class VariantFile:
 
     def genotypes(self, record: Record) -> np.ndarray:
         """The calls of a record.
+
+        Parameters
+        ----------
+        record : Record
+            Of this file.
 
         Returns
         -------
@@ -185,9 +218,21 @@ class VariantFile:
 
 
 def check_variant_file(path: Path, role: str) -> None:
-    """Raise InputError unless `path` starts and ends like a VCF, VCF.gz or BCF file.
+    """Check that a file starts and ends like a VCF, VCF.gz or BCF.
 
-    role: what the file is ("panel", "target"), for the message. A pipe is not checked: reading consumes it.
+    A pipe is not checked: reading consumes it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    role : str
+        What it is ("panel", "target"), for the message.
+
+    Raises
+    ------
+    InputError
+        It is missing, a folder, empty, truncated, or of another kind.
     """
 
     def error(what: str) -> InputError:

@@ -20,6 +20,34 @@ class GenotypeWriter(IndexedFile):
     """Writes blocks of records; a context manager that leaves nothing at `path` after an exception.
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into blocks.
+
+    Parameters
+    ----------
+    path : path
+        Of the output; an existing file is replaced when the writer is closed.
+    samples : sequence of str (n_samples,)
+        Names.
+    ploidy : int (n_samples,)
+        1 or 2.
+    contig_lines : sequence of str
+        "##contig=<ID=...>" lines, one for each contig of the output.
+    header_lines : sequence of str
+        Further header lines, such as "##source=...".
+    formats : sequence of str
+        Which of GT, DS, HDS and GP to write, in this order; GT, if any, comes first.
+    output_type : str or None
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF); None goes by the suffix of the path.
+    threads : int
+        Threads that compress.
+    extra_info_lines : sequence of str
+        "##INFO=<...>" lines of numeric fields beyond AF and R2.
+
+    Raises
+    ------
+    InputError
+        The suffix is unknown, the path cannot be written, or a sample name is unusable.
+    ValueError
+        The arguments contradict each other.
     """
 
     def __init__(
@@ -34,36 +62,7 @@ class GenotypeWriter(IndexedFile):
         threads: int = 2,
         extra_info_lines: Sequence[str] = (),
     ) -> None:
-        """Check everything that can be checked and write the header.
-
-        Parameters
-        ----------
-        path : path
-            Of the output; an existing file is replaced when the writer is closed.
-        samples : sequence of str (n_samples,)
-            Names.
-        ploidy : int (n_samples,)
-            1 or 2.
-        contig_lines : sequence of str
-            "##contig=<ID=...>" lines, one for each contig of the output.
-        header_lines : sequence of str
-            Further header lines, such as "##source=...".
-        formats : sequence of str
-            Which of GT, DS, HDS and GP to write, in this order; GT, if any, comes first.
-        output_type : str or None
-            "z" (VCF.gz), "b" (BCF) or "v" (VCF); None goes by the suffix of the path.
-        threads : int
-            Threads that compress.
-        extra_info_lines : sequence of str
-            "##INFO=<...>" lines of numeric fields beyond AF and R2.
-
-        Raises
-        ------
-        InputError
-            The suffix is unknown, the path cannot be written, or a sample name is unusable.
-        ValueError
-            The arguments contradict each other.
-        """
+        """Check everything that can be checked and write the header."""
         ploidy = np.asarray(ploidy)
         if ploidy.shape != (len(samples),) or not np.isin(ploidy, (1, 2)).all():
             raise ValueError(f"ploidy must be 1 or 2 for each of {len(samples)} samples, however: {ploidy!r}")
@@ -112,6 +111,7 @@ class GenotypeWriter(IndexedFile):
         haplotypes : int8 (r, n_haplotypes) or None
             Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
         typed : bool (r,)
+            Whether the target has the site.
         unphased : bool (r, n_samples) or None
             Calls to be written with "/"; None if all have their phase.
 
