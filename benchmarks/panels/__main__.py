@@ -86,7 +86,7 @@ def _measure(arguments: argparse.Namespace, folder: Path, temporary: Path) -> No
     )
     bits = made["sites"] * -(-arguments.haplotypes // 8)
     with Panel.open(panel) as opened:
-        rows_bytes = opened._sections["haplotypes"]["nbytes"]
+        rows_bytes = opened.container.sections["haplotypes"].nbytes
     result = {
         "sites": made["sites"],
         "sites with fewer than 1 copy in 1,000": made["rare"],
