@@ -40,12 +40,12 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
     first, other : Chunk
         The chunks to compare.
     warnings : list of str
-        Differences that do not matter for joining are appended.
+        Gets a warning if other lines of the headers differ.
 
     Raises
     ------
     InputError
-        The chunks differ in something that the joined file can have only once.
+        Samples, FORMAT, panel, model, settings or definitions of the header differ.
     """
 
     def differ(what: str, one: object, another: object) -> InputError:
@@ -136,7 +136,7 @@ def check_panel(
     path : str
         The panel's file, for messages.
     allow_gaps : bool
-        Missing sites are a warning, no error.
+        Sites outside of all regions are a warning, not an error.
     warnings : list of str
         Warnings are appended.
 
