@@ -84,10 +84,20 @@ class Engine(ABC):
         self.pool.shutdown(cancel_futures=True)
 
     def windows(self, first: int, last: int) -> list[Window]:
-        """Windows over the panel sites [first, last), which are imputed and written one after the other.
+        """Windows over panel sites, which are imputed and written one after the other.
 
-        Their overlaps may reach further. By default their length is that of the options `window_cM` and
-        `overlap_cM`, if the predictor has them.
+        By default their length is that of the options `window_cM` and `overlap_cM`, if the predictor has
+        them.
+
+        Parameters
+        ----------
+        first, last : int
+            The panel sites [first, last); the windows' overlaps may reach further.
+
+        Returns
+        -------
+        list of Window
+            In order.
         """
         panel, options = self.job.panel, self.job.options
         length_cM = options.get("window_cM", DEFAULT_LENGTH_CM)
@@ -120,7 +130,20 @@ class Engine(ABC):
         """
 
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """`impute_window` of one window after the other; later ones may be computed in advance."""
+        """`impute_window` of one window after the other; later ones may be computed in advance.
+
+        Parameters
+        ----------
+        windows : sequence of Window
+            In order.
+        typed_TQ : int8 (T, Q)
+            The queries' alleles at the typed sites, -1 where missing.
+
+        Yields
+        ------
+        float32 (stop - start, Q)
+            P(ALT) of each window.
+        """
         for window in windows:
             yield self.impute_window(window, typed_TQ)
 

@@ -205,7 +205,7 @@ class Split:
 
 
 def usable_sites(alleles_XN: np.ndarray) -> int:
-    """Count sites with two alleles, each carried by at least a tenth of the haplotypes or by 2.
+    """Count sites with two alleles, each carried by at least a tenth of the haplotypes and by at least 2.
 
     Parameters
     ----------

@@ -116,7 +116,25 @@ class HaplotypeLearner:
         self.model = HaplotypeAttention(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
-        """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
+        """Draw an episode; the same source and generator state give the same one.
+
+        Parameters
+        ----------
+        source : HaplotypeSource
+            The segment.
+        rng : numpy.random.Generator
+            Its state decides the episode.
+
+        Returns
+        -------
+        HaplotypeEpisode
+            Some blocks of gaps.
+
+        Raises
+        ------
+        ValueError
+            As `draw_split`.
+        """
         source = draw_span(source, rng, self.episodes.most_entries)
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
