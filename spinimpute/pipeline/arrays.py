@@ -24,17 +24,17 @@ def impute_haplotypes(
 ) -> np.ndarray:
     """P(ALT) of haplotypes at all sites of a panel.
 
-    Where an allele was given it comes back as it is. All of the result is in memory at once: for whole
-    chromosomes use `impute`.
+    Alleles that are given come back unchanged. The whole result is held in memory: for whole chromosomes use
+    `impute`.
 
     Parameters
     ----------
     panel : Panel or InducingPanel
-        Open. The latter uses the sites of its array only.
+        Open. Of an inducing panel, only the sites of its array are used.
     typed_alleles : int (T, Q)
         0 REF, 1 ALT, -1 missing; one column for each haplotype.
     typed_sites : Sites or int64 (T,)
-        The sites of its rows, or increasing panel site indices.
+        The sites of the rows, or increasing panel site indices.
     predictor : PredictorSettings
         Which predictor imputes.
     resources : Resources
@@ -48,7 +48,7 @@ def impute_haplotypes(
     Raises
     ------
     InputError
-        No typed site is in the panel, or the inducing panel is of another model or array.
+        No typed site is in the panel, or the inducing panel belongs to another model or array.
     ValueError
         Shapes or values are unusable.
     """

@@ -1,4 +1,7 @@
-"""`check`: what `impute` would make of a target, site by site and sample by sample."""
+"""`check`: how `impute` would treat a target, site by site and sample by sample.
+
+Axes: X samples.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,32 @@ MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found. counts: target sites by what is said of them; missing_X, heterozygous_X: shares of the
-    calls at matched sites, by sample; one_copy_X: samples with one copy outside the pseudo-autosomal regions
-    of X (all of Y and the mitochondria), None elsewhere; share_X: observed of the heterozygotes to expect of
-    two copies there, NaN where there are too few sites; build, panel_build: by the stated length of the
-    chromosome, or ""."""
+    """What `check` found.
+
+    Attributes
+    ----------
+    samples : list of str
+        Names of the target's samples.
+    n_sites, n_matched : int
+        Typed sites, and those that the panel has.
+    notes : list of SiteNote
+        What was repaired or is suspicious, by site.
+    skipped : dict of str to int
+        Records and calls that are not used, by reason.
+    missing_X, heterozygous_X : float64
+        Share of each sample's calls at matched sites that are missing or heterozygous.
+    unphased : int
+        Unphased heterozygous calls.
+    build, panel_build : str
+        Genome build by the stated length of the chromosome, or "".
+    one_copy_X : bool or None
+        Samples with one copy outside the pseudo-autosomal regions of X (of all of Y and the mitochondria);
+        None for other chromosomes.
+    share_X : float64
+        Heterozygotes found relative to those expected of two copies there; NaN where sites are too few.
+    warnings : list of str
+        Sentences for the user.
+    """
 
     samples: list[str]
     n_sites: int
@@ -50,6 +74,7 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[str, int]:
+        """Number of noted sites by note."""
         counts: dict[str, int] = {}
         for note in self.notes:
             counts[note.what] = counts.get(note.what, 0) + 1
@@ -82,13 +107,16 @@ class CheckReport:
         return out
 
     def write_sites(self, path: Path) -> None:
-        """The notes as a table with tabs, one row each."""
+        """Write the notes as a tab-separated table, one row each."""
         head = ["position", "id", "ref", "alt", "panel_ref", "panel_alt", "what"]
         _write_table(path, head, ([getattr(note, name) for name in head] for note in self.notes))
 
     def write_samples(self, path: Path) -> None:
-        """A row for each sample: share of calls missing and heterozygous; on X also copies of what men have
-        once, and how many of the heterozygotes to expect of two copies are there."""
+        """Write a tab-separated table with one row for each sample.
+
+        Columns: shares of missing and heterozygous calls; on X also the number of copies of what males have
+        once, and the heterozygotes found relative to those expected of two copies.
+        """
         copies = np.full(len(self.samples), 2) if self.one_copy_X is None else 2 - self.one_copy_X
         rows = zip(self.samples, self.missing_X, self.heterozygous_X, copies, self.share_X, strict=True)
         _write_table(
@@ -106,7 +134,27 @@ def check(
     panels: Sequence[ReferencePanel],
     target: TargetSettings = TargetSettings(),
 ) -> CheckReport:
-    """Read a target and match it to a panel, as `impute` does. Raises InputError where `impute` would."""
+    """Read a target and match it to a panel, as `impute` does.
+
+    Parameters
+    ----------
+    vcf : str or Path
+        The target, in any form of `read_target`.
+    panels : sequence of ReferencePanel
+        The parts of one panel.
+    target : TargetSettings
+        How the target is read.
+
+    Returns
+    -------
+    CheckReport
+        Counts, notes and warnings.
+
+    Raises
+    ------
+    InputError
+        As for `impute`, except where hardly any site matches.
+    """
     summary = ImputationSummary()
     parts = prepare(panels, vcf, summary, target, force=True)
     notes = [

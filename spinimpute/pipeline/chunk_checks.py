@@ -1,4 +1,4 @@
-"""Do chunks belong together, and is any site missing? Asked before anything is written."""
+"""Checks before chunks are joined: that they belong together, and that no site is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME = {  # header lines that must be the same, by what a message calls them
 
 
 def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
-    """That records need not be converted."""
+    """Raises InputError if a chunk is not of the output's form: records are not converted."""
     for chunk in chunks:
         if chunk.is_bcf is not (output_type == "b"):
             found, wanted = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
@@ -33,7 +33,20 @@ def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
 
 
 def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
-    """That two chunks are of the same samples and were made in the same way."""
+    """Check that two chunks have the same samples and were made in the same way.
+
+    Parameters
+    ----------
+    first, other : Chunk
+        The chunks to compare.
+    warnings : list of str
+        Gets a warning if other lines of the headers differ.
+
+    Raises
+    ------
+    InputError
+        Samples, FORMAT, panel, model, settings or definitions of the header differ.
+    """
 
     def differ(what: str, one: object, another: object) -> InputError:
         return InputError(
@@ -75,7 +88,7 @@ def _values(chunk: Chunk, prefix: str) -> str:
 
 
 def check_regions(chunks: Sequence[Chunk]) -> None:
-    """That at most two chunks, and neighbours, are of the same place."""
+    """Raises InputError unless any place is in at most two chunks, which are neighbours."""
     for left, right in pairwise(chunks):
         if left.region == right.region:
             raise InputError(
@@ -96,7 +109,7 @@ def check_regions(chunks: Sequence[Chunk]) -> None:
 
 
 def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
-    """That between neighbours no site can lie."""
+    """Raises InputError if a site could lie between two neighbours, unless gaps are allowed."""
     for left, right in pairwise(chunks):
         if right.region.start > left.region.end + 1 and not allow_gaps:
             raise InputError(
@@ -112,7 +125,26 @@ def check_panel(
     allow_gaps: bool,
     warnings: list[str],
 ) -> None:
-    """That each site of the panel between the first chunk's region and the last one's is in a chunk."""
+    """Check that chunks hold all sites of the panel between the first region and the last one.
+
+    Parameters
+    ----------
+    chunks : sequence of Chunk
+        Sorted by region.
+    panels : sequence of ReferencePanel
+        The parts of the panel that the chunks were imputed from.
+    path : str
+        The panel's file, for messages.
+    allow_gaps : bool
+        Sites outside of all regions are a warning, not an error.
+    warnings : list of str
+        Warnings are appended.
+
+    Raises
+    ------
+    InputError
+        The panel is another one, or sites are missing.
+    """
     first = chunks[0]
     checksums = [word.split(" ")[0] for word in _values(first, PANEL_LINE).split(", ")]
     if checksums != [panel.checksum for panel in panels]:
@@ -172,7 +204,7 @@ def check_panel(
 def _untyped_parts(
     chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], key: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
-    """The sites of parts of chromosome X of which no chunk has any: nothing is typed there. bool (sites,)."""
+    """Sites of parts of chromosome X that no chunk has because nothing is typed there, bool (sites,)."""
     untyped = np.zeros(len(key), bool)
     start = 0
     for panel in panels:
@@ -187,7 +219,13 @@ def _untyped_parts(
 
 
 def shared_sites(left: Chunk, right: Chunk) -> int:
-    """How many sites two neighbours have both; where both are, they must have the same."""
+    """Count the sites that are in both of two neighbours.
+
+    Raises
+    ------
+    InputError
+        The two do not have the same sites where their regions overlap.
+    """
     first = int(np.searchsorted(left.position, right.region.start, side="left"))
     stop = int(np.searchsorted(right.position, left.region.end, side="right"))
     one, another = left.key[first:], right.key[:stop]

@@ -1,4 +1,4 @@
-"""Chunks: files that `impute` wrote for a region of a chromosome, read as bytes and checked throughout."""
+"""Chunks: files that `impute` wrote for a region of a chromosome, read as bytes and checked completely."""
 
 from __future__ import annotations
 
@@ -31,24 +31,64 @@ _LONGEST_HEADER = 2**30
 
 
 def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
-    """The header line that makes a file a chunk. sites: of the panel; unmatched: others, None if those are
-    not kept; phased_here: whether calls had no phase, so that the buffer had a say in it."""
+    """The header line that makes a file a chunk.
+
+    Parameters
+    ----------
+    region : Region
+        The imputed region.
+    sites : int
+        Number of panel sites.
+    unmatched : int or None
+        Number of other sites; None if those are not kept.
+    phased_here : bool
+        Whether calls were unphased, so that results depend on the buffer.
+
+    Returns
+    -------
+    str
+        The line, without its end.
+    """
     others = "" if unmatched is None else f" unmatched={unmatched}"
     others += " phased_here" if phased_here else ""
     return f"##spinimpute_region={region.chrom}:{region.start}-{region.end} sites={sites}{others}"
 
 
 class Stream(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+    """What `Chunk` needs of an open file."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A file that is whole.
+    """A complete chunk.
 
-    lines: its header without the region line. unmatched: None if such sites are not kept. phased_here: as of
-    `region_line`. data_start: bytes before the first record. Of each record, int64 (n,): position;
-    ref_length, letters of REF; length, bytes; key, hash of the site as by `site_key`.
+    Attributes
+    ----------
+    path : Path
+        Its file.
+    lines : list of str
+        Its header without the region line.
+    samples, formats : list of str
+        Names of samples and FORMAT fields.
+    region : Region
+        The imputed region.
+    sites : int
+        Number of panel sites.
+    unmatched : int or None
+        Number of other sites; None if those are not kept.
+    phased_here : bool
+        As of `region_line`.
+    is_bcf : bool
+        Whether it is BCF, not VCF.
+    records : RawRecords
+        Finds and changes fields of records.
+    data_start : int
+        Bytes before the first record.
+    position, ref_length, length, key : int64 (n,)
+        Of each record: position, letters of REF, bytes, and hash of the site (`site_key`).
     """
 
     path: Path
@@ -71,12 +111,12 @@ class Chunk:
         return len(self.position)
 
     def common_lines(self) -> list[str]:
-        """The header as a run without a region would have it; with the buffer if that had a say."""
+        """The header of a run without a region; the buffer is stated if results depend on it."""
         options = ("--region",) if self.phased_here else ("--region", "--buffer")
         return [_without(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
     def file_start(self) -> bytes:
-        """The same as bytes of a file."""
+        """`common_lines` as bytes of a file."""
         text = ("\n".join(self.common_lines()) + "\n").encode()
         if not self.is_bcf:
             return text
@@ -122,9 +162,24 @@ class ChunkStream:
 
 
 def read_chunk(path: str | Path, threads: int) -> Chunk:
-    """Read a file from end to end and check that it is a whole chunk.
+    """Read a file from end to end and check that it is a complete chunk.
 
-    Raises InputError if it is no chunk, truncated, damaged, or has not the records that its header says.
+    Parameters
+    ----------
+    path : str or Path
+        VCF, VCF.gz or BCF.
+    threads : int
+        Threads that decompress.
+
+    Returns
+    -------
+    Chunk
+        Its header and the table of its records.
+
+    Raises
+    ------
+    InputError
+        The file is no chunk, truncated or damaged, or does not have the records that its header states.
     """
     path = Path(path)
     check_variant_file(path, "chunk")

@@ -66,7 +66,7 @@ def impute(
     out : str or Path
         `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
     panel : ReferencePanel, str or Path
-        A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF which is compiled
+        A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
         first.
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
@@ -84,7 +84,7 @@ def impute(
     resources : Resources
         Threads, device and memory.
     force : bool
-        Overwrite what there is; go on where hardly any site matches.
+        Replace existing files; continue even if hardly any site matches.
     progress : callable, optional
         Called with the fraction that is done.
 
@@ -96,7 +96,7 @@ def impute(
     Raises
     ------
     InputError
-        The input cannot be used; without `force`, if `out` exists or hardly any site matches.
+        The input cannot be used; without `force`, also if `out` exists or hardly any site matches.
     """
     _check_choices(phasing, output, resources)
     inputs = [vcf, path_of(panel), predictor.model, genetic_map]

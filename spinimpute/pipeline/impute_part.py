@@ -27,7 +27,23 @@ from spinimpute.vcf.writer import GenotypeWriter
 
 @dataclass(frozen=True)
 class Run:
-    """What all parts of a chromosome share. options: of the predictor; write_er2: for every typed site."""
+    """What all parts of a chromosome share.
+
+    Attributes
+    ----------
+    predictor : Predictor
+        What imputes.
+    options : mapping
+        Options of the predictor.
+    writer : GenotypeWriter
+        The open output.
+    summary : ImputationSummary
+        Counts and timings are added to it.
+    threads : int
+        Results do not depend on it.
+    write_er2 : bool
+        Write INFO/ER2 of every typed site.
+    """
 
     predictor: Predictor
     options: Mapping[str, Any]
@@ -40,7 +56,7 @@ class Run:
 def impute_part(
     run: Run, chosen: RegionPart, unmatched: np.ndarray | None, progress: Progress | None
 ) -> None:
-    """Phase what has no phase, impute the panel sites of a part, and write them.
+    """Phase what is unphased, impute the panel sites of a part, and write them.
 
     Parameters
     ----------
@@ -49,7 +65,7 @@ def impute_part(
     chosen : RegionPart
         The target's part, and the panel sites.
     unmatched : int64 array or None
-        The target's sites that are written beside them.
+        Sites of the target that the panel lacks and that are written, too.
     progress : callable, optional
         Called with the fraction that is done.
     """
@@ -67,7 +83,7 @@ def impute_part(
     )
     shares = Shares(progress, [target.unphased is not None, summary.leave_one_out is not None, 1])
     if target.unphased is not None:
-        run.predictor.check_memory(job)  # too little memory is said now, not later
+        run.predictor.check_memory(job)  # reported now, not later
         target = _phased(run, part, shares.of(0))
     er2_T = None
     if summary.leave_one_out is not None:
@@ -132,7 +148,7 @@ def _impute_windows(
     first, last = windows[0].start, windows[-1].stop
     pending: Future[int] | None = None
     results = engine.impute_windows(windows, records.typed_TQ)
-    # whatever fails: results end before the engine does
+    # even after an error, results end before the engine does
     with closing(results), ThreadPoolExecutor(1, "write") as background:
         for window in windows:
             with summary.stage("impute"):

@@ -1,7 +1,7 @@
-"""`ligate`: chunks of a chromosome that were imputed apart become the file of a single run.
+"""`ligate`: joins chunks of a chromosome that were imputed separately into the file of a single run.
 
-Every chunk is read twice: once to check all of it before anything is written, once to copy its records as
-they are. Values are looked at in overlaps only, and changed only where a sample's haplotypes have to be
+Every chunk is read twice: once to check all of it before anything is written, once to copy its records
+unchanged. Values are read in overlaps only, and changed only where a sample's haplotypes have to be
 exchanged.
 
 Axes: R records, N samples.
@@ -38,8 +38,19 @@ from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 
 @dataclass
 class Join:
-    """Where two chunks meet. sites: in both of them; exchanged: samples whose haplotypes were exchanged
-    behind it; largest_difference: of DS in the overlap, None without DS or overlap."""
+    """Where two chunks meet.
+
+    Attributes
+    ----------
+    left, right : Chunk
+        The two neighbours.
+    sites : int
+        Sites that are in both.
+    exchanged : int
+        Samples whose haplotypes were exchanged behind the join.
+    largest_difference : float or None
+        Of DS in the overlap; None without DS or overlap.
+    """
 
     left: Chunk
     right: Chunk
@@ -53,6 +64,7 @@ class Join:
         return self.sites // 2
 
     def line(self) -> str:
+        """The join as one line of text."""
         text = f"{self.left.path} and {self.right.path}: {self.sites} sites in both"
         if self.sites:
             text += f", haplotypes of {self.exchanged} samples exchanged"
@@ -63,7 +75,19 @@ class Join:
 
 @dataclass
 class LigationSummary:
-    """Counts, and what is to be said. span: from the first chunk's region to the end of the last one's."""
+    """Counts and warnings.
+
+    Attributes
+    ----------
+    span : str
+        From the start of the first chunk's region to the end of the last one's.
+    chunks, samples, sites : int
+        Numbers of each.
+    joins : list of Join
+        One for each pair of neighbours.
+    warnings : list of str
+        Sentences for the user.
+    """
 
     span: str = ""
     chunks: int = 0
@@ -96,8 +120,8 @@ def ligate(
 
     Where chunks overlap, the first half of the sites comes from the left one. If the two disagree about the
     phase of most of a sample's heterozygotes there, the right one's haplotypes of that sample are exchanged.
-    Chunks of a phased target give the bytes of a single run; of those that `predictor="inducing"` made of
-    a panel's haplotypes, which have windows of their own, only nearly.
+    Chunks of a phased target give the bytes of a single run. The exception is `predictor="inducing"` with a
+    panel of haplotypes: its windows depend on the region, so values differ slightly.
 
     Parameters
     ----------
@@ -106,12 +130,12 @@ def ligate(
     out : str or Path
         BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
     panel : ReferencePanel, str or Path, optional
-        What the chunks were imputed from: every site of it between the first chunk's region and the last
+        What the chunks were imputed from: each of its sites between the first chunk's region and the last
         one's must be there.
     output_type : str, optional
         "z", "b" or "v"; by default by suffix.
     allow_gaps : bool
-        Between regions, and of the panel before and behind them, there may be sites that no chunk has.
+        Allow sites that no chunk has, between regions and, of the panel, before and behind them.
     threads : int, optional
         By default all processors.
     force : bool
@@ -122,11 +146,12 @@ def ligate(
     Returns
     -------
     LigationSummary
+        Counts and warnings.
 
     Raises
     ------
     InputError
-        A chunk is not whole, or they do not belong together; without `force`, if `out` exists.
+        A chunk is not complete, or chunks do not belong together; without `force`, also if `out` exists.
     """
     panel_path = None if panel is None else path_of(panel)
     out = check_output(out, force, [*chunks, panel_path])

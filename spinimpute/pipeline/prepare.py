@@ -1,4 +1,4 @@
-"""From a target's file to haplotypes at the panel's sites: what imputing, phasing and checking begin with."""
+"""Reads a target and matches it to the panel: the first step of imputing, phasing and checking."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ from spinimpute.targets.repair import Repaired, repair_and_match
 class Prepared:
     """A target, or its part on one part of chromosome X, with the alleles of the panel.
 
-    jumps_per_cM: by all typed sites of the target (`recombination_scale`), where some of them have been left
-    out; None: to be estimated from those that there are.
+    Attributes
+    ----------
+    panel : ReferencePanel
+        The panel of that part.
+    resolved : ResolvedPloidy
+        The target before repairs.
+    repaired : Repaired
+        The target with the panel's alleles, and its matched sites.
+    jumps_per_cM : float or None
+        Recombination scale by all typed sites of the target (`recombination_scale`), if only some are here;
+        None if it is to be estimated from those that are.
     """
 
     panel: ReferencePanel
@@ -33,14 +42,16 @@ class Prepared:
 
     @property
     def target(self) -> Haplotypes:
+        """The repaired target."""
         return self.repaired.target
 
     @property
     def match(self) -> SiteMatch:
+        """Which of its sites the panel has."""
         return self.repaired.match
 
     def with_rate(self) -> Prepared:
-        """With the rate that its matched sites give, unless it has one; without haplotypes there is none."""
+        """With the recombination scale of its matched sites, unless it has one; none without haplotypes."""
         haplotypes = self.panel.haplotypes
         if self.jumps_per_cM is not None or haplotypes is None:
             return self
@@ -67,23 +78,31 @@ def prepare(
 
     Parameters
     ----------
+    panels : sequence of ReferencePanel
+        The parts of one panel.
     vcf : str or Path
         The target.
     summary : ImputationSummary
         Counts and warnings are added to it.
+    target : TargetSettings
+        How the target is read.
+    allow_unphased : bool
+        Whether unphased heterozygotes are accepted.
     only : Region or None
-        No more than this is needed, where a reader can do with a part; where nothing is typed there, all is
-        read.
+        Read no more than this, where the reader can read a part; if nothing is typed there, all is read.
+    force : bool
+        Continue even if hardly any site matches.
 
     Returns
     -------
     list of Prepared
-        A part of chromosome X without any typed site is left out, with a warning.
+        One for each part of the chromosome; a part of chromosome X without typed sites is skipped with a
+        warning.
 
     Raises
     ------
     InputError
-        As `read_target`, `match_sites`, and without `force` as `check_overlap`.
+        As `read_target` and `match_sites`, and without `force` as `check_overlap`.
     """
 
     def read(wanted: Region | None) -> list[ResolvedPloidy | None]:

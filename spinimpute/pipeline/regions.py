@@ -1,4 +1,4 @@
-"""Imputing a region: its panel sites, the typed sites that are used for it, and those written beside it."""
+"""Imputing a region: its panel sites, the typed sites used for it, and unmatched ones that are written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
 def panel_ranges(panels: Sequence[ReferencePanel], region: Region | None) -> dict[str, tuple[int, int]]:
-    """By the checksum of each panel that has some: its sites [first, last) of a region."""
+    """The panel sites [first, last) of a region, by the checksum of each panel that has some.
+
+    Raises
+    ------
+    InputError
+        The region is on another chromosome, or no panel has a site in it.
+    """
     chrom = panels[0].chrom
     if region is None:
         return {panel.checksum: (0, panel.n_sites) for panel in panels}
@@ -56,6 +62,7 @@ class RegionPart:
 
     @property
     def n_sites(self) -> int:
+        """Number of panel sites."""
         return self.last - self.first
 
 
@@ -76,8 +83,27 @@ def read_region(
 
     Parameters
     ----------
+    vcf : str or Path
+        The target.
+    panels : sequence of ReferencePanel
+        The parts of one panel.
+    predictor : Predictor
+        What imputes; it decides which typed sites results depend on.
+    summary : ImputationSummary
+        Counts and warnings are added to it.
+    target : TargetSettings
+        How the target is read.
+    region : Region or None
+        The panel sites to impute; None for all.
+    buffer_cM : float or None
+        Typed sites no further than this from the region are used; None for all.
     allow_unphased, max_memory, force
         As of `prepare`, `within_budget` and `impute`.
+
+    Returns
+    -------
+    list of RegionPart
+        The parts of the chromosome that the region touches.
 
     Raises
     ------
@@ -86,7 +112,7 @@ def read_region(
         region lies in.
     """
     ranges = panel_ranges(panels, region)
-    # a part of a file of ours will do only if the same sites are used as when it was written
+    # reading a part of our own file is enough only if the same sites are used as when it was written
     as_written = target.ambiguous == "frequency" and target.chain is None
     to_read = part_to_read(vcf, panels, predictor, region, buffer_cM) if as_written else None
     only = None if to_read is None else to_read.region
@@ -94,7 +120,7 @@ def read_region(
         prepared = prepare(
             panels, vcf, summary, target, allow_unphased=allow_unphased, only=only, force=force
         )
-    if to_read is None:  # of a file of which a part will do this was asked when it was written
+    if to_read is None:  # else it was checked when the file was written
         for part in prepared:
             part.panel.check_typed(part.match.panel_index)
     else:
@@ -114,7 +140,15 @@ def read_region(
 
 @dataclass(frozen=True)
 class PartToRead:
-    """The part of a target that is read. jumps_per_cM: by all of its typed sites; None without haplotypes."""
+    """The part of a target that is read.
+
+    Attributes
+    ----------
+    region : Region
+        What is read.
+    jumps_per_cM : float or None
+        Recombination scale by all typed sites of the file; None without haplotypes.
+    """
 
     region: Region
     jumps_per_cM: float | None
@@ -127,11 +161,29 @@ def part_to_read(
     region: Region | None,
     buffer_cM: float | None,
 ) -> PartToRead | None:
-    """What has to be read of a target for a region and its buffer; None for all of it.
+    """What has to be read of a target for a region and its buffer.
 
-    Only of a file as `phase` and `convert` wrote it for this panel with this genetic map a part will do: of
-    any other, all sites together decide how those of unknown strand are repaired, whether target and panel
-    fit, how often haplotypes change whom they copy, and where chunks begin.
+    Reading a part is enough only for a file that `phase` or `convert` wrote for this panel with this genetic
+    map. For any other file all sites are needed: together they decide how those of unknown strand are
+    repaired, whether target and panel fit, the recombination scale, and where chunks begin.
+
+    Parameters
+    ----------
+    vcf : str or Path
+        The target.
+    panels : sequence of ReferencePanel
+        The parts of one panel.
+    predictor : Predictor
+        What imputes.
+    region : Region or None
+        The panel sites to impute; None for all.
+    buffer_cM : float or None
+        As of `read_region`.
+
+    Returns
+    -------
+    PartToRead or None
+        None for the whole file.
     """
     if region is None or buffer_cM is None or len(panels) > 1:
         return None
@@ -151,14 +203,14 @@ def part_to_read(
 
 
 def _of_file(vcf: str | Path) -> tuple[str, int]:
-    """Of a VCF or BCF with an index its header, and how many records it has; nothing of other files."""
+    """Header and number of records of a VCF or BCF with an index; empty for other files."""
     path = Path(vcf)
     if not path.is_file() or not starts_as_variant_file(path) or not fresh_index(path):
         return "", 0
     try:
         with VariantFile(path, "target") as file:
             return file.header, file.n_records
-    except InputError:  # what is wrong with it is said when it is read
+    except InputError:  # reported when it is read
         return "", 0
 
 
@@ -169,9 +221,25 @@ def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> tuple[in
 
 
 def within(part: Prepared, predictor: Predictor, first: int, last: int, buffer_cM: float) -> Prepared:
-    """A part with those of its matched sites that are near the panel sites [first, last), and with the
-    recombination scale that all of them give. Whatever the buffer, all are kept that a phased target's
-    results need to be those of all sites."""
+    """Keep the matched sites that a part's results at some panel sites depend on.
+
+    Parameters
+    ----------
+    part : Prepared
+        With all typed sites.
+    predictor : Predictor
+        What imputes.
+    first, last : int
+        The panel sites [first, last).
+    buffer_cM : float
+        Sites no further than this are kept. Whatever the buffer, all are kept that a phased target needs for
+        the results of a run with all sites.
+
+    Returns
+    -------
+    Prepared
+        With the recombination scale of all of its sites.
+    """
     part = part.with_rate()
     panel, match = part.panel, part.match
     index_T = match.panel_index
@@ -184,7 +252,24 @@ def within(part: Prepared, predictor: Predictor, first: int, last: int, buffer_c
 def unmatched_sites(
     target: Haplotypes, match: SiteMatch, region: Region | None, summary: ImputationSummary
 ) -> np.ndarray:
-    """The typed sites of a region that the panel lacks and that can be written."""
+    """Typed sites of a region that the panel lacks and that can be written.
+
+    Parameters
+    ----------
+    target : Haplotypes
+        The target.
+    match : SiteMatch
+        Which of its sites the panel has.
+    region : Region or None
+        None for the whole chromosome.
+    summary : ImputationSummary
+        Gets a warning for sites that cannot be written.
+
+    Returns
+    -------
+    int64 array
+        Rows of the target.
+    """
     index = match.unmatched_index
     if region is not None:
         position = target.sites.position[index]

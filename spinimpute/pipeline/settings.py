@@ -26,7 +26,7 @@ class PredictorSettings:
     model : str, Path, Predictor or None
         A checkpoint or a loaded predictor; by default the shipped checkpoint.
     options : mapping
-        Those of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
+        Options of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
         lists them.
     """
 
@@ -44,7 +44,7 @@ class TargetSettings:
     ambiguous : str
         What is done with A/T and C/G sites: "frequency", "keep" or "drop", see `repair_and_match`.
     sexes : dict or None
-        Sample -> whether male, for chromosome X (`read_sexes`); by default the calls decide.
+        Whether each sample is male, for chromosome X (`read_sexes`); by default the calls decide.
     chain : str, Path or None
         A chain file from the target's genome build to the panel's: positions are lifted over.
     """
@@ -64,16 +64,16 @@ class RegionSettings:
         Impute these panel sites only; typed sites around them are still used. The output is a chunk, which
         `ligate` joins with others.
     buffer_cM : float or None
-        With a region, use no typed sites but those this near to its panel sites, and those that chunks of a
-        phased target need to give what they give in a single run; by default all of the chromosome. Of a
-        file that `phase` or `convert` wrote for this panel no more is read.
+        With a region: use only typed sites within this distance of its panel sites, and those that chunks of
+        a phased target need for the results of a single run; by default the whole chromosome. Of a file that
+        `phase` or `convert` wrote for this panel, no more than that is read.
     """
 
     region: str | Region | None = None
     buffer_cM: float | None = None
 
     def parsed(self) -> tuple[Region | None, float | None]:
-        """Raises InputError for a region or a buffer that cannot be used."""
+        """Region and buffer; raises InputError for one that cannot be used."""
         region = Region.parse(self.region) if isinstance(self.region, str) else self.region
         if self.buffer_cM is not None and region is None:
             raise InputError("a buffer lies around a region: give --region, or leave --buffer out")
@@ -100,7 +100,7 @@ class FileSettings:
 
 @dataclass(frozen=True)
 class OutputSettings(FileSettings):
-    """What imputing writes, beside what `FileSettings` has.
+    """What imputing writes, in addition to `FileSettings`.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class OutputSettings(FileSettings):
         Predict each typed call from the others of its haplotype: INFO/ER2, and `leave_one_out` of the
         summary. For panels of haplotypes.
     report : str, Path or None
-        Write a page (HTML) about the run there; implies the summary's `leave_one_out` where that can be.
+        Write a report of the run (HTML) there; implies the summary's `leave_one_out` where that is possible.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -132,8 +132,8 @@ class Resources:
     device : str
         "auto", "cpu" or "cuda".
     max_memory : int or None
-        Bytes that are not exceeded, for predictors that keep a budget, and without `leave_one_out` and
-        `report`: less is worked on at the same time.
+        Limit in bytes, for predictors that keep a budget, and without `leave_one_out` and `report`: less is
+        computed at the same time.
     """
 
     threads: int | None = None

@@ -34,19 +34,23 @@ def tune_panel(
 ) -> None:
     """Write the panel file `path` to `out` with its genetic map tuned to the sites of an array.
 
-    Nothing else of the panel changes, so that whatever reads it is tuned. Parts of chromosome X in which the
-    array has too few sites keep their map.
+    Nothing else of the panel changes, so all that use the new file use the tuned map. Parts of chromosome X
+    in which the array has too few sites keep their map.
 
     Parameters
     ----------
-    array : path
+    path : str or Path
+        The panel file.
+    array : str or Path
         See `read_array`.
+    out : str or Path
+        The new panel file.
     threads : int or None
-        None for as many as there are processors. Results do not depend on it.
+        None for all processors. Results do not depend on it.
     force : bool
         Replace `out` if it exists.
     command : str
-        Goes into the panel's provenance.
+        Recorded in the panel's provenance.
     progress : callable or None
         Called with the fraction that is done.
 

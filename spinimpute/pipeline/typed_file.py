@@ -1,4 +1,4 @@
-"""Target file and panel in, the typed sites out: with phase (`phase`), or as they are (`convert`)."""
+"""Writes the typed sites of a target that the panel has: phased (`phase`), or as they are (`convert`)."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ def phase(
 ) -> ImputationSummary:
     """Phase the genotypes of a target against a panel and each other, and write them with an index.
 
-    Written are the typed sites that the panel has, with REF and ALT as the panel's. What is phased already
-    keeps its phase; missing calls of diploid samples are filled in.
+    Written are the typed sites that the panel has, with the panel's REF and ALT. Calls that are phased
+    already keep their phase; missing calls of diploid samples are filled in.
 
     Parameters
     ----------
-    vcf, out, panel, genetic_map, target, force, progress
+    vcf, out, panel, genetic_map, target
         As of `impute`.
     output : FileSettings
         The form of the output.
     threads : int, optional
         By default all processors; results do not depend on it.
+    force, progress
+        As of `impute`.
 
     Returns
     -------
@@ -110,10 +112,25 @@ def convert(
     output: FileSettings = FileSettings(),
     force: bool = False,
 ) -> ImputationSummary:
-    """Write a target of whatever form to a VCF or BCF with its index: the panel's typed sites, with its REF
-    and ALT, strands and swaps repaired, and phase only where there was one.
+    """Write a target of any form as a VCF or BCF with its index, matched to a panel.
 
-    Parameters, result and errors are those of `phase`.
+    Written are the typed sites that the panel has, with the panel's REF and ALT, repaired strands and swaps,
+    and phase only where there was one.
+
+    Parameters
+    ----------
+    vcf, out, panel, genetic_map, target, output, force
+        As of `phase`.
+
+    Returns
+    -------
+    ImputationSummary
+        Counts and timings.
+
+    Raises
+    ------
+    InputError
+        As of `impute`.
     """
     summary = ImputationSummary()
     job = _Job(vcf, out, panel, genetic_map, target, output, force)
@@ -123,7 +140,7 @@ def convert(
 
 @dataclass(frozen=True)
 class _Job:
-    """From file to file; parameters as of `phase`."""
+    """From file to file; fields as the parameters of `phase`."""
 
     vcf: str | Path
     out: str | Path
@@ -177,14 +194,16 @@ class _Job:
 
 
 def _may_be_read_in_part(prepared: Sequence[Prepared]) -> bool:
-    """Not of a chromosome with parts, nor where some samples are haploid: which ones, cannot be seen in a
-    part without their calls."""
+    """Whether a part of the written file can be read alone.
+
+    Not on a chromosome with parts, nor where some samples are haploid: their calls elsewhere show which ones.
+    """
     ploidy = prepared[0].target.ploidy
     return len(prepared) == 1 and bool((ploidy == ploidy[0]).all())
 
 
 def _positions(part: Prepared) -> np.ndarray:
-    """int64 (T,), of the typed sites that are written."""
+    """Positions of the typed sites that are written, int64 (T,)."""
     return part.panel.position[part.match.panel_index]
 
 

@@ -13,7 +13,7 @@ from spinimpute.tensor_files import fingerprint, load_tensors
 
 
 def environment() -> dict[str, str]:
-    """Name -> version, of spinimpute, its shipped models, Python, each library, the system and the GPU."""
+    """Versions, by name: spinimpute, its shipped models, Python, each library, the system and the GPU."""
     import torch  # slow to load, and wanted here alone
 
     found = {"spinimpute": version("spinimpute")}
@@ -34,6 +34,6 @@ def environment() -> dict[str, str]:
 
 
 def _libraries() -> list[str]:
-    """Names of what is always required; those of extras carry a marker."""
+    """Names of the required libraries; those of extras carry a marker."""
     wanted = requires("spinimpute") or []
     return sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if "extra ==" not in line)

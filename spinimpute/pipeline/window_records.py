@@ -1,4 +1,4 @@
-"""From the results of a window to the records of the output."""
+"""Turns the results of a window into records of the output."""
 
 from __future__ import annotations
 
@@ -18,10 +18,29 @@ if TYPE_CHECKING:
 
 
 class WindowRecords:
-    """Makes records of a window: typed calls as they came, R2 and AF, unmatched typed sites.
+    """Makes the records of windows: typed calls unchanged, R2 and AF, unmatched typed sites.
 
-    typed_TQ: int8 (T, Q), alleles of the matched typed sites in panel order, -1 where missing. er2_T: of
-    these sites, if it is to be written. collected: takes every panel site.
+    Parameters
+    ----------
+    panel : ReferencePanel
+        Its sites are written.
+    target : Haplotypes
+        With phase.
+    match : SiteMatch
+        Which of the target's sites the panel has.
+    unmatched : int64 array or None
+        Other sites of the target that are written.
+    windows : list of Window
+        All windows, in order.
+    er2_T : float64 (T,), optional
+        ER2 of the matched sites, if it is to be written.
+    collected : ImputedSites, optional
+        Gets the quality of every panel site.
+
+    Attributes
+    ----------
+    typed_TQ : int8 (T, Q)
+        Alleles of the matched typed sites in panel order, -1 where missing.
     """
 
     def __init__(
@@ -40,7 +59,22 @@ class WindowRecords:
         self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
 
     def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
-        """Write the window's records; returns how many unmatched typed sites are among them."""
+        """Write the records of a window.
+
+        Parameters
+        ----------
+        writer : GenotypeWriter
+            The open output.
+        window : Window
+            The next window.
+        p_UQ : float32 (U, Q)
+            P(ALT) at its panel sites.
+
+        Returns
+        -------
+        int
+            How many unmatched typed sites are among the records.
+        """
         match, panel = self.match, self.panel
         low, high = np.searchsorted(match.panel_index, [window.start, window.stop])
         typed_rows = match.panel_index[low:high] - window.start

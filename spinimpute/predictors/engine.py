@@ -1,6 +1,6 @@
-"""Imputes windows: their parts are spread over threads, each computed by one thread alone.
+"""Imputes windows: their parts are spread over threads, each part computed by one thread.
 
-Because the arithmetic of a part never depends on how many threads there are, neither does any result.
+The arithmetic of a part does not depend on the number of threads, so results do not either.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ WINDOW_SITES = 20_000
 
 @dataclass(frozen=True, eq=False)
 class ImputationJob:
-    """Typed sites of a panel, and how its other sites are to be imputed.
+    """Typed sites of a panel, and how its other sites are imputed.
 
     Attributes
     ----------
+    panel : ReferencePanel
+        Open.
     typed_index : int64 (T,)
         The typed panel sites, increasing.
     threads : int
@@ -38,11 +40,11 @@ class ImputationJob:
     n_queries : int
         Haplotypes of the target.
     options : mapping
-        Of the predictor, by name (see the registry).
+        Options of the predictor, by name (see the registry).
     scratch : Path or None
         A folder for temporary results; None for the system's.
     jumps_per_cM : float or None
-        The recombination scale; None for what the typed sites give (`recombination_scale`).
+        The recombination scale; None to estimate it from the typed sites (`recombination_scale`).
     """
 
     panel: ReferencePanel
@@ -61,7 +63,13 @@ class ImputationJob:
 
 
 class Engine(ABC):
-    """Threads that impute windows; a context manager. Raises InputError for less than one thread."""
+    """Threads that impute windows; a context manager. Raises InputError for less than one thread.
+
+    Parameters
+    ----------
+    job : ImputationJob
+        What is imputed.
+    """
 
     def __init__(self, job: ImputationJob) -> None:
         if job.threads < 1:
@@ -76,10 +84,20 @@ class Engine(ABC):
         self.pool.shutdown(cancel_futures=True)
 
     def windows(self, first: int, last: int) -> list[Window]:
-        """Windows over the panel sites [first, last), which are imputed and written one after the other.
+        """Windows over panel sites, which are imputed and written one after the other.
 
-        Their overlaps may reach beyond. By default their length is that of the options `window_cM` and
-        `overlap_cM`, if the predictor has them.
+        By default their length is that of the options `window_cM` and `overlap_cM`, if the predictor has
+        them.
+
+        Parameters
+        ----------
+        first, last : int
+            The panel sites [first, last); the windows' overlaps may reach further.
+
+        Returns
+        -------
+        list of Window
+            In order.
         """
         panel, options = self.job.panel, self.job.options
         length_cM = options.get("window_cM", DEFAULT_LENGTH_CM)
@@ -100,6 +118,8 @@ class Engine(ABC):
 
         Parameters
         ----------
+        window : Window
+            One of `windows`.
         typed_TQ : int8 (T, Q)
             The queries' alleles at the typed sites, -1 where missing.
 
@@ -110,11 +130,24 @@ class Engine(ABC):
         """
 
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """`impute_window` of one window after the other; later ones may be computed already."""
+        """`impute_window` of one window after the other; later ones may be computed in advance.
+
+        Parameters
+        ----------
+        windows : sequence of Window
+            In order.
+        typed_TQ : int8 (T, Q)
+            The queries' alleles at the typed sites, -1 where missing.
+
+        Yields
+        ------
+        float32 (stop - start, Q)
+            P(ALT) of each window.
+        """
         for window in windows:
             yield self.impute_window(window, typed_TQ)
 
 
 def panel_frequencies(frequency_X: np.ndarray, window: Window, n_queries: int) -> np.ndarray:
-    """Float32 (stop - start, Q): what is known of every query without any typed site."""
+    """P(ALT) of queries without any typed site, float32 (stop - start, Q): the panel's frequencies."""
     return np.repeat(frequency_X[window.start : window.stop, None].astype(np.float32), n_queries, axis=1)

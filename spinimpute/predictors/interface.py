@@ -1,4 +1,4 @@
-"""What the pipeline asks of a loaded predictor, whichever it is."""
+"""The interface of predictors, which the pipeline uses."""
 
 from __future__ import annotations
 
@@ -34,37 +34,69 @@ class Predictor(ABC):
 
     @abstractmethod
     def engine(self, job: ImputationJob) -> Engine:
-        """What does a job.
+        """The engine for a job.
+
+        Parameters
+        ----------
+        job : ImputationJob
+            What is imputed.
+
+        Returns
+        -------
+        Engine
+            A context manager.
 
         Raises
         ------
         InputError
-            The job cannot be done, for example within its budget of memory.
+            The job cannot be done, for example within its memory budget.
         """
 
     def check_panel(self, panel: ReferencePanel, given: Mapping[str, Any]) -> None:  # noqa: B027
-        """Raises InputError if it cannot read this panel, or not with the options that are given.
+        """Check that it can read a panel; what the panel holds has been compared with the registry already.
 
-        What a panel holds has been compared with the registry already.
+        Parameters
+        ----------
+        panel : ReferencePanel
+            Open.
+        given : mapping
+            Options that were given, by name.
+
+        Raises
+        ------
+        InputError
+            It cannot read this panel, or not with these options.
         """
 
     def check_memory(self, job: ImputationJob) -> None:  # noqa: B027
-        """Raises InputError if the job does not fit into its budget of memory, as far as can be known
-        before it begins."""
+        """Check that a job fits into its memory budget, as far as this is known before it begins.
+
+        Parameters
+        ----------
+        job : ImputationJob
+            What is imputed.
+
+        Raises
+        ------
+        InputError
+            It does not fit.
+        """
 
     def typed_needed(
         self, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int, near: tuple[int, int]
     ) -> tuple[int, int]:
-        """The typed sites that a region's results need to be those of a run of the whole target.
+        """The typed sites that a region needs for the results of a run with the whole target.
 
         Parameters
         ----------
+        panel : ReferencePanel
+            Open.
         typed_index : int64 (T,)
             The typed panel sites, increasing, T > 0.
         first, last : int
             The region's panel sites, [first, last).
         near : (int, int)
-            The typed sites [low, high) that are wanted in any case.
+            The typed sites [low, high) that are used in any case.
 
         Returns
         -------
@@ -77,16 +109,18 @@ class Predictor(ABC):
     def positions_needed(
         self, panel: ReferencePanel, starts: ChunkStarts, first: int, last: int, near: tuple[int, int]
     ) -> tuple[int, int]:
-        """Where the typed sites of `typed_needed` lie in a file whose header states where chunks begin.
+        """Positions of the typed sites of `typed_needed`, in a file whose header states where chunks begin.
 
         Parameters
         ----------
+        panel : ReferencePanel
+            Open.
         starts : ChunkStarts
             What the header states.
         first, last : int
             The region's panel sites, [first, last).
         near : (int, int)
-            The panel sites [low, high) whose typed ones are wanted in any case.
+            The panel sites [low, high) whose typed ones are used in any case.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""From a checkpoint to a predictor, as its row of the registry says."""
+"""Loads the predictor of a checkpoint, as its row of the registry says."""
 
 from __future__ import annotations
 
@@ -32,9 +32,14 @@ def load_predictor(
     device : str
         "auto", "cpu" or "cuda".
     name : str, optional
-        Of the predictor: which shipped one; a checkpoint must be one of its.
+        Name of the predictor: chooses a shipped checkpoint; a given checkpoint must be of this predictor.
     options : mapping, optional
-        Those of the predictor's options that are part of it, such as `inducing_points`.
+        Options that belong to the loaded predictor, such as `inducing_points`.
+
+    Returns
+    -------
+    Predictor
+        Ready to impute.
 
     Raises
     ------
@@ -62,15 +67,23 @@ def predictor_for(
     Parameters
     ----------
     panel : ReferencePanel
-        That it is to read.
+        The panel that it will read.
     model : str, Path or Predictor, optional
         A checkpoint or a loaded predictor; by default the shipped checkpoint.
     name : str, optional
-        Of the predictor; by default that of the model, or the first of the registry that reads the panel.
+        Name of the predictor; by default that of the model, or the first of the registry that reads the
+        panel.
     options : mapping, optional
-        Of the predictor; None stands for a default.
+        Options of the predictor; None stands for a default.
     device : str
-        "auto", "cpu" or "cuda"; a loaded predictor has its own.
+        "auto", "cpu" or "cuda"; a loaded predictor keeps its own.
+
+    Returns
+    -------
+    Predictor
+        Ready to impute.
+    dict
+        All of its options, with defaults.
 
     Raises
     ------

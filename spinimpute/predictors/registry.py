@@ -1,8 +1,8 @@
-"""The predictors: a row for each says all that the rest of the program knows of it.
+"""The predictors: one row for each, with all that the rest of the program knows of it.
 
 A new predictor is a folder beside this module, with a `Predictor` (`predictors.interface`) in it, and a row
 here. What is named "module:attribute" is imported only where it is used, so that torch is loaded only for
-those that need it, and the command line can list the options without any.
+predictors that need it, and the command line can list the options without any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what a `Referen
 
 @dataclass(frozen=True)
 class Option:
-    """Something that can be chosen for a predictor.
+    """An option of a predictor.
 
     Attributes
     ----------
@@ -33,15 +33,17 @@ class Option:
     help : str
         One sentence.
     default : object
-        None leaves it to the predictor.
+        None leaves the choice to the predictor.
     default_text : str
         The default in words; "" if there is nothing to say.
     minimum : float
         Values must be at least this, or more than this if `above`.
+    above : bool
+        The minimum itself is not allowed.
     rule : str
-        What is said of other values.
+        For the error message: what values are allowed.
     loading : bool
-        It is part of the loaded predictor, not of each run.
+        It belongs to the loaded predictor, not to each run.
     chooses : bool
         Giving it without a predictor chooses the predictor that takes it.
     """
@@ -59,7 +61,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """On the command line."""
+        """Its flag on the command line."""
         return "--" + self.name.lower().replace("_", "-")
 
     def check(self, value: float) -> None:
@@ -102,7 +104,15 @@ POINTS = Option(
 
 @dataclass(frozen=True)
 class Training:
-    """How a predictor is trained: its settings (a dataclass) and its `Learner`, as "module:attribute"."""
+    """How a predictor is trained.
+
+    Attributes
+    ----------
+    settings : str
+        "module:attribute" of its settings (a dataclass).
+    learner : str
+        "module:attribute" of its `Learner`.
+    """
 
     settings: str
     learner: str
@@ -123,16 +133,16 @@ class PredictorRow:
     reads : tuple of str
         What a panel may hold for it, see `ReferencePanel.holds`.
     load : str
-        "module:attribute" of a function of weights, settings, fingerprint, device and options that gives the
-        `Predictor`.
+        "module:attribute" of a function of weights, settings, fingerprint, device and options that returns
+        the `Predictor`.
     has_weights : bool
-        It comes out of a checkpoint.
+        It is loaded from a checkpoint.
     shipped : str or None
-        The checkpoint that comes with the package.
+        The checkpoint in the package.
     options : tuple of Option
-        What can be chosen.
+        Its options.
     auto_device : str or None
-        What the device "auto" is for it; None if it is computed on the processor alone.
+        What the device "auto" means for it; None if it only computes on the processor.
     training : Training or None
         None if it is not trained.
     """
@@ -150,7 +160,7 @@ class PredictorRow:
 
     @property
     def shipped_checkpoint(self) -> Path:
-        """Raises InputError if none comes with the package."""
+        """Path of the shipped checkpoint; raises InputError if there is none."""
         if self.shipped is None:
             raise InputError(f"no model of the kind {self.kind!r} is shipped: give a checkpoint")
         return WEIGHTS / self.shipped
@@ -160,12 +170,22 @@ class PredictorRow:
         return any(option.name == name for option in self.options)
 
     def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All of its options, with the defaults of those that are not given.
+        """All of its options, with defaults for those that are not given.
+
+        Parameters
+        ----------
+        given : mapping
+            Values by name.
+
+        Returns
+        -------
+        dict
+            A value for each option.
 
         Raises
         ------
         InputError
-            One is given that it does not take, or with an impossible value.
+            It does not take one of the options, or not with this value.
         """
         for name in given:
             if not self.takes(name):
@@ -232,13 +252,13 @@ PREDICTORS: tuple[PredictorRow, ...] = (
 
 
 def imported(reference: str) -> Any:
-    """What "module:attribute" names."""
+    """The object that "module:attribute" names."""
     module, _, attribute = reference.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def row_named(name: str) -> PredictorRow:
-    """Raises InputError for an unknown name."""
+    """The row of a predictor's name; raises InputError for an unknown name."""
     for row in PREDICTORS:
         if row.name == name:
             return row
@@ -252,7 +272,19 @@ def row_of_kind(kind: object) -> PredictorRow | None:
 
 
 def default_row(holds: str | None, given: Mapping[str, Any]) -> PredictorRow:
-    """The predictor where none is named: the first one for what a panel holds (None: for any panel).
+    """The predictor if none is named: the first one that fits.
+
+    Parameters
+    ----------
+    holds : str or None
+        What the panel holds; None for any panel.
+    given : mapping
+        Options that were given; some choose a predictor.
+
+    Returns
+    -------
+    PredictorRow
+        Its row.
 
     Raises
     ------
@@ -267,7 +299,7 @@ def default_row(holds: str | None, given: Mapping[str, Any]) -> PredictorRow:
 
 
 def options_by_name() -> dict[str, Option]:
-    """The options of all predictors; those of one name differ in their defaults alone."""
+    """The options of all predictors; options with the same name differ in their defaults only."""
     found: dict[str, Option] = {}
     for row in PREDICTORS:
         for option in row.options:
@@ -276,7 +308,7 @@ def options_by_name() -> dict[str, Option]:
 
 
 def option_help(name: str) -> str:
-    """What the command line says of an option, and of which predictors it is."""
+    """Text of the command line on an option: what it does, its default, and its predictors."""
     rows = [row for row in PREDICTORS if row.takes(name)]
     defaults: dict[str, list[str]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """Results of many queries at the sites of one chunk: in memory, or in a temporary file.
 
-Parts are put in by queries and taken out by sites. With many queries a chunk is larger than what may be in
-memory, and records need all queries of a site: so parts go to a file, which has no name and is gone with the
-process.
+Parts are written by queries and read by sites. With many queries a chunk is larger than what may be in
+memory, and records need all queries of a site: parts then go to a file, which has no name and disappears with
+the process.
 """
 
 from __future__ import annotations
@@ -28,21 +28,31 @@ class ChunkResults:
         self._p_UQ = np.empty((n_sites, n_queries), np.float32)
 
     def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
-        """Results of some queries at the sites from `start` on."""
+        """Store results, float32 (X, q), of some queries at the sites from `start` on."""
         self._p_UQ[start : start + len(p_XQ), queries] = p_XQ
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """Of all queries at the sites [start, stop): a view, which the caller may change."""
+        """Results of all queries at the sites [start, stop): a view, which the caller may change."""
         return self._p_UQ[start:stop]
 
     def close(self) -> None:
-        """What was taken stays valid."""
+        """Release the memory; arrays that were taken stay valid."""
 
 
 class FileResults(ChunkResults):
-    """In a file in `folder`. Every part is put in once, with the same queries at all sites.
+    """P(ALT) in a temporary file. Every part is stored once, with the same queries at all sites.
 
-    Raises InputError if the file cannot be written.
+    Parameters
+    ----------
+    n_sites, n_queries : int
+        U and Q.
+    folder : Path
+        Where the file is.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
     """
 
     def __init__(self, n_sites: int, n_queries: int, folder: Path) -> None:
@@ -50,7 +60,7 @@ class FileResults(ChunkResults):
         self._parts: list[slice] = []
         self._lock = threading.Lock()
         try:
-            if shutil.disk_usage(folder).free < n_sites * n_queries * BYTES:  # said now, not after hours
+            if shutil.disk_usage(folder).free < n_sites * n_queries * BYTES:  # reported now, not after hours
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
@@ -81,6 +91,7 @@ class FileResults(ChunkResults):
         return p_XQ
 
     def close(self) -> None:
+        """Remove the file."""
         self._file.close()
 
     def _read(self, count: int, at: int) -> np.ndarray:

@@ -41,7 +41,7 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Where the checkpoint lies, and the validation of the model in it: the best one."""
+    """Where the checkpoint is, and the validation of its model: the best one."""
 
     path: Path
     steps: int
@@ -51,8 +51,24 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration file. segments: simulated segments that training sees; chosen: the values that the
-    file's [model] names; model: the settings dataclass of the predictor's row.
+    """A configuration file.
+
+    Attributes
+    ----------
+    kind : str
+        Of the model, as in the registry.
+    model : dataclass
+        The settings of the predictor's row.
+    episodes : EpisodeSettings
+        The table [episodes].
+    simulation : SimulationSettings
+        The table [simulation].
+    segments : int
+        Number of simulated segments that training sees.
+    training : TrainingSettings
+        The table [training].
+    chosen : dict
+        The values that the file's [model] names.
     """
 
     kind: str
@@ -73,8 +89,20 @@ class Configuration:
 def read_configuration(path: str | Path) -> Configuration:
     """Read a TOML file with the tables [model], [episodes], [simulation] and [training].
 
-    Raises InputError if it cannot be read or has a key or value that is not known; every key has a default
-    but model.kind.
+    Parameters
+    ----------
+    path : str or Path
+        The file. Every key but model.kind has a default.
+
+    Returns
+    -------
+    Configuration
+        With all defaults.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or has an unknown key or a value that cannot be used.
     """
     path = Path(path)
     try:
@@ -171,20 +199,20 @@ def train(
 ) -> TrainingResult:
     """Meta-train a model and write the one that validated best to `out`.
 
-    Started by torchrun, processes share out the tasks of each update (training.tasks in the configuration);
-    the first one writes, and a run that torchrun starts anew after a failure goes on from its state.
+    Started by torchrun, processes share the tasks of each update (training.tasks in the configuration); the
+    first one writes, and a run that torchrun restarts after a failure continues from its state.
 
     Parameters
     ----------
     config : str or Path
         TOML, see `read_configuration` and `configs/`.
     out : str or Path
-        The checkpoint to write; state and log lie beside it.
+        The checkpoint to write; state and log are written beside it.
     panel : str or Path, optional
         A `.spin` panel whose own samples take turns as queries, instead of simulated segments.
     init : str or Path, optional
-        A checkpoint to start from, or "shipped"; what the configuration's [model] does not say is taken from
-        it.
+        A checkpoint to start from, or "shipped"; settings that the configuration's [model] does not name are
+        taken from it.
     resume : bool
         Continue from `<out>.state`, bit for bit on the CPU.
     device : str
@@ -194,7 +222,7 @@ def train(
     seed, steps : int, optional
         In place of those of the configuration.
     force : bool
-        Replace files that exist.
+        Replace existing files.
     log : str or Path, optional
         JSON lines, by default `<out>.log.jsonl`.
     progress : callable, optional
@@ -203,6 +231,7 @@ def train(
     Returns
     -------
     TrainingResult
+        The checkpoint and its validation.
 
     Raises
     ------
@@ -262,7 +291,7 @@ def train(
         if resume:
             trainer.restore_state(state)
         elif processes.first:
-            trainer.save_state(state)  # whenever it is restarted, there is something to continue
+            trainer.save_state(state)  # so that there is always a state to continue from
         settings = asdict(model)
         return _run(
             trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress

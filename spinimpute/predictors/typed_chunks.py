@@ -1,9 +1,8 @@
 """Typed sites in chunks of a fixed number, so that a region is imputed as in a run of the whole target.
 
-Chunks are counted from a target's first typed site. Who leaves sites out, has to leave out whole chunks on
-the left; who reads a part of a file has to know where chunks begin in all of it: the header of what `phase`
-and `convert` write states where, and of how many sites, so that a file that has been changed since is
-noticed.
+Chunks are counted from a target's first typed site. If sites are dropped on the left, they must be whole
+chunks; to read a part of a file, one must know where chunks begin in all of it. The header of what `phase`
+and `convert` write states this, and the number of sites, so that a file that was changed later is noticed.
 
 Axes: T typed sites, C chunks that the header states.
 """
@@ -33,7 +32,7 @@ def chunks_between(start: int, stop: int, typed_index: np.ndarray) -> range:
 
 
 def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
-    """The typed sites [low, high) and the flanks on both sides."""
+    """The typed sites [low, high) with the flanks on both sides."""
     n_typed = len(typed_cM_T)
     low, high = max(low, 0), min(high, n_typed)
     reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - REACH_CM))
@@ -45,15 +44,29 @@ def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
 
 
 def typed_of_chunks(cM: np.ndarray, typed_index: np.ndarray, first: int, last: int) -> tuple[int, int]:
-    """The typed sites [low, high) that the chunks of panel sites [first, last) see, from the start of a chunk
-    on. cM: float64, of all panel sites; typed_index: int64 (T,), T > 0."""
+    """The typed sites that the chunks of some panel sites see, from the start of a chunk on.
+
+    Parameters
+    ----------
+    cM : float64 (n_sites,)
+        Of all panel sites.
+    typed_index : int64 (T,)
+        Typed panel sites, T > 0.
+    first, last : int
+        The panel sites [first, last).
+
+    Returns
+    -------
+    (int, int)
+        Typed sites [low, high).
+    """
     chunks = chunks_between(first, last, typed_index)
     low, high = with_flanks(cM[typed_index], chunks[0] * CHUNK - 1, (chunks[-1] + 1) * CHUNK)
     return low // CHUNK * CHUNK, high
 
 
 def starts_line(position_T: np.ndarray) -> str:
-    """A line of the header of a file with typed sites at these positions (int64, never decreasing)."""
+    """The header line of a file with typed sites at these positions (int64, not decreasing)."""
     first_C = np.arange(0, len(position_T), CHUNK)
     # what is read from a position on holds all sites there, also those of the chunk before
     alone_C = position_T[first_C] > np.where(first_C > 0, position_T[first_C - 1], -1)
@@ -65,8 +78,19 @@ def starts_line(position_T: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class ChunkStarts:
-    """Chunks, and the positions and genetic positions of their first typed sites: int64, int64, float64 (C,),
-    increasing; the first chunk is among them. n_typed: the typed sites of all chunks."""
+    """Where chunks begin, as the header of a file states; the first chunk is included.
+
+    Attributes
+    ----------
+    n_typed : int
+        Typed sites of all chunks.
+    number_C : int64 (C,)
+        Numbers of chunks, increasing.
+    position_C : int64 (C,)
+        Positions of their first typed sites.
+    cM_C : float64 (C,)
+        Genetic positions of these.
+    """
 
     n_typed: int
     number_C: np.ndarray
@@ -74,12 +98,24 @@ class ChunkStarts:
     cM_C: np.ndarray
 
     def start_before(self, position: int) -> int:
-        """The position of the last of the starts that is not behind this one, or of the first."""
+        """The position of the last start at or before this position, or of the first start."""
         return int(self.position_C[self._last_at(position)])
 
     def around(self, start: int, end: int) -> tuple[int, int | None]:
-        """Positions from that of a chunk's first typed site to another (None: to the end), between which all
-        typed sites lie that the chunks of the sites at [start, end] see."""
+        """Positions between which all typed sites lie that the chunks of the sites at [start, end] see.
+
+        Parameters
+        ----------
+        start, end : int
+            Positions of sites.
+
+        Returns
+        -------
+        int
+            The position of a chunk's first typed site.
+        int or None
+            The last position; None for the end of the file.
+        """
         # a site belongs to the last chunk that begins before it, or, right before a chunk, to that one
         own = self._last_at(start)
         before_C = (self.number_C[own] - self.number_C[: own + 1]) * CHUNK
@@ -100,7 +136,7 @@ class ChunkStarts:
 
 
 def starts_in_header(header: str, panel: ReferencePanel) -> ChunkStarts | None:
-    """What `starts_line` wrote; None if there is no such line, or none that is right for the panel."""
+    """Read what `starts_line` wrote; None if there is no such line, or none that fits the panel."""
     for line in header.splitlines():
         if line.startswith(f"{STARTS_LINE}{CHUNK} "):
             return _parse(line.removeprefix(f"{STARTS_LINE}{CHUNK} "), panel)

@@ -1,7 +1,7 @@
-"""What real call sets get wrong, put into simulated ones: phase, missed rare alleles, wrong calls.
+"""Errors of real call sets, put into simulated ones: switched phase, missed rare alleles, wrong calls.
 
-Rare alleles are hard to phase, the rarest are put on either haplotype of their carrier almost at random; low
-coverage misses some of them altogether. A model that never met such panels trusts carriers too much.
+Rare alleles are hard to phase: the rarest are put on either haplotype of their carrier almost at random. Low
+coverage misses some of them completely. A model that never saw such panels trusts carriers too much.
 
 Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same sample.
 """
@@ -25,11 +25,15 @@ def switch_phases(
     Parameters
     ----------
     alleles_XA : uint8
+        Alleles of all haplotypes, 0 or 1.
     position_X : int64
+        Positions of the sites, bp.
     sibling_A : int64
+        Sibling haplotypes.
     rng : numpy.random.Generator
+        Draws the switches.
     rate : float
-        Per Mb and sample.
+        Switches per Mb and sample.
     """
     if rate == 0:
         return
@@ -56,17 +60,20 @@ def spoil_panel(
     Parameters
     ----------
     alleles_XA : uint8
+        Alleles of all haplotypes, 0 or 1.
     panel_N : int64
         Columns of the panel's haplotypes.
     sibling_A : int64
+        Sibling haplotypes.
     rng : numpy.random.Generator
+        Draws the errors.
     rare_phase_error, missed_allele : float
-        Probability that a singleton is put on the wrong haplotype or missed; an allele with n carriers
-        suffers 1 / n of it.
+        Probability that a singleton is put on the wrong haplotype, or missed; for an allele with n carriers,
+        1 / n of it.
     wrong_call : float
-        Probability of any allele to be the other one.
+        Probability that an allele is replaced by the other one.
     wrong_common_call : float
-        The same, times 4 f (1 - f) at a site of frequency f: heterozygotes are mistaken most.
+        The same, times 4 f (1 - f) at a site of frequency f: heterozygotes are miscalled most.
     """
     if rare_phase_error or missed_allele:
         in_panel_A = np.zeros(alleles_XA.shape[1], dtype=bool)

@@ -25,12 +25,12 @@ from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
 from spinimpute.training.callset_errors import spoil_panel, switch_phases
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
-FAR_SITES = 400  # sites beyond the first or last typed site that an episode may ask for
+FAR_SITES = 400  # sites beyond the first or last typed site that an episode may predict
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Ranges from which an episode draws: the table [episodes] of a configuration.
+    """Ranges from which an episode is drawn: the table [episodes] of a configuration.
 
     Attributes
     ----------
@@ -41,25 +41,26 @@ class EpisodeSettings:
     sites_per_gap : int
         U.
     context_samples : int
-        Samples of the context, at least.
+        Least number of samples in the context.
     array_density : tuple of float
         Typed sites per Mb, log-uniform between the two.
     array_minimum_frequency : tuple of float
-        One of these minor-allele frequencies is the least that the array types.
+        Least minor-allele frequencies of typed sites, of which one is drawn.
     genotype_error, missing_rate : tuple of float
-        One of these rates for the typed alleles of the queries.
+        Rates for the queries' typed alleles, of which one is drawn.
     foreign_share : float
-        Part of the episodes whose queries are of one population that the context has few samples of, if any.
+        Share of episodes whose queries come from one population of which the context has few samples or none.
     whole_share : float
-        Part of the episodes whose context is all others.
+        Share of episodes whose context is all other samples.
     most_entries : int
-        Sites times haplotypes of an episode, at most (0: no limit); a longer segment is cut.
+        Largest number of sites times haplotypes of an episode (0: no limit); a longer segment is cut.
     jumps_per_cM : float
-        Of the probabilities of copying (0: the context's own, `most_likely_scale`, as at work).
+        Recombination scale of the copying probabilities (0: the context's own, `most_likely_scale`, as in
+        imputation).
     mismatch : float
-        Of the probabilities of copying, too.
+        Mismatch rate of the copying probabilities.
     switch_rate, rare_phase_error, missed_allele, wrong_call, wrong_common_call : tuple of float
-        What the panel's call set gets wrong, one value of each, see `callset_errors`.
+        Errors of the panel's call set, of which one value each is drawn, see `callset_errors`.
 
     Raises
     ------
@@ -112,11 +113,11 @@ class Episode:
     known_BQS : uint8
         0 where a query's call is missing.
     cM_BS, valid_BS
-        The places.
+        Genetic positions of the typed places; whether there is a site.
     start_BHS, start_mass_BH : float32
-        Starting points.
+        Starting points of the inducing points, and 1, or 0 for padding.
     context_BGUN, truth_BGUQ : uint8
-        Alleles at the sites asked for.
+        Alleles at the sites to predict.
     frequency_BGU : float32
         Of ALT in the context.
     fraction_BGU, distance_BGU : float32
@@ -161,9 +162,11 @@ def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: i
     Parameters
     ----------
     source : HaplotypeSource
+        The segment.
     rng : numpy.random.Generator
+        Draws the place.
     most_entries : int
-        Sites times haplotypes, at most; 0 for no limit.
+        Largest number of sites times haplotypes; 0 for no limit.
 
     Returns
     -------
@@ -202,15 +205,17 @@ class Split:
 
 
 def usable_sites(alleles_XN: np.ndarray) -> int:
-    """Count sites with two alleles, each carried by a tenth of the haplotypes or by 2 at least.
+    """Count sites with two alleles, each carried by at least a tenth of the haplotypes and by at least 2.
 
     Parameters
     ----------
-    alleles_XN : uint8 array
+    alleles_XN : uint8
+        Alleles, 0 or 1.
 
     Returns
     -------
     int
+        Number of such sites.
     """
     carriers = alleles_XN.sum(1)
     fewest = max(2, alleles_XN.shape[1] // 10)
@@ -220,7 +225,7 @@ def usable_sites(alleles_XN: np.ndarray) -> int:
 def _foreign_queries(
     samples: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of one random sample's population, and the context: few of these or none, and the others."""
+    """Queries of one random sample's population; the context has few or none of it, and all others."""
     own = deme[samples] == deme[samples[0]]
     natives, others = samples[own], samples[~own]
     n_queries = min(settings.queries, len(natives), len(samples) // 4)
@@ -231,17 +236,21 @@ def _foreign_queries(
 
 
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
-    """Draw samples for context and query, an array, and the errors and gaps in the queries' typed calls.
+    """Draw samples for context and query, an array, and errors and missing calls of the queries.
 
     Parameters
     ----------
     source : HaplotypeSource
+        The segment.
     rng : numpy.random.Generator
+        Its state decides the split.
     settings : EpisodeSettings
+        Ranges of all that is drawn.
 
     Returns
     -------
     Split
+        The task.
 
     Raises
     ------
@@ -317,15 +326,20 @@ def draw_episode(
     Parameters
     ----------
     source : HaplotypeSource
+        The segment.
     rng : numpy.random.Generator
+        Its state decides the episode.
     settings : EpisodeSettings
+        Ranges of all that is drawn.
     shape : BlockShape
+        Gaps of a block and typed places around them.
     inducing_points : int
-        Starting points of a block, at most.
+        Largest number of starting points of a block.
 
     Returns
     -------
     Episode
+        B blocks.
 
     Raises
     ------

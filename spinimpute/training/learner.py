@@ -13,7 +13,7 @@ from spinimpute.genotypes.blocks import HaplotypeSource
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a model made of a task; one entry a hidden allele.
+    """A model's loss and predictions on a task; one entry for each hidden allele.
 
     Attributes
     ----------
@@ -34,13 +34,29 @@ class Outcome:
 
 
 class Learner(Protocol):
-    """A model with its tasks.
-
-    `draw` gives a task from a segment: the same one for the same generator state. `outcome` scores a task;
-    `progress` is the fraction of the training that is done.
-    """
+    """A model with its tasks."""
 
     @property
-    def model(self) -> nn.Module: ...
-    def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> object: ...
-    def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome: ...
+    def model(self) -> nn.Module:
+        """What is trained."""
+
+    def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> object:
+        """Draw a task from a segment; the same generator state gives the same task."""
+
+    def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
+        """Score a task.
+
+        Parameters
+        ----------
+        task : object
+            What `draw` returned.
+        progress : float
+            Fraction of the training that is done.
+        rng : numpy.random.Generator
+            For random masks.
+
+        Returns
+        -------
+        Outcome
+            Loss and predictions.
+        """

@@ -1,4 +1,4 @@
-"""The training loop: steps of any torch module, their validation, and states from which a run goes on."""
+"""The training loop: steps of any torch module, validation, and states from which a run can be continued."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation found; `loss` is the mean over what is held out."""
+    """Result of a validation; `loss` is the mean over the held-out tasks."""
 
     loss: float
 
@@ -57,10 +57,14 @@ class TrainingLoop(ABC, Generic[Network]):
 
     Parameters
     ----------
-    model, optimiser, schedule
-        What is trained. Without a schedule the learning rate stays as it is.
+    model : torch.nn.Module
+        What is trained.
+    optimiser : Optimizer or Lookahead
+        Updates the model's parameters.
+    schedule : LRScheduler or None
+        Without one the learning rate is constant.
     steps : int
-        Length of the whole run, which the schedule knows, too.
+        Length of the whole run; the schedule is made for the same length.
     clip : float
         Largest norm of a step's gradient.
     tasks : int
@@ -70,10 +74,10 @@ class TrainingLoop(ABC, Generic[Network]):
     run : dict
         JSON: what is trained. A state of another run is not continued.
     state_format : str
-        Format that the files of `save_state` name.
+        Name of the format of the files of `save_state`.
     processes : Processes
-        They share out the tasks of a step. All have the same weights at every step, and the same as one
-        process would have, but for how sums are rounded (not even that, of two).
+        They share the tasks of a step. All have the same weights at every step, and the same as a single
+        process, except for the rounding of sums (with two processes, exactly the same).
     """
 
     def __init__(
@@ -107,7 +111,7 @@ class TrainingLoop(ABC, Generic[Network]):
         """
 
     def validate(self) -> Validation | None:
-        """Score what is held out, without gradients; None if nothing is."""
+        """Score the held-out tasks, without gradients; None if nothing is held out."""
         return None
 
     def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
@@ -160,8 +164,10 @@ class TrainingLoop(ABC, Generic[Network]):
         return float(loss.detach())
 
     def _gradient(self, numbers: Sequence[int]) -> tuple[float, list[Tensor]]:
-        """The share of these tasks in the step's loss, and its gradient. Halves are added up: two processes
-        that have a half each then come to the same sum, to the last bit."""
+        """The share of these tasks in the step's loss, and its gradient.
+
+        Halves are added up, so that two processes with a half each get exactly the same sum.
+        """
         if len(numbers) > 1:
             half = len(numbers) // 2
             left, gradient = self._gradient(numbers[:half])
@@ -213,7 +219,12 @@ class TrainingLoop(ABC, Generic[Network]):
         return Report(self.step, loss, validation, improved)
 
     def save_state(self, path: str | Path) -> None:
-        """Write all that `restore_state` needs to go on, bit for bit on the CPU.
+        """Write all that `restore_state` needs to continue, bit for bit on the CPU.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; appears only when it is complete.
 
         Raises
         ------
@@ -232,7 +243,12 @@ class TrainingLoop(ABC, Generic[Network]):
         state.save(path, self.state_format)
 
     def restore_state(self, path: str | Path) -> None:
-        """Go on from what `save_state` wrote.
+        """Continue from what `save_state` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
 
         Raises
         ------

@@ -20,17 +20,17 @@ SHORTEST = 10_000
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """Ranges from which each simulated segment draws; every draw is uniform or log-uniform.
+    """Ranges from which each simulated segment is drawn; every draw is uniform or log-uniform.
 
     The ranges are wide on purpose: a model trained on them must serve panels of hundreds or thousands of
-    haplotypes, of one population or of many, in regions of little and of much recombination.
+    haplotypes, of one population or of many, in regions with little and with much recombination.
     """
 
     length: tuple[int, int] = (300_000, 1_000_000)  # bp
     samples: tuple[int, int] = (150, 1_500)
     recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
-    stretch: tuple[float, float] = (1.0, 1.0)  # so many times longer, with as many times fewer mutations
+    stretch: tuple[float, float] = (1.0, 1.0)  # factor of the length; mutations are as many times rarer
     size_factor: tuple[float, float] = (0.5, 2.0)  # multiplies every population size
     recent_growth: tuple[float, float] = (1.0, 12.0)  # final over pre-growth size in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
@@ -38,9 +38,9 @@ class SimulationSettings:
     gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
     poor_share: float = 0.0  # part of the segments that are poor in recombination: theirs is poor_rate
     poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
-    demes: int = 1  # each continent's samples live in at least 1 and at most so many
+    demes: int = 1  # most demes of a continent; 1 to this many are drawn
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
-    deme_migration: float = 1e-3  # at most so much of a deme comes from each other one in a generation
+    deme_migration: float = 1e-3  # largest share of a deme that comes from each other one in a generation
 
     def __post_init__(self) -> None:
         if self.samples[0] < FEWEST_SAMPLES or self.length[0] < SHORTEST:
@@ -58,19 +58,22 @@ class SimulationSettings:
 
 @dataclass(frozen=True)
 class Segment:
-    """One simulated segment: what a panel file holds, in memory.
+    """One simulated segment, in memory: the data of a panel file.
 
     Haplotypes 2i and 2i + 1 belong to sample i.
 
     Attributes
     ----------
     position : int64 (n_sites,)
+        bp, increasing.
     cM : float64 (n_sites,)
+        Genetic positions.
     packed : uint8 (n_sites, ceil(n_haplotypes / 8))
         Bit-packed alleles.
     n_haplotypes : int
+        Twice the number of samples.
     sample_deme : int64 (n_samples,)
-        The deme that each sample lives in.
+        The deme of each sample.
     description : dict
         What was drawn.
     """
@@ -84,6 +87,7 @@ class Segment:
 
     @property
     def n_sites(self) -> int:
+        """Number of sites."""
         return len(self.position)
 
     @property
@@ -93,7 +97,7 @@ class Segment:
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """The sample each haplotype belongs to, int64 (n_haplotypes,)."""
+        """The sample of each haplotype, int64 (n_haplotypes,)."""
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
@@ -104,8 +108,8 @@ class Segment:
 def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
     """An out-of-Africa history with three continents and recent growth.
 
-    The growth of the last 200 generations (5,000 years) is added because sequenced panels show many more rare
-    variants than the published model does.
+    The growth of the last 200 generations (5,000 years) is added because sequenced panels have many more rare
+    variants than the published model gives.
 
     Parameters
     ----------
@@ -117,6 +121,7 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
     Returns
     -------
     msprime.Demography
+        Populations AFR, EUR and EAS.
 
     References
     ----------
@@ -153,13 +158,22 @@ def split_into_demes(
 ) -> dict[str, list[str]]:
     """Split continents into demes of unequal sizes, in place.
 
-    Panels lack the very populations that targets come from more often than not; rare alleles are rarely
-    shared across even recent splits.
+    Panels often lack the very populations that targets come from, and rare alleles are rarely shared even
+    across recent splits.
+
+    Parameters
+    ----------
+    demography : msprime.Demography
+        Gets the demes.
+    rng : numpy.random.Generator
+        Draws numbers, sizes and ages.
+    settings : SimulationSettings
+        Their ranges.
 
     Returns
     -------
     dict of str to list of str
-        Each continent's demes, itself if it is one.
+        The demes of each continent; the continent itself if it has one only.
     """
     demes: dict[str, list[str]] = {}
     age = dict.fromkeys(CONTINENTS, 0.0)
@@ -199,9 +213,11 @@ def recombination_map(rng: np.random.Generator, length: int, settings: Simulatio
     Parameters
     ----------
     rng : numpy.random.Generator
+        Draws the hotspots.
     length : int
         bp.
     settings : SimulationSettings
+        Number of hotspots, and their share of all recombination.
     mean_rate : float
         Per bp and generation.
 
@@ -239,11 +255,14 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     Parameters
     ----------
     seed : int
+        Decides all that is drawn.
     settings : SimulationSettings
+        Ranges of what is drawn.
 
     Returns
     -------
     Segment
+        The sites with two alleles.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Where training tasks come from: simulated segments, or segments of a user's panel."""
+"""Sources of training tasks: simulated segments, or segments of a user's panel."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ TRIES = 100
 
 
 class SimulatedSource:
-    """Simulated segments by their number; each is made when it is first asked for.
+    """Simulated segments by number; each is simulated when it is first needed.
 
     Parameters
     ----------
     seed : int
         Of the training; each seed has its own segments.
     segments : int
-        How many different ones training sees.
+        Number of different segments that training sees.
     settings : SimulationSettings
+        Ranges of what is drawn.
 
     Raises
     ------
@@ -43,6 +44,7 @@ class SimulatedSource:
         self._cache: OrderedDict[int, Segment] = OrderedDict()
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
+        """A random segment of this seed."""
         number = int(rng.integers(self.segments))
         if number not in self._cache:
             self._cache[number] = simulate_segment(self.first + number, self.settings)
@@ -62,8 +64,9 @@ class PanelSegment:
     Parameters
     ----------
     panel : Panel
+        Open.
     start, stop : int
-        First site, and the one after the last.
+        The panel sites [start, stop).
     columns : int64 array
         Haplotypes of the panel.
     query_samples : int64 array, optional
@@ -95,8 +98,9 @@ class PanelSource:
     Parameters
     ----------
     panel : Panel
+        Open.
     seed : int
-        Decides who is held out.
+        Decides which samples are held out.
     length : int
         Of a segment, bp.
 
@@ -119,6 +123,7 @@ class PanelSource:
         self.held_out, self.samples = np.sort(samples[:n_held_out]), np.sort(samples[n_held_out:])
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
+        """A random segment, without the held-out samples."""
         return self._segment(rng, self.samples, None)
 
     def validation(self, count: int) -> list[HaplotypeSource]:
@@ -133,7 +138,7 @@ class PanelSource:
         panel = self.panel
         columns = np.flatnonzero(np.isin(panel.haplotype_sample, samples))
         for _ in range(TRIES):
-            # from a site on, not from a place: large parts of a chromosome have none
+            # start at a site, not at any position: large parts of a chromosome have no sites
             start = int(rng.integers(panel.n_sites))
             stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
             start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))

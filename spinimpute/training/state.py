@@ -70,7 +70,7 @@ class TrainingState:
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """Where two JSON values differ, in words: the name, the value there, the value here."""
+    """Where two JSON values differ, as text: the name and both values."""
     if isinstance(there, dict) and isinstance(here, dict):
         return [
             found
@@ -86,7 +86,7 @@ def _shown(value: Any) -> str:
 
 
 def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A JSON-able copy of nested dicts and lists; tensors are put aside under their path."""
+    """A JSON-able copy of nested dicts and lists; tensors are moved into a dict under their path."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"__tensor__": name}
@@ -100,7 +100,7 @@ def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _unflattened(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """What `_flattened` was given."""
+    """The inverse of `_flattened`."""
     if isinstance(value, dict) and "__tensor__" in value:
         return tensors[value["__tensor__"]]
     if isinstance(value, dict):

@@ -30,14 +30,15 @@ class TrainingSettings:
     Attributes
     ----------
     steps : int
-        Updates.
+        Number of updates.
     tasks : int
-        Of an update; processes share them out.
+        Tasks of an update; processes share them.
     optimiser : {"adam", "lamb"}
         "lamb" comes with Lookahead.
     learning_rate : float
-        Constant for the part `flat` of the steps, then by cosine to 0.
+        Constant for the share `flat` of the steps, then by cosine to 0.
     flat : float
+        Share of the steps with a constant learning rate.
     clip : float
         Largest norm of the gradient.
     validate_every : int
@@ -101,7 +102,7 @@ class AlleleValidation(Validation):
 
 
 def versions() -> dict[str, str]:
-    """Versions that a result may depend on: of Python, spinimpute, torch and numpy."""
+    """Versions of Python, spinimpute, torch and numpy, on which results may depend."""
     from importlib.metadata import version
 
     names = ("spinimpute", "torch", "numpy")
@@ -112,7 +113,7 @@ RENAMED = {"simulation": {"people": "samples"}, "episodes": {"context_people": "
 
 
 def renamed(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Give the settings of a configuration the names that they have now.
+    """Replace old names of settings in a configuration by today's.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def renamed(configuration: dict[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        The same values; the argument stays as it is.
+        A copy with the same values.
     """
     return {
         table: {RENAMED[table].get(name, name): value for name, value in values.items()}
@@ -140,18 +141,20 @@ class Trainer(TrainingLoop[nn.Module]):
     learner : Learner
         The model with its tasks.
     settings : TrainingSettings
+        Length, optimiser and validation.
     train_source : Sampler
-        Where tasks come from.
+        Gives the segments of training tasks.
     validation_sources : sequence of HaplotypeSource
         Validation tasks are drawn once, from segments or samples that are never trained on.
     run : dict
         JSON: configuration, data and start; see `TrainingLoop`.
     processes : Processes
+        They share the tasks of an update.
 
     Raises
     ------
     InputError
-        The tasks of an update cannot be shared out among the processes.
+        The tasks of an update cannot be divided equally among the processes.
     """
 
     def __init__(
@@ -222,7 +225,7 @@ class Trainer(TrainingLoop[nn.Module]):
         return replace(outcome, loss=outcome.loss.cpu())  # it may go to another process
 
     def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
-        """All but the length: a finished run may be made longer."""
+        """All but the length: a finished run may be extended."""
         configuration = renamed(run["configuration"])
         training = {name: value for name, value in configuration["training"].items() if name != "steps"}
         return run | {"configuration": configuration | {"training": training}}
@@ -233,7 +236,7 @@ class Trainer(TrainingLoop[nn.Module]):
         Parameters
         ----------
         report : callable
-            Gets a log entry at each validation.
+            Called with a log entry at each validation.
         checkpoint : callable
             Called after it, with whether the model is the best so far.
         """

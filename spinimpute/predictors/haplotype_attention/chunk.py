@@ -1,9 +1,9 @@
-"""A part of the panel as haplotype attention needs it: bits at typed sites, patterns between them.
+"""A chunk of the panel for haplotype attention: bits at typed sites, patterns between them.
 
 A chunk is CHUNK gaps between typed sites, cut into blocks of CORE gaps, with FLANK further typed sites on
 each side, or more where they are dense. Chunks lie at fixed multiples, so no result depends on how a
 chromosome is cut into windows. The panel's haplotypes are put into an order that their content decides, so
-none depends on their order in the file.
+no result depends on their order in the file.
 
 Axes: S typed places of a chunk, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words.
 """
@@ -31,12 +31,28 @@ HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to distinguish hapl
 
 @dataclass(frozen=True)
 class PanelChunk:
-    """first_gap, n_gaps: of all gaps of the target's typed sites. first_typed: the typed site at place 0.
+    """A chunk of the panel, read for one window.
 
-    panel, panel_backwards: typed alleles, also in reverse order of places; typed_index_S: int64,
-    their panel sites; frequency_S, cM_S: float64.
-    sibling_N: int64. site_start_G1: int64, panel sites of the gaps, cut to the blocks that a window touches;
-    patterns: of those sites; spans: patterns of the typed places, None of panels larger than MOST_STATES.
+    Attributes
+    ----------
+    first_gap, n_gaps : int
+        Counted in all gaps of the target's typed sites.
+    first_typed : int
+        The typed site at place 0.
+    panel, panel_backwards : TypedAlleles
+        Typed alleles of the panel, in order of places and in reverse order.
+    typed_index_S : int64
+        Panel sites of the places.
+    frequency_S, cM_S : float64
+        Frequency of ALT, and genetic position.
+    sibling_N : int64
+        The sibling haplotype of each haplotype.
+    site_start_G1 : int64
+        Panel sites of the gaps, cut to the blocks that the window touches.
+    patterns : GapPatterns
+        Of those sites.
+    spans : SpanPatterns or None
+        Patterns of the typed places; None for panels larger than MOST_STATES.
     """
 
     first_gap: int
@@ -64,7 +80,7 @@ class PanelChunk:
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """How many chunks there are; of the largest: its typed places, its sites, and those of a block."""
+    """Number of chunks; of the largest one: its typed places, its sites, and the sites of a block."""
 
     n_chunks: int
     places: int
@@ -73,7 +89,20 @@ class ChunkSizes:
 
     @classmethod
     def of(cls, cM: np.ndarray, typed_index: np.ndarray) -> ChunkSizes:
-        """cM: of all panel sites; typed_index: int64 (T,), those that are typed, T > 0."""
+        """Sizes for a panel and typed sites.
+
+        Parameters
+        ----------
+        cM : float64 (n_sites,)
+            Of all panel sites.
+        typed_index : int64 (T,)
+            Typed panel sites, T > 0.
+
+        Returns
+        -------
+        ChunkSizes
+            Of all chunks.
+        """
         n_sites, typed_cM_T = len(cM), cM[typed_index]
         n_chunks = len(typed_index) // typed_chunks.CHUNK + 1
         spans = (
@@ -98,11 +127,28 @@ def windows_of_chunks(
     length_cM: float,
     n_sites: int,
 ) -> list[Window]:
-    """Windows over the panel sites [first, last) out of whole chunks, as a chunk that two windows share is
-    computed twice.
+    """Windows of whole chunks over panel sites: a chunk that two windows share would be computed twice.
 
-    A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk of
-    more sites is cut, into equal parts; results do not depend on it.
+    A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk
+    with more sites is cut, into equal parts; results do not depend on it.
+
+    Parameters
+    ----------
+    cM : float64 (n_sites,)
+        Of all panel sites.
+    typed_index : int64 (T,)
+        Typed panel sites.
+    first, last : int
+        The panel sites [first, last).
+    length_cM : float
+        Largest length of a window of several chunks.
+    n_sites : int
+        Largest number of sites of a window.
+
+    Returns
+    -------
+    list of Window
+        In order.
     """
     ends = typed_index[typed_chunks.CHUNK - 1 :: typed_chunks.CHUNK] + 1
     edges = [first, *ends[(ends > first) & (ends < last)].tolist(), last]
@@ -122,8 +168,29 @@ def windows_of_chunks(
 
 
 def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Window) -> PanelChunk:
-    """Read a chunk. typed_index: int64 (T,), typed panel sites, T > 0. Raises InputError as
-    `Panel.packed`."""
+    """Read a chunk of the panel.
+
+    Parameters
+    ----------
+    panel : Panel
+        Open.
+    typed_index : int64 (T,)
+        Typed panel sites, T > 0.
+    number : int
+        Of the chunk.
+    window : Window
+        Only blocks that it touches are read between typed sites.
+
+    Returns
+    -------
+    PanelChunk
+        The chunk.
+
+    Raises
+    ------
+    InputError
+        As `Panel.packed`.
+    """
     n_typed = len(typed_index)
     first_gap = number * typed_chunks.CHUNK
     n_gaps = min(typed_chunks.CHUNK, n_typed + 1 - first_gap)
@@ -156,8 +223,11 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
 
 
 def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
-    """A window's sites, and the rest of the blocks at its ends: what is computed for a part of a block may be
-    rounded otherwise. A block of very many sites is cut all the same."""
+    """A window's sites, with the rest of the blocks at its ends.
+
+    What is computed for a part of a block may be rounded differently. A block with very many sites is cut
+    anyway.
+    """
     edges = np.append(edges_G1[:-1:CORE], edges_G1[-1])
     start, stop = window.start, window.stop
     first = int(np.searchsorted(edges, start, side="right")) - 1
@@ -170,7 +240,7 @@ def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
 
 
 def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
-    """int64 (N,): haplotypes by their content and their siblings', as random as a hash."""
+    """Haplotypes in an order that depends on their content and their siblings' only, int64 (N,)."""
     hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
     hash_rows(packed_SB, np.zeros(len(packed_SB), np.uint8), panel.n_haplotypes, 1, hash_N)
     salt = 1 << 40

@@ -1,7 +1,7 @@
-"""Copying at work: what `haplotype_attention.copy_alleles` computes, without a tensor of classes times sites.
+"""Fast copying: what `haplotype_attention.copy_alleles` computes, without a tensor of classes times sites.
 
 Within one gap a panel has few different haplotypes, its *patterns*. The weights of all classes' members are
-summed by pattern, then only the minor alleles of the patterns that occur are visited.
+summed by pattern; then only the minor alleles of the patterns that occur are visited.
 
 Axes: N panel haplotypes, Q queries, G gaps, K classes, U sites of a block, D patterns of a gap, M members,
 V value, W 64-bit words, X found entries.
@@ -24,9 +24,17 @@ EXPANDED_BYTES = 2**24  # of packed bits that are held at once, if no gap needs 
 class GapPatterns(NamedTuple):
     """Patterns of the minor alleles in every gap of a chunk.
 
-    pattern_GN: int32, the pattern of a haplotype; count_G: int32, how many a gap has. minor_W: uint64, the
-    patterns of all gaps one after the other, each in as many words as its gap's sites need: bit u is set
-    where it has the minor allele at the gap's site u; first_word_G: int64, where a gap's begin.
+    Attributes
+    ----------
+    pattern_GN : int32
+        The pattern of each haplotype.
+    count_G : int32
+        Number of patterns of a gap.
+    first_word_G : int64
+        Where a gap's words begin in minor_W.
+    minor_W : uint64
+        The patterns of all gaps one after the other, each in as many words as its gap's sites need: bit u is
+        set where it has the minor allele at the gap's site u.
     """
 
     pattern_GN: np.ndarray
@@ -36,8 +44,14 @@ class GapPatterns(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Entries where a class or a sibling carries the minor allele. site_X, query_X: int32, of the block;
-    pooled_XF: float32, the fields of `haplotype_attention.Copied` side by side.
+    """Entries where a class or a sibling carries the minor allele.
+
+    Attributes
+    ----------
+    site_X, query_X : int32
+        Site of the block, and query.
+    pooled_XF : float32
+        The fields of `haplotype_attention.Copied` side by side.
     """
 
     site_X: np.ndarray
@@ -55,8 +69,10 @@ def scramble(x):  # type: ignore[no-untyped-def]
 
 @kernel()
 def hash_rows(rows_XB, flip_X, n_haplotypes, salt, hash_N):  # type: ignore[no-untyped-def]
-    """Add to hash_N, uint64, a number for every row where a haplotype's bit differs from flip (bits:
-    `packbits`)."""
+    """Add to hash_N (uint64) a number for every row where a haplotype's bit differs from flip_X.
+
+    Bits are those of `packbits`.
+    """
     n_bytes = rows_XB.shape[1]
     for x in range(rows_XB.shape[0]):
         number = scramble(np.uint64(salt + x))
@@ -136,9 +152,21 @@ def gap_patterns(
 ) -> GapPatterns:
     """Patterns of haplotypes, numbered in the given order.
 
-    packed: gives the packed bits of the sites [start, stop), see `Panel.packed`; it is asked for a few gaps
-    at a time. frequency_X: of ALT, of all sites; gap_start_G1: int64, gap g's sites are [start[g],
-    start[g + 1]); order_N: int64 haplotypes.
+    Parameters
+    ----------
+    packed : callable
+        Gives the packed bits of the sites [start, stop), see `Panel.packed`; called for a few gaps at a time.
+    frequency_X : float
+        Of ALT, of all sites.
+    gap_start_G1 : int64
+        Gap g has the sites [start[g], start[g + 1]).
+    order_N : int64
+        Haplotypes in the order of numbering.
+
+    Returns
+    -------
+    GapPatterns
+        Of all gaps.
     """
     n_gaps = len(gap_start_G1) - 1
     pattern_GN = np.empty((n_gaps, len(order_N)), dtype=np.int32)
@@ -330,10 +358,31 @@ def copy_block(
     gap_start_G1: np.ndarray,
     fraction_U: np.ndarray,
 ) -> Found:
-    """Pool what the classes of a block's gaps carry at its sites; all in the panel's order of `patterns`.
+    """Pool the alleles that the classes of a block's gaps carry at its sites.
 
-    first_gap: the block's first gap in the chunk; gap_start_G1: int64, its gaps' sites, from 0; fraction_U:
-    float32, t; the rest as in `ClassWeights` and `IBSClasses`. sibling_N: int64.
+    Haplotypes are numbered as in `patterns`.
+
+    Parameters
+    ----------
+    weight_QGEK, logit_QGK, value_QGVK : float32
+        As in `ClassWeights`.
+    count_QGK, first_QGK, member_M
+        As in `IBSClasses`.
+    sibling_N : int64
+        The sibling haplotype of each haplotype.
+    patterns : GapPatterns
+        Of the chunk.
+    first_gap : int
+        The block's first gap in the chunk.
+    gap_start_G1 : int64
+        Sites of the block's gaps, counted from 0.
+    fraction_U : float32
+        Position in the gap: 0 at the left typed site, 1 at the right one.
+
+    Returns
+    -------
+    Found
+        Entries with a minor allele.
     """
     n_queries, _, n_value, _ = value_QGVK.shape
     most = n_queries * len(fraction_U)

@@ -1,5 +1,4 @@
-"""`HaplotypeAttention.decode` and `decode_absent` for processors: the same numbers, written where they
-belong.
+"""`HaplotypeAttention.decode` and `decode_absent` for processors: the same numbers, written in place.
 
 Axes: Q queries, G gaps of a block, E ends of a gap, U sites of a block, X entries (of a query and a site)
 where an allele is found, F features, H hidden units, P entries that go through the network together.
@@ -31,8 +30,10 @@ PROBABILITIES = 4  # of the copied features, the first ones
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """A decoder's weights as float32 arrays, padded as `layers` wants them; absent_spread_E, absent_site_F,
-    absent_bias: of the line that decides where nothing is found."""
+    """A decoder's weights as float32 arrays, padded as `layers` needs them.
+
+    absent_spread_E, absent_site_F and absent_bias are the linear map for entries where nothing is found.
+    """
 
     first_HF: np.ndarray
     first_H: np.ndarray
@@ -46,7 +47,7 @@ class DecoderWeights:
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> DecoderWeights:
-        """weights: of `HaplotypeAttention`. Raises KeyError or ValueError if they are of another model."""
+        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model's."""
         n_value = len(weights["pair.4.bias"]) - 2
         first, absent = weights["decoder.0.weight"], weights["absent.weight"][0].astype(np.float32)
         expected = COPIED_FEATURES + 2 * n_value + SPREAD_FEATURES + SITE_FEATURES
@@ -145,9 +146,29 @@ def decode(
     flip_U: np.ndarray,
     frequency_U: np.ndarray,
 ) -> np.ndarray:
-    """P(ALT), float32 (U, Q), at a block's sites.
+    """P(ALT) at a block's sites.
 
-    gap_U: of the block; flip_U: bool, where ALT is the major allele; frequency_U: float64, of ALT.
+    Parameters
+    ----------
+    weights : DecoderWeights
+        The decoder.
+    found : Found
+        Entries with a minor allele.
+    spread_QGE : float32
+        Entropy of the weights at both ends of a gap.
+    gap_U : int
+        The gap of each site, counted in the block.
+    site_UF : float32
+        See `site_features`.
+    flip_U : bool
+        Whether ALT is the major allele.
+    frequency_U : float64
+        Of ALT.
+
+    Returns
+    -------
+    float32 (U, Q)
+        P(ALT).
     """
     out_UQ = np.empty((len(gap_U), len(spread_QGE)), np.float32)
     _fill_absent(

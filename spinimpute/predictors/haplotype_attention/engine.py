@@ -1,4 +1,4 @@
-"""Haplotype attention's engine: chunks are prepared ahead, their queries spread over threads."""
+"""Haplotype attention's engine: chunks are prepared in advance, their queries spread over threads."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ Result = TypeVar("Result")
 
 
 class ChunkPredictor(Protocol):
-    """What the engine asks of a predictor, see `HaplotypePredictor`."""
+    """What the engine needs of a predictor, see `HaplotypePredictor`."""
 
     def impute_chunk(
         self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
-    ) -> np.ndarray: ...
+    ) -> np.ndarray:
+        """As of `HaplotypePredictor`."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ class _WindowGroup:
 
 @dataclass(frozen=True)
 class _RunningChunk:
-    """parts: some queries each; size: results of all that are in memory; results: of its group; group: if
-    it is the last of it."""
+    """A chunk that is being computed.
+
+    parts: some queries each; size: results of all that are in memory; results: of its group; group: set for
+    the last chunk of it.
+    """
 
     parts: list[Future[None]]
     size: int
@@ -72,7 +76,7 @@ class _RunningChunk:
     group: _WindowGroup | None
 
     def finish(self) -> Iterator[np.ndarray]:
-        """The results of its group, if it is the last of it."""
+        """The results of its group, if this is the group's last chunk."""
         try:
             for part in self.parts:
                 part.result()
@@ -84,8 +88,8 @@ class _RunningChunk:
             self.abandon()
 
     def abandon(self) -> None:
-        """Nothing is left of it, whatever went wrong."""
-        # waiting for a cancelled part has no end if the pool is shut down before a worker comes to it
+        """Wait for its parts and release its results, also after an error."""
+        # waiting for a cancelled part never ends if the pool is shut down before a worker reaches it
         wait([part for part in self.parts if not part.cancel()])
         self.results.close()
 
@@ -94,6 +98,13 @@ class HaplotypeEngine(Engine):
     """Haplotype attention; a part is some queries in a chunk.
 
     Results of a chunk that is cut into several windows go through a file in the job's scratch folder.
+
+    Parameters
+    ----------
+    predictor : ChunkPredictor
+        What imputes a part.
+    job : ImputationJob
+        What is imputed.
     """
 
     def __init__(self, predictor: ChunkPredictor, job: ImputationJob) -> None:
@@ -126,8 +137,11 @@ class HaplotypeEngine(Engine):
         return p_UQ
 
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """As `Engine.impute_windows`. Workers never wait for each other: a chunk's parts are submitted when
-        it is prepared, whether or not the window before is finished."""
+        """As `Engine.impute_windows`.
+
+        Workers never wait for each other: a chunk's parts are submitted when it is prepared, whether or not
+        the window before is finished.
+        """
         n_queries = typed_TQ.shape[1]
         if len(self.typed_index) == 0:
             for window in windows:
@@ -174,11 +188,11 @@ class HaplotypeEngine(Engine):
         finally:
             for chunk_left in running:
                 chunk_left.abandon()
-            if opened is not None:  # its chunk may not have come to run
+            if opened is not None:  # its chunk may never have started
                 opened.close()
 
     def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Results in order, the next of them being computed meanwhile."""
+        """Results in order; the next ones are computed meanwhile."""
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
             waiting.append(self.pool.submit(work, task))

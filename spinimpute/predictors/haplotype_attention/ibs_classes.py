@@ -1,9 +1,9 @@
 """IBS (identical by state) classes: candidates that match a query alike around a gap, and their features.
 
 Candidates whose first two differences from the query going left from a gap, and going right, are at the same
-typed places form one class: they are distinguished neither by what the query shares with them nearby nor by
-where that ends. Classes are ranked by the information in these two runs of each side; information of a typed
-site is -log of the panel frequency of the query's allele there.
+typed places form one class: neither what they share with the query nearby nor where that ends distinguishes
+them. Classes are ranked by the information in these two runs of each side; information of a typed site is
+-log of the panel frequency of the query's allele there.
 
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
 C candidates, M members of classes, W 64-bit words.
@@ -28,7 +28,7 @@ DEPTH = 2  # differences on each side
 LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
 FEATURES = 4 * DEPTH + 9
 WIDE = 128  # typed places on each side of a block in which all differences are counted
-MANY_CHANGED = 64  # from here on, sorting anew is faster than moving each
+MANY_CHANGED = 64  # from this number on, sorting all is faster than moving each
 SMALLEST_CM = 1e-4
 SMALLEST_INFORMATION = 0.1
 SMALLEST_PROBABILITY = 1e-6
@@ -37,13 +37,20 @@ SMALLEST_PROBABILITY = 1e-6
 class IBSClasses(NamedTuple):
     """Classes of some queries at the gaps of a block.
 
-    features_QGFK: float32. Logs of genetic length and information up to the 1st and 2nd difference on the
-    left, the same on the right; of the number of members; and, no logs, the information of the query's allele
-    and of the other one at the 1st difference on the left, and on the right (0 where there is none); logs of
-    the density of differences near the block on the left, and on the right; logs of the members' mean
-    probability to be copied from at the typed site on the left of the gap, and on its right (`posteriors`).
-    count_QGK: float32, members; 0 where there is no such class, and in all later ones. first_QGK: int32,
-    where a class's members begin in member_M; member_M: int32 haplotypes.
+    Attributes
+    ----------
+    features_QGFK : float32
+        Logs of genetic length and information up to the 1st and 2nd difference on the left, the same on the
+        right; log of the number of members; information (not as a log) of the query's allele and of the other
+        one at the 1st difference on the left, and on the right (0 where there is none); logs of the density
+        of differences near the block on the left, and on the right; logs of the members' mean copying
+        probability at the typed sites left and right of the gap (`posteriors`).
+    count_QGK : float32
+        Members; 0 where there is no such class, and in all later ones.
+    first_QGK : int32
+        Where a class's members begin in member_M.
+    member_M : int32
+        Haplotypes.
     """
 
     features_QGFK: np.ndarray
@@ -54,9 +61,11 @@ class IBSClasses(NamedTuple):
 
 @kernel()
 def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
-    """Places of differences in order: DEPTH before the block (-1 where there are none), those between its
-    gaps, DEPTH behind it (n_places where there are none). first_gap_place: the first place right of the
-    block's first gap. Returns how many there are between the gaps.
+    """Places of differences in order: before the block, between its gaps, and behind it.
+
+    DEPTH before the block (-1 where there are none) and DEPTH behind it (n_places where there are none).
+    first_gap_place: the first place right of the block's first gap. Returns how many there are between the
+    gaps.
     """
     place = first_gap_place - 1
     for j in range(DEPTH):
@@ -96,8 +105,10 @@ def _information(before_S1, information_S, differences_P, at, n_places):  # type
 
 @kernel()
 def _rate(differences_P, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
-    """Key of a candidate's class, and a number that sorts classes: their information, then any order that
-    the key alone decides."""
+    """Key of a candidate's class, and a number that sorts classes.
+
+    They are sorted by information, then in any order that depends on the key only.
+    """
     key = _key(differences_P[at - 1], differences_P[at - 2], differences_P[at], differences_P[at + 1])
     score = _information(before_S1, information_S, differences_P, at, n_places)
     mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
@@ -123,9 +134,11 @@ def _describe(  # type: ignore[no-untyped-def]
     best_K, n_classes, count_K, posterior_2K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1,
     before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
 ):  # fmt: skip
-    """Features of classes by their best members; the gap lies before gap_place. Class after class in the
-    inner loops, which processors do many at a time. passed_2K: room for the information of differences
-    passed; posterior_2K: sums over the members."""
+    """Features of classes by their best members; the gap lies before gap_place.
+
+    The inner loops go over classes, so that processors can vectorise them. passed_2K: room for the
+    information of differences passed; posterior_2K: sums over the members.
+    """
     n_places = len(information_S)
     here = before_S1[gap_place]
     least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
@@ -296,12 +309,31 @@ def find_ibs_classes(
     n_classes: int,
     wanted_G: np.ndarray | None = None,
 ) -> IBSClasses:
-    """Classes of every query at gaps [first, first + n_gaps); gap g lies left of place first_gap_place + g.
+    """Classes of every query at the gaps of a block; gap g lies left of place first_gap_place + g.
 
-    posterior_CP, posterior_first_Q1: of the candidates, as `copying_posteriors` gives them for one block.
-    panel_NW, query_QW, known_QW: bits at typed places (`pack_rows`). information_QS: float32, 0 where a call
-    is missing. candidate_QW: uint64, bit n is set for candidate n. typed_cM_S: float64, genetic positions.
-    wanted_G: bool; other gaps get no classes.
+    Parameters
+    ----------
+    panel_NW, query_QW, known_QW : uint64
+        Bits at typed places (`pack_rows`): alleles, and where there is a call.
+    information_QS : float32
+        See `information`; 0 where a call is missing.
+    candidate_QW : uint64
+        Bit n is set for candidate n.
+    posterior_CP, posterior_first_Q1
+        Of the candidates, as `copying_posteriors` gives them for one block.
+    typed_cM_S : float64
+        Genetic positions of the typed places.
+    first_gap_place : int
+        The place on the right of the first gap.
+    n_gaps, n_classes : int
+        G and K.
+    wanted_G : bool, optional
+        Other gaps get no classes.
+
+    Returns
+    -------
+    IBSClasses
+        Ranked by information, best first.
     """
     n_queries = len(information_QS)
     log_left_GS1, log_right_GS1 = log_distances(typed_cM_S, first_gap_place, n_gaps)
@@ -317,8 +349,26 @@ def find_ibs_classes(
 
 
 def log_distances(typed_cM_S: np.ndarray, first_gap_place: int, n_gaps: int) -> tuple[np.ndarray, np.ndarray]:
-    """log of the genetic length from a gap to a difference, float32 (G, S + 1): leftwards for places -1..S-1,
-    rightwards for 0..S; -1 and S stand for the first and the last typed place."""
+    """Logs of the genetic length from a gap to a difference.
+
+    Places -1 and S stand for the first and the last typed place.
+
+    Parameters
+    ----------
+    typed_cM_S : float64
+        Genetic positions of the typed places.
+    first_gap_place : int
+        The place on the right of the first gap.
+    n_gaps : int
+        G.
+
+    Returns
+    -------
+    float32 (G, S + 1)
+        Leftwards, to places -1..S-1.
+    float32 (G, S + 1)
+        Rightwards, to places 0..S.
+    """
     n_places = len(typed_cM_S)
     edges = np.clip(first_gap_place + np.arange(n_gaps)[:, None], 0, n_places)
     left_edge, right_edge = typed_cM_S[np.maximum(edges - 1, 0)], typed_cM_S[np.minimum(edges, n_places - 1)]
@@ -328,10 +378,21 @@ def log_distances(typed_cM_S: np.ndarray, first_gap_place: int, n_gaps: int) -> 
 
 
 def information(query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """float32 (Q, S): -log of the panel frequency of a query's allele at typed places; 0 where it is missing.
+    """Information of queries' alleles: -log of their panel frequency at typed places.
 
-    query_SQ: uint8 0, 1 or MISSING; frequency_S: of allele 1 in the panel. An allele that the panel lacks
-    counts like one carried by half a haplotype.
+    Parameters
+    ----------
+    query_SQ : uint8
+        0, 1 or MISSING.
+    frequency_S : float
+        Of allele 1 in the panel.
+    n_haplotypes : int
+        Of the panel. An allele that the panel lacks counts as if half a haplotype carried it.
+
+    Returns
+    -------
+    float32 (Q, S)
+        0 where a call is missing.
     """
     least = 0.5 / n_haplotypes
     table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
@@ -341,7 +402,7 @@ def information(query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int
 
 
 def other_information(information_QS: np.ndarray) -> np.ndarray:
-    """The same for the other allele of every site: -log(1 - exp(-information)); 0 where a call is missing."""
+    """Information of the other allele of a site, -log(1 - exp(-information)); 0 where a call is missing."""
     with np.errstate(divide="ignore"):
         other = -np.log(-np.expm1(-information_QS))
     return np.where(information_QS > 0, other, 0).astype(np.float32)

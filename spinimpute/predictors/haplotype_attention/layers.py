@@ -1,4 +1,4 @@
-"""Layers of small networks for processors, in numba: columns are what goes through a network together.
+"""Layers of small networks for processors, in numba; each column is one input of the network.
 
 Axes: O outputs, I inputs, P columns.
 """
@@ -18,8 +18,11 @@ def padded(array: np.ndarray, *multiples: int) -> np.ndarray:
 
 @kernel(fast=True)
 def add_products(weight_OI, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
-    """out += weight @ x for the first n columns; O and I are multiples of 4. Columns are the inner loop, with
-    four rows of out and four of x at a time: each number that is loaded serves several products."""
+    """out += weight @ x for the first n columns; O and I are multiples of 4.
+
+    Columns are the inner loop, with four rows of out and four of x at a time: each number that is loaded
+    serves several products.
+    """
     for o in range(0, weight_OI.shape[0], 4):
         a_I, b_I, c_I, d_I = weight_OI[o], weight_OI[o + 1], weight_OI[o + 2], weight_OI[o + 3]
         out_a_P, out_b_P, out_c_P, out_d_P = out_OP[o], out_OP[o + 1], out_OP[o + 2], out_OP[o + 3]

@@ -40,9 +40,25 @@ LEAST_SHARE = 0.05  # see `copying_posteriors`
 
 @dataclass(frozen=True)
 class HaplotypeEpisode:
-    """Some gaps of one drawn split. IBS classes as in `ibs_classes.IBSClasses`, all gaps of all blocks one
-    after the other; alleles_QGUK, sibling_QGUK: how many of a class's members (of their siblings) carry the
-    minor allele, as a share; truth_QGU, frequency_GU: of the minor allele; asked_GU: 1, or 0 for padding."""
+    """Some gaps of one drawn split: all gaps of all blocks one after the other.
+
+    Attributes
+    ----------
+    features_QGFK, count_QGK
+        As in `ibs_classes.IBSClasses`.
+    gap_GF : float32
+        See `gap_features`.
+    alleles_QGUK, sibling_QGUK : float32
+        Share of a class's members, or of their siblings, that carry the minor allele.
+    truth_QGU, frequency_GU
+        The queries' alleles, 1 for the minor one, and the minor allele's frequency.
+    fraction_GU, left_GU, right_GU : float32
+        Position in the gap, 0 to 1, and distances to its ends.
+    asked_GU : float32
+        1, or 0 for padding.
+    n_haplotypes : int
+        Of the context.
+    """
 
     features_QGFK: np.ndarray
     count_QGK: np.ndarray
@@ -78,7 +94,17 @@ def _class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, allel
 
 
 class HaplotypeLearner:
-    """Tasks and loss of `HaplotypeAttention`."""
+    """Tasks and loss of `HaplotypeAttention`; see `training.learner.Learner`.
+
+    Parameters
+    ----------
+    settings : HaplotypeSettings
+        Sizes of the networks.
+    episodes : EpisodeSettings
+        Ranges of what is drawn.
+    device : torch.device
+        Where it computes.
+    """
 
     def __init__(
         self,
@@ -90,7 +116,25 @@ class HaplotypeLearner:
         self.model = HaplotypeAttention(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
-        """Draw an episode; the same source and generator state give the same one. Raises as `draw_split`."""
+        """Draw an episode; the same source and generator state give the same one.
+
+        Parameters
+        ----------
+        source : HaplotypeSource
+            The segment.
+        rng : numpy.random.Generator
+            Its state decides the episode.
+
+        Returns
+        -------
+        HaplotypeEpisode
+            Some blocks of gaps.
+
+        Raises
+        ------
+        ValueError
+            As `draw_split`.
+        """
         source = draw_span(source, rng, self.episodes.most_entries)
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
@@ -167,7 +211,7 @@ class HaplotypeLearner:
     def _choose_sites(
         self, gaps: np.ndarray, typed_T: np.ndarray, frequency_X: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """asked (1 or 0) and site index, (G, U)."""
+        """Site indices, and 1 or 0 for whether each is to be predicted, (G, U)."""
         u = self.episodes.sites_per_gap
         asked, chosen = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
         polymorphic = (frequency_X > 0) & (frequency_X < 1)
@@ -194,6 +238,7 @@ class HaplotypeLearner:
         return logit, torch.where(found, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
+        """Cross-entropy at hidden sites, before and after the decoder's correction."""
         assert isinstance(task, HaplotypeEpisode)
         copied, corrected = self.logits(task)
         truth = self._float(task.truth_QGU)

@@ -1,9 +1,9 @@
-"""How much is worked on at the same time, by default and within a budget of memory.
+"""How much is computed at the same time, by default and within a memory budget.
 
-What a run holds: what it has read (the program, the panel's table of sites, typed calls), prepared chunks of
-the panel, a part of the queries in every thread, and results that wait to be written. The last three shrink
-to fit a budget; results do not depend on any of it. The sizes below were measured
-(`python -m benchmarks.imputation budgets`), and rounded up.
+A run holds: what it has read (the program, the panel's table of sites, typed calls), prepared chunks of the
+panel, a part of the queries in every thread, and results that wait to be written. The last three shrink to
+fit a budget; results do not depend on any of it. The sizes below were measured (`python -m
+benchmarks.imputation budgets`), and rounded up.
 """
 
 from __future__ import annotations
@@ -34,9 +34,20 @@ LEAST_ENTRIES = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """window: results (sites x haplotypes) that are written at once; a chunk that has more goes through a
-    temporary file. ahead: that wait, if more than one chunk does; chunks_ahead: being computed; queries: of a
-    part, which one thread computes."""
+    """How much is computed at the same time.
+
+    Attributes
+    ----------
+    window : int
+        Results (sites x haplotypes) that are written at once; a chunk with more goes through a temporary
+        file.
+    ahead : int
+        Results that wait, if more than one chunk does.
+    chunks_ahead : int
+        Chunks that are being computed.
+    queries : int
+        Queries of a part, which one thread computes.
+    """
 
     window: int = 8_000_000
     ahead: int = 12_000_000
@@ -48,12 +59,22 @@ DEFAULT = Limits()
 
 
 def limits_of(job: ImputationJob) -> Limits:
-    """What is worked on at the same time in a job.
+    """The limits of a job.
+
+    Parameters
+    ----------
+    job : ImputationJob
+        With its option `max_memory`, if there is a budget.
+
+    Returns
+    -------
+    Limits
+        Within the budget.
 
     Raises
     ------
     InputError
-        Its budget of memory is too small, whatever is done.
+        The memory budget is too small for the smallest limits.
     """
     if not len(job.typed_index):
         return DEFAULT
@@ -72,7 +93,7 @@ def limits_within(
     threads: int,
     sizes: ChunkSizes,
 ) -> Limits:
-    """The default, or less to fit.
+    """The default, or less to fit a budget.
 
     Parameters
     ----------
@@ -83,17 +104,19 @@ def limits_within(
     panel_haplotypes, query_haplotypes : int
         N of the panel, Q of the target.
     threads : int
+        Each computes one part.
     sizes : ChunkSizes
         Of the panel's chunks.
 
     Returns
     -------
     Limits
+        Within the budget.
 
     Raises
     ------
     InputError
-        The budget is too small, whatever is done.
+        The memory budget is too small for the smallest limits.
     """
     fitting = min(FOUND_ENTRIES // max(1, sizes.block_sites), CHUNK_ENTRIES // max(1, sizes.sites))
     most = max(LEAST_PART, min(PART, fitting))
@@ -129,7 +152,7 @@ def _working(
 
 
 def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:
-    """Of one in a part that a thread works on."""
+    """Bytes of one query in a part that a thread computes."""
     of_sites = FOUND * sizes.block_sites + WAITING * sizes.sites
     return THREAD / PART + QUERY_HAPLOTYPE * panel_haplotypes + of_sites
 

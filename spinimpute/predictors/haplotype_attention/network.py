@@ -33,8 +33,17 @@ from spinimpute.predictors.haplotype_attention.settings import (
 
 
 class ClassWeights(NamedTuple):
-    """weight_QGEK: softmax over classes at the left and right end (E = 2); logit_QGK: mean of the two logits;
-    value_QGVK."""
+    """Attention over IBS classes.
+
+    Attributes
+    ----------
+    weight_QGEK : float32
+        Softmax over classes at the left and right end of the gap (E = 2).
+    logit_QGK : float32
+        Mean of the two logits.
+    value_QGVK : float32
+        For the decoder.
+    """
 
     weight_QGEK: Tensor
     logit_QGK: Tensor
@@ -42,12 +51,22 @@ class ClassWeights(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What a query copies at a site; each X, or X and V, for any shape X.
+    """What a query copies at a site; each of shape X, or X and V, for any shape X.
 
-    p: carriers' weight; left_p, right_p: by the weights at one end of the gap alone; sibling_p: weight of
-    classes' haplotypes whose siblings, the other haplotypes of the same samples, are carriers; contrast: best
-    carrier's logit less best non-carrier's; carriers: how many members carry it; carrier_V, other_V: mean
-    values of carriers and of all others.
+    Attributes
+    ----------
+    p : float32
+        Weight of the carriers.
+    left_p, right_p : float32
+        The same with the weights of one end of the gap only.
+    sibling_p : float32
+        Weight of classes' haplotypes whose sibling haplotypes are carriers.
+    contrast : float32
+        Best carrier's logit minus best non-carrier's.
+    carriers : float32
+        Number of members that carry the allele.
+    carrier_V, other_V : float32
+        Mean values of carriers and of all others.
     """
 
     p: Tensor
@@ -61,7 +80,13 @@ class Copied(NamedTuple):
 
 
 class HaplotypeAttention(nn.Module):
-    """Pair network and decoder; see the module's text."""
+    """Pair network and decoder; see the module's docstring.
+
+    Parameters
+    ----------
+    settings : HaplotypeSettings
+        Sizes of the networks.
+    """
 
     kind = KIND
 
@@ -85,15 +110,27 @@ class HaplotypeAttention(nn.Module):
                 nn.init.zeros_(parameter)
 
     def first_layer(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The pair network's first weights for what is known of a class and of a gap, unscaled; its bias."""
+        """The pair network's first weights (of a class's features and of a gap's), unscaled, and its bias."""
         first = self.pair[0]
         assert isinstance(first, nn.Linear)
         from_pair, from_gap = torch.split(first.weight * SCALE, [FEATURES, GAP_FEATURES], dim=1)
         return from_pair, from_gap, first.bias
 
     def weigh(self, features_QGFK: Tensor, count_QGK: Tensor, gap_GF: Tensor) -> ClassWeights:
-        """Attention over classes. gap_GF: log width of the gaps in cM, log panel size. Classes that are
-        absent get weight 0."""
+        """Attention over classes.
+
+        Parameters
+        ----------
+        features_QGFK, count_QGK
+            As in `IBSClasses`.
+        gap_GF : float32
+            Log width of the gaps in cM, log panel size.
+
+        Returns
+        -------
+        ClassWeights
+            Absent classes have weight 0.
+        """
         from_pair, from_gap, bias = self.first_layer()
         x = F.linear(features_QGFK.transpose(-1, -2), from_pair) + F.linear(gap_GF, from_gap, bias)[:, None]
         x = self.pair[1:](x)
@@ -105,9 +142,23 @@ class HaplotypeAttention(nn.Module):
         )
 
     def decode(self, copied: Copied, spread_XE: Tensor, site_XF: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of P(minor allele): copied, and corrected by the decoder. X: any shape.
+        """Logits of P(minor allele): copied, and corrected by the decoder.
 
-        spread_XE: entropy of the weights at both ends; site_XF: see `site_features`.
+        Parameters
+        ----------
+        copied : Copied
+            Of any shape X.
+        spread_XE : float32
+            Entropy of the weights at both ends.
+        site_XF : float32
+            See `site_features`.
+
+        Returns
+        -------
+        float32 X
+            Copied logits.
+        float32 X
+            Corrected logits.
         """
         logit, left, right, sibling = (
             torch.logit(p.float().clamp(EPSILON, 1 - EPSILON))
@@ -127,9 +178,23 @@ class HaplotypeAttention(nn.Module):
 def copy_alleles(
     weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, mates_QGUK: Tensor, fraction_GU: Tensor
 ) -> Copied:
-    """Pool classes whose members (whose siblings) carry the minor allele with these mean frequencies.
+    """Pool the alleles of classes.
 
-    fraction_GU: t, 0 at the left typed site, 1 at the right one.
+    Parameters
+    ----------
+    weights : ClassWeights
+        Attention over classes.
+    count_QGK : float32
+        Members of each class.
+    alleles_QGUK, mates_QGUK : float32
+        Share of the members, or of their siblings, that carry the minor allele.
+    fraction_GU : float32
+        0 at the left typed site, 1 at the right one.
+
+    Returns
+    -------
+    Copied
+        Of shape (Q, G, U).
     """
     t = fraction_GU[None, :, :, None]
     left, right = weights.weight_QGEK[:, :, None].unbind(3)

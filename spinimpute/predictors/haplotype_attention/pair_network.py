@@ -21,10 +21,20 @@ GAPS_AT_ONCE = 8  # whose pairs go through the layers together: they fit the fir
 
 @dataclass(frozen=True)
 class PairWeights:
-    """A pair network's weights as float32 arrays: first layer by what it looks at, then the others.
+    """A pair network's weights as float32 arrays.
 
-    pair_HF, gap_HG, first_H; second_HH, second_bias_H; last_OH, last_bias_O (O = 2 + V); n_value: V. Zeros
-    fill up rows and columns to the multiples that `add_products` asks for (`layers`).
+    Zeros fill up rows and columns to the multiples that `add_products` needs (`layers`).
+
+    Attributes
+    ----------
+    pair_HF, gap_HG, first_H
+        First layer: features of a pair and of a gap, and bias.
+    second_HH, second_bias_H
+        Second layer.
+    last_OH, last_bias_O
+        Last layer, O = 2 + V.
+    n_value : int
+        V.
     """
 
     pair_HF: np.ndarray
@@ -38,7 +48,7 @@ class PairWeights:
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> PairWeights:
-        """weights: of `HaplotypeAttention`. Raises KeyError or ValueError if they are of another model."""
+        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model's."""
         first = weights["pair.0.weight"] * SCALE
         if first.shape[1] != FEATURES + GAP_FEATURES:
             raise ValueError(f"{first.shape[1]} numbers for a pair, {FEATURES + GAP_FEATURES} expected")
@@ -129,8 +139,22 @@ def _weigh(  # type: ignore[no-untyped-def]
 def weigh(
     weights: PairWeights, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """As `HaplotypeAttention.weigh`, of float32 arrays: weight_QGEK, logit_QGK, value_QGVK, all float32 and 0
-    for absent classes; and the weights' entropy as of `spread`, (Q, G, E)."""
+    """As `HaplotypeAttention.weigh`, of float32 arrays.
+
+    Parameters
+    ----------
+    weights : PairWeights
+        The pair network.
+    features_QGFK, count_QGK, gap_GF : float32
+        As of `HaplotypeAttention.weigh`.
+
+    Returns
+    -------
+    weight_QGEK, logit_QGK, value_QGVK : float32
+        As in `ClassWeights`; 0 for absent classes.
+    spread_QGE : float32
+        The weights' entropy, as of `spread`.
+    """
     q, g, k = count_QGK.shape
     weight_QGEK, logit_QGK = np.zeros((q, g, 2, k), np.float32), np.zeros((q, g, k), np.float32)
     value_QGVK = np.zeros((q, g, weights.n_value, k), np.float32)

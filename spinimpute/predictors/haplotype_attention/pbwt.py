@@ -2,7 +2,7 @@
 
 The PBWT (Durbin 2014, Bioinformatics 30:1266) keeps haplotypes sorted by their reversed prefixes while it
 walks along the sites, so that those with the longest matches ending here are neighbours. A query is never
-inserted: it is only known between which two haplotypes it would lie. A second walk from the other end finds
+inserted: only the two haplotypes between which it would lie are known. A second walk from the other end finds
 the longest matches that begin here.
 
 A block of gaps takes the neighbours at every typed site in and around it. So a haplotype whose match is
@@ -26,9 +26,16 @@ ENOUGH = 40_000  # haplotypes
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """nearest: so many haplotypes, and all that match as long as the last of them, are taken at each typed
-    site and side, but never more than `most` (of equal matches those next in the order).
-    margin: typed sites beyond a block's ends whose neighbours count too.
+    """How many candidates are taken.
+
+    Attributes
+    ----------
+    nearest : int
+        Haplotypes taken at each typed site and side, with all that match as long as the last of them.
+    most : int
+        Largest number taken there; of equal matches those next in the order.
+    margin : int
+        Typed sites beyond a block's ends whose neighbours count, too.
     """
 
     nearest: int = 8
@@ -36,7 +43,7 @@ class CandidateSettings:
     margin: int = 8
 
     def for_panel(self, n_haplotypes: int) -> CandidateSettings:
-        """More of a panel of more than ENOUGH haplotypes, in proportion: more of them match as well."""
+        """More for a panel of more than ENOUGH haplotypes, in proportion: more of them match equally well."""
         factor = max(1.0, n_haplotypes / ENOUGH)
         return replace(self, nearest=round(factor * self.nearest), most=round(factor * self.most))
 
@@ -144,8 +151,20 @@ def _walk(  # type: ignore[no-untyped-def]
 
 
 def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each place the blocks [first, last) that it counts for, int32 (S,), given each block's first and
-    last place; both increase with the block, or both decrease."""
+    """The blocks [first, last) for which each place counts, int32 (S,) each.
+
+    Parameters
+    ----------
+    n_places : int
+        S.
+    first_P, last_P : int64
+        Each block's first and last place; both increase with the block, or both decrease.
+
+    Returns
+    -------
+    first_S, last_S : int32
+        Blocks.
+    """
     if first_P[0] > first_P[-1]:
         first_S, last_S = anchors(n_places, first_P[::-1], last_P[::-1])
         return len(first_P) - last_S, len(first_P) - first_S
@@ -159,8 +178,14 @@ def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.
 class TypedAlleles:
     """Alleles at typed places, of a panel's haplotypes or of queries (X).
 
-    alleles_SX: uint8 0, 1 or MISSING; bits_XW: uint64, bit s is set where allele 1 is (`pack_rows`);
-    known_XW: likewise, where there is a call.
+    Attributes
+    ----------
+    alleles_SX : uint8
+        0, 1 or MISSING.
+    bits_XW : uint64
+        Bit s is set where allele 1 is (`pack_rows`).
+    known_XW : uint64
+        Bit s is set where there is a call.
     """
 
     alleles_SX: np.ndarray
@@ -169,7 +194,7 @@ class TypedAlleles:
 
     @classmethod
     def of(cls, alleles_SX: np.ndarray) -> TypedAlleles:
-        """alleles_SX: any integers; what is neither 0 nor 1 is missing."""
+        """From any integers; what is neither 0 nor 1 is missing."""
         known_SX = (alleles_SX == 0) | (alleles_SX == 1)
         return cls(
             np.ascontiguousarray(np.where(known_SX, alleles_SX, MISSING).astype(np.uint8)),
@@ -196,12 +221,22 @@ def mark_longest_matches(
     settings: CandidateSettings,
     marked_BQW: np.ndarray,
 ) -> None:
-    """Mark the haplotypes with the longest matches that end at the places [left, right] of each block,
-    widened by the margin: uint64 (B, Q, W), bit n is set for haplotype n; other bits stay.
+    """Mark the haplotypes with the longest matches that end in or near each block.
 
-    left_B, right_B: int64, both increasing or both decreasing. Of equally long matches those count that are
-    next to the query in the order of reversed prefixes, in which equal haplotypes keep the panel's order and
-    the query comes first.
+    Of equally long matches those count that are next to the query in the order of reversed prefixes, in which
+    equal haplotypes keep the panel's order and the query comes first.
+
+    Parameters
+    ----------
+    panel, queries : TypedAlleles
+        At the same places.
+    left_B, right_B : int64
+        Matches end at the places [left, right] of a block, widened by the margin; both increase or both
+        decrease.
+    settings : CandidateSettings
+        How many are marked.
+    marked_BQW : uint64
+        Bit n is set for haplotype n; other bits stay.
     """
     first_S, last_S = anchors(len(panel.alleles_SX), left_B - settings.margin, right_B + settings.margin)
     _walk(
@@ -218,9 +253,29 @@ def find_candidates(
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
 ) -> np.ndarray:
-    """Candidates of blocks of gaps: uint64 (B, Q, W), bit n is set for haplotype n.
+    """Candidates of blocks of gaps.
 
-    first_B: int64, the place on the right of a block's first gap; n_gaps_B: int64, its number of gaps.
+    Parameters
+    ----------
+    panel, panel_backwards : TypedAlleles
+        Of the panel, in order of places and in reverse order.
+    queries : TypedAlleles
+        In order of places.
+    first_B : int64
+        The place on the right of a block's first gap.
+    n_gaps_B : int64
+        Number of gaps of a block.
+    settings : CandidateSettings
+        How many are taken.
+
+    Returns
+    -------
+    uint64 (B, Q, W)
+        Bit n is set for haplotype n.
+
+    References
+    ----------
+    Durbin 2014, Bioinformatics 30:1266.
     """
     n_queries, n = queries.alleles_SX.shape[1], panel.alleles_SX.shape[1]
     marked_BQW = np.zeros((len(first_B), n_queries, n_words(n)), np.uint64)  # of large panels a lot of memory

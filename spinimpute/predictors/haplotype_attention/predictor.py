@@ -1,4 +1,4 @@
-"""`HaplotypeAttention` at work: candidates, classes, weights, copies and the decoder for blocks of gaps.
+"""Imputes with `HaplotypeAttention`: candidates, classes, weights, copies and the decoder for blocks of gaps.
 
 Axes: S typed places of a chunk, Q queries, G gaps of a block, B blocks, K classes, U sites of a block.
 """
@@ -39,17 +39,17 @@ from spinimpute.predictors.haplotype_attention.settings import (
 )
 from spinimpute.predictors.interface import Predictor
 
-# At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
-# candidates in the largest panels (`CandidateSettings.for_panel`).
+# Imputing needs fewer classes and candidates than training; more do not improve accuracy
+# (benchmarks/simulated), except candidates in the largest panels (`CandidateSettings.for_panel`).
 CLASSES = 22
 DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
-MOST_CLASSES = 2  # at most so many times as many: where typed sites are sparse, more haplotypes fit
+MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
 CANDIDATES = CandidateSettings(nearest=6, most=160, margin=4)
 LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
 class _Block:
-    """The sites of a block of gaps and what the model knows of them. U: its sites; gap_U: of the block."""
+    """The sites of a block of gaps and their features. U: its sites; gap_U: counted in the block."""
 
     def __init__(self, panel: Panel, chunk: PanelChunk, first: int, n_gaps: int) -> None:
         self.first, self.n_gaps = first, n_gaps
@@ -77,14 +77,34 @@ class _Block:
         self.site_UF = site_features(minor_U, self.fraction_U, left_U, right_U, n)
 
     def wanted(self, queries: TypedAlleles) -> np.ndarray:
-        """bool (G,): gaps in which there is something to impute, at their untyped sites or typed ones."""
+        """Whether there is something to impute in a gap, at its untyped sites or typed ones, bool (G,)."""
         missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
         return self.has_untyped_G | missing_G
 
 
 class HaplotypePredictor(Predictor):
-    """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
-    "cuda" for the pair network. Raises KeyError or ValueError for weights of another model."""
+    """Imputes chunks of a panel with a trained model.
+
+    Parameters
+    ----------
+    weights : mapping of str to array
+        Of `HaplotypeAttention`.
+    settings : HaplotypeSettings
+        Sizes of the networks.
+    fingerprint : str
+        Identifies the weights.
+    device : str
+        "cpu", or "cuda" for the pair network.
+    candidates : CandidateSettings
+        How many candidates are taken.
+    classes : int
+        Largest number of IBS classes where typed sites are dense.
+
+    Raises
+    ------
+    KeyError, ValueError
+        The weights are of another model.
+    """
 
     kind = KIND
 
@@ -117,8 +137,24 @@ class HaplotypePredictor(Predictor):
     def impute_chunk(
         self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
     ) -> np.ndarray:
-        """P(ALT), float32 (U, Q), at the chunk's sites. typed_TQ: int8, all typed sites, -1 where missing;
-        jumps_per_cM: `recombination_scale`."""
+        """P(ALT) at the chunk's sites.
+
+        Parameters
+        ----------
+        panel : Panel
+            Open.
+        chunk : PanelChunk
+            See `prepare_chunk`.
+        typed_TQ : int8
+            The queries' alleles at all typed sites, -1 where missing.
+        jumps_per_cM : float
+            `recombination_scale`.
+
+        Returns
+        -------
+        float32 (U, Q)
+            P(ALT).
+        """
         start, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         blocks = [
@@ -199,6 +235,7 @@ class DevicePairNetwork:
     def __call__(
         self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """As `pair_network.weigh`."""
         import torch
 
         from spinimpute.predictors.haplotype_attention.network import spread

@@ -1,6 +1,6 @@
-"""What haplotype attention knows of gaps and sites, and the sizes of its networks.
+"""Features of gaps and sites for haplotype attention, and the sizes of its networks.
 
-No torch here: imputing on a processor does without it.
+Without torch: imputing on a processor does not need it.
 
 Axes: G gaps, S typed places, X sites in any shape, F features.
 """
@@ -27,7 +27,19 @@ SITE_FEATURES = 5
 
 @dataclass(frozen=True)
 class HaplotypeSettings:
-    """classes: K; hidden: width of the pair network; value: V; decoder_hidden: width of the decoder."""
+    """Sizes of the networks.
+
+    Attributes
+    ----------
+    classes : int
+        K.
+    hidden : int
+        Width of the pair network.
+    value : int
+        V.
+    decoder_hidden : int
+        Width of the decoder.
+    """
 
     classes: int = 48
     hidden: int = 32
@@ -36,7 +48,7 @@ class HaplotypeSettings:
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """float32 (G, F): log width in cM of the gaps on the left of places, log panel size."""
+    """Features of the gaps on the left of places: log width in cM, log panel size; float32 (G, F)."""
     last = len(typed_cM_S) - 1
     width_G = typed_cM_S[np.clip(place_G, 0, last)] - typed_cM_S[np.clip(place_G - 1, 0, last)]
     return np.stack(
@@ -51,8 +63,24 @@ def site_features(
     right_X: np.ndarray,
     n_haplotypes: int,
 ) -> np.ndarray:
-    """float32 (X, F) of sites: logit of the minor allele's frequency, t, log genetic distance (cM) to both
-    ends of the gap, log panel size; scaled."""
+    """Features of sites: frequency, position in the gap, panel size; scaled.
+
+    Parameters
+    ----------
+    frequency_X : float
+        Of the minor allele.
+    fraction_X : float
+        t, 0 at the left typed site, 1 at the right one.
+    left_X, right_X : float
+        Genetic distance (cM) to both ends of the gap.
+    n_haplotypes : int
+        Of the panel.
+
+    Returns
+    -------
+    float32 (X, F)
+        Logit of the frequency, t, logs of the distances, log panel size.
+    """
     least = 0.25 / n_haplotypes
     frequency_X = frequency_X.clip(least, 1 - least)
     return np.stack(

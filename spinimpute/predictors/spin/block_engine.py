@@ -24,7 +24,7 @@ class TorchEngine(Engine):
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        torch.set_num_threads(self._torch_threads)  # what a thread sets, later threads inherit
+        torch.set_num_threads(self._torch_threads)  # later threads inherit this setting
 
     def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
         """work(number) for every number, in order."""
@@ -75,7 +75,7 @@ class BlockEngine(TorchEngine):
 
 
 def predict_block(predictor: BlockPredictor, encoded: EncodedBlock, typed_TQ: np.ndarray) -> np.ndarray:
-    """P(ALT), float32 (U, Q), of queries given at all typed sites: int8 (T, Q), -1 where missing."""
+    """P(ALT), float32 (U, Q), of queries with alleles at all typed sites: int8 (T, Q), -1 where missing."""
     query_QS = encoded.places.fill(typed_TQ)
     known_QS = (query_QS >= 0).astype(np.uint8)
     return predictor.predict(encoded, np.maximum(query_QS, 0).astype(np.uint8), known_QS)

@@ -57,7 +57,7 @@ def build_inducing_panel(
         A VCF, VCF.gz or BCF whose sites are the array's, or a list of positions (see `read_array`), or
         increasing panel site indices.
     inducing_points : int, optional
-        h of every block, at most; by default 1,024. Not with a loaded predictor.
+        Largest h of a block; by default 1,024. Not with a loaded predictor.
     model : str, Path or predictor, optional
         A checkpoint or a loaded predictor; by default the shipped one.
     threads : int, optional
@@ -67,13 +67,14 @@ def build_inducing_panel(
     force : bool
         Replace `out` if it exists.
     command : str
-        Kept in the provenance.
+        Recorded in the provenance.
     progress : callable, optional
         Called with the fraction that is done.
 
     Returns
     -------
     InducingPanel
+        Open.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def _write_blocks(
 def _stretches(
     panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, n_blocks: int
 ) -> Iterator[Window]:
-    """Stretches of so many whole blocks, from which all typed sites are visible."""
+    """Windows of this many whole blocks, from which all typed sites are visible."""
     plan = BlockPlan(predictor.shape, typed_index, panel.cM, panel.frequency)
     blocks = plan.blocks(0, panel.n_sites)
     for index, first in enumerate(blocks[::n_blocks]):

@@ -1,4 +1,4 @@
-"""Imputes one window from an inducing panel; in the place of engines that need the haplotypes.
+"""Imputes windows from an inducing panel, in place of engines that need the haplotypes.
 
 Its array's sites that a target has not typed are unknown there, as missing calls are. Because blocks are
 read whole, results do not depend on windows.

@@ -37,7 +37,7 @@ class KmerTask:
 
 
 class KmerLearner:
-    """See `learners.Learner`. The loss of the labels and of the attributes is that of the paper, A.2."""
+    """Tasks and loss of `KmerSPIN`; the loss of labels and attributes is that of the paper, A.2."""
 
     def __init__(self, settings: KmerSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings = settings
@@ -46,6 +46,7 @@ class KmerLearner:
         self.model = KmerSPIN(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> list[KmerTask]:
+        """Draw an episode's blocks as tasks."""
         shape = self.settings.shape
         split = draw_split(source, rng, self.episodes)
         typed_cM = source.cM[split.typed_T]
@@ -82,6 +83,7 @@ class KmerLearner:
         return tasks or self.draw(source, rng)
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
+        """Cross-entropy of the labels, with that of masked attributes."""
         assert isinstance(task, list)
         parts = [self._outcome(one, progress, rng) for one in task]
         return Outcome(

@@ -35,8 +35,11 @@ QUERY_CHUNK = 256
 
 @dataclass(frozen=True)
 class KmerSettings:
-    """core, flank: see `blocks.BlockShape`; k: SNPs of a token; labels: sites predicted at once; the other
-    fields are those of `SPINConfig`."""
+    """Sizes of the model.
+
+    core, flank: see `blocks.BlockShape`; k: SNPs of a token; labels: sites predicted at once; the other
+    fields are those of `SPINConfig`.
+    """
 
     core: int = 8
     flank: int = 28
@@ -58,6 +61,7 @@ class KmerSettings:
 
     @property
     def shape(self) -> BlockShape:
+        """Shape of a block."""
         return BlockShape(self.core, self.flank)
 
 
@@ -151,6 +155,7 @@ class KmerPredictor(Predictor):
 
     @property
     def shape(self) -> BlockShape:
+        """Shape of a block."""
         return self.model.settings.shape
 
     def _parts(self, n_sites: int) -> list[slice]:
@@ -172,6 +177,7 @@ class KmerPredictor(Predictor):
 
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
+        """Encode a block of the panel."""
         points = {}
         for i, part in enumerate(self._parts(len(block.sites.gap_U))):
             chunks = [
@@ -187,6 +193,7 @@ class KmerPredictor(Predictor):
 
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
+        """P(ALT) of queries at a block's sites."""
         out = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
         shown_QS = np.where(known_QS > 0, query_QS.astype(np.int8), np.int8(-1))
         for i, part in enumerate(self._parts(len(out))):

@@ -25,6 +25,7 @@ class InducingLearner:
         self.model = InducingNetwork(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> Episode:
+        """Draw an episode; the same source and generator state give the same one."""
         return draw_episode(source, rng, self.episodes, self.settings.shape, self.settings.inducing_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
@@ -50,6 +51,7 @@ class InducingLearner:
         return self.model.predictor.copy(attention, sites, context.n_haplotypes)
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
+        """Cross-entropy at hidden sites, before and after the decoder's correction."""
         assert isinstance(task, Episode)
         copied, corrected = self.logits(task)
         truth = self._float(task.truth_BGUQ).transpose(2, 3)

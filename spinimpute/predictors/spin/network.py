@@ -27,10 +27,9 @@ from spinimpute.nn.shapes import require_count
 class InducingSettings:
     """Sizes of the model; decays, width and values are fixed by the trained weights, the others are not.
 
-    core, flank: see `blocks.BlockShape`. inducing_points: h, at most. candidates: inducing points that a
-    query looks at closely. rounds: times that haplotypes are shared out among inducing points. decays:
-    tolerances to mismatch. width: hidden units. values: what a candidate tells the decoder beside its
-    alleles.
+    core, flank: see `blocks.BlockShape`. inducing_points: largest h. candidates: inducing points that a query
+    compares closely. rounds: iterations of assigning haplotypes to inducing points. decays: tolerances to
+    mismatch. width: hidden units. values: inputs of the decoder from each candidate, beside its alleles.
     """
 
     core: int = 8
@@ -50,6 +49,7 @@ class InducingSettings:
 
     @property
     def shape(self) -> BlockShape:
+        """Shape of a block."""
         return BlockShape(self.core, self.flank)
 
 
@@ -100,6 +100,7 @@ class GapSites(NamedTuple):
 
 
 def logit(p: Tensor) -> Tensor:
+    """Log odds of p."""
     return torch.log(p) - torch.log1p(-p)
 
 
@@ -221,7 +222,7 @@ class InducingDecoder(nn.Module):
         points: InducingPoints,
         context: BlockContext,
     ) -> Attention:
-        """How much each query wants of each of its best candidates at each gap.
+        """Attention of each query to its best candidates at each gap.
 
         q_BQS: query alleles, 0 or 1; known_BQS: 1, or 0 where a call is missing; score_BQH: their similarity.
         """
@@ -286,7 +287,7 @@ class InducingDecoder(nn.Module):
     def _runs(self, mismatch_SBQK: Tensor, info_SBQ: Tensor, step_SB: Tensor, places: range) -> list[Tensor]:
         """Soft match runs that end at each of the last core + 1 places of a walk towards the gaps.
 
-        Logs of information and genetic length of the matching stretch; every mismatch lets only a learned
+        Logs of information and genetic length of the matching segment; every mismatch lets only a learned
         share of what lies beyond it through, one share for each of D decays.
         """
         closed_D111 = torch.sigmoid(self.keep).view(-1, 1, 1, 1) - 1
@@ -332,7 +333,7 @@ class InducingDecoder(nn.Module):
             total_BGCQ1[:, :, 2 + v :].expand_as(carried_BGVQU),
         )
         f_BGQU = sites.frequency_BGU.clamp(1e-5, 1 - 1e-5).unsqueeze(2).expand_as(p0)
-        # float32 cannot tell 1 - 1e-8 from 1
+        # in float32, 1 - 1e-8 equals 1
         p0 = (0.999 * p0 + 0.001 * f_BGQU).clamp(1e-6, 1 - 1e-6)
         logit0 = logit(p0)
         entropy_BGQ1 = -(w_BG2QK * (w_BG2QK + 1e-9).log()).sum(-1).mean(2).unsqueeze(-1)
@@ -366,7 +367,8 @@ class InducingDecoder(nn.Module):
 def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
     """A network of linear maps and activations on features that are rows: (C, M) -> (outputs, M).
 
-    The long axis last keeps every elementwise step in one stretch of memory, several times faster on a CPU.
+    The long axis comes last: every elementwise step then runs over contiguous memory, several times faster on
+    a CPU.
     """
     for layer in network:
         if isinstance(layer, nn.Linear):
@@ -400,7 +402,7 @@ class InducingNetwork(nn.Module):
     def attend(
         self, q_BQS: Tensor, known_BQS: Tensor, points: InducingPoints, context: BlockContext
     ) -> Attention:
-        """What each query (0/1 alleles, known 1/0) wants to copy; queries do not influence one another."""
+        """Attention of each query (0/1 alleles, known 1/0); queries do not influence one another."""
         visible = torch.where(known_BQS > 0, q_BQS, torch.full_like(q_BQS, 0.5))
         score_BQH = self.encoder.similarity(
             visible, points.typed_BHS, points.mass_BH, self.encoder.weights(context)

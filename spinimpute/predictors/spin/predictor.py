@@ -1,4 +1,4 @@
-"""`InducingNetwork` at work: encodes panel blocks in chunks of haplotypes, predicts in chunks of queries.
+"""Imputes with `InducingNetwork`: encodes panel blocks in chunks of haplotypes, predicts chunks of queries.
 
 Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, U imputed sites.
 """
@@ -45,7 +45,7 @@ MOST_INDUCING_POINTS = 1_024
 
 
 def at_work(settings: InducingSettings) -> InducingSettings:
-    """Settings of a trained model with the sizes that it imputes with, larger than those it trained with."""
+    """Settings of a trained model with the sizes used for imputing, larger than those of training."""
     return replace(settings, core=CORE, flank=FLANK, candidates=CANDIDATES, rounds=ROUNDS)
 
 
@@ -65,7 +65,7 @@ class _Chunks:
 
 
 class InducingPredictor(Predictor):
-    """A `BlockPredictor`. inducing_points: h of every block, at most; see `at_work` for the other sizes."""
+    """A `BlockPredictor`. inducing_points: largest h of a block; see `at_work` for the other sizes."""
 
     kind = InducingNetwork.kind
 
@@ -86,6 +86,7 @@ class InducingPredictor(Predictor):
 
     @property
     def shape(self) -> BlockShape:
+        """Shape of a block."""
         return self.model.settings.shape
 
     def engine(self, job: ImputationJob) -> TorchEngine:
@@ -127,6 +128,7 @@ class InducingPredictor(Predictor):
 
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
+        """Encode a block of the panel."""
         start_HS = starting_points(block.typed_NS, self.inducing_points, self.shape)
         start_BHS = self._float(start_HS)[None]
         points = self.model.encode(
@@ -137,6 +139,7 @@ class InducingPredictor(Predictor):
 
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
+        """P(ALT) of queries at a block's sites."""
         points = InducingPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
         context = self._context(block)
         out = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
