@@ -176,7 +176,7 @@ class HaplotypeAttention(nn.Module):
 
 
 def copy_alleles(
-    weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, mates_QGUK: Tensor, fraction_GU: Tensor
+    weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, sibling_QGUK: Tensor, fraction_GU: Tensor
 ) -> Copied:
     """Pool the alleles of classes.
 
@@ -186,7 +186,7 @@ def copy_alleles(
         Attention over classes.
     count_QGK : float32
         Members of each class.
-    alleles_QGUK, mates_QGUK : float32
+    alleles_QGUK, sibling_QGUK : float32
         Share of the members, or of their siblings, that carry the minor allele.
     fraction_GU : float32
         0 at the left typed site, 1 at the right one.
@@ -209,7 +209,7 @@ def copy_alleles(
         p,
         left_p,
         right_p,
-        (weight_QGUK * mates_QGUK).sum(-1),
+        (weight_QGUK * sibling_QGUK).sum(-1),
         (best_carrier - best_other).clamp(-CONTRAST, CONTRAST),
         (count_QGK[:, :, None] * alleles_QGUK).sum(-1),
         (carried @ value_QGKV) / (p[..., None] + EPSILON),
