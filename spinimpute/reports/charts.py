@@ -51,6 +51,7 @@ class Scale:
     stop: float
 
     def __call__(self, value: float) -> float:
+        """The place of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
 
 
