@@ -17,9 +17,10 @@ OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar e
 class ColumnEmbedding(nn.Module):
     """Embed every cell of a table by a linear map and an embedding of its column.
 
-    The map is of (one-hot category, mask bit), or of (scalar, mask bit) for continuous columns. With `pieces` a scalar becomes that many more features, each
-    rising from 0 to 1 over one piece of the standard normal distribution, and their linear map goes through
-    a ReLU: the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3), for about normal scalars.
+    The map is of (one-hot category, mask bit), or of (scalar, mask bit) for continuous columns. With `pieces`
+    a scalar becomes that many more features, each rising from 0 to 1 over one piece of the standard normal
+    distribution, and their linear map goes through a ReLU, so that it is not linear in the scalar: the Q-LR
+    embedding of Gorishniy et al. (NeurIPS 2022, section 3), for about normal scalars.
 
     A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
     the last category, stands for a missing value and is always masked.
