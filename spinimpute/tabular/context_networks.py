@@ -29,7 +29,14 @@ CHUNK = 4_096  # context rows that are encoded at a time
 class ContextNetwork(nn.Module):
     """A SPIN, or a RowModel, over a table with its label.
 
-    classes: of the label; 0 for a number.
+    Parameters
+    ----------
+    network : SPIN or RowModel
+        Over the columns and the label, which is the last column.
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
     """
 
     def __init__(self, network: SPIN | RowModel, schema: Schema, classes: int) -> None:
@@ -39,9 +46,24 @@ class ContextNetwork(nn.Module):
         self.classes = classes
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows, label_only: bool = False) -> Tensor:
-        """Outputs for every column of the queries, (A * Q, D + 1, K) with A members, that of the label last.
-        Queries read the context and never each other. label_only: a SPIN computes that of the label alone,
-        (A * Q, 1, K)."""
+        """Outputs for every column of the queries; queries read the context and never each other.
+
+        Parameters
+        ----------
+        context : Rows
+            Rows with known labels.
+        label_N : Tensor
+            These labels: codes of classes, or scaled numbers.
+        query : Rows
+            Rows to predict.
+        label_only : bool
+            Whether a SPIN computes the outputs of the label alone.
+
+        Returns
+        -------
+        Tensor (A * Q, D + 1, K), or (A * Q, 1, K) with `label_only`
+            Outputs of A members, that of the label last.
+        """
         asked = _without_label(query)
         if isinstance(self.network, SPIN):
             # dropout would differ between the readings of a stream
