@@ -173,7 +173,28 @@ def make_spin(
     dropout: float,
     pieces: int,
 ) -> ContextNetwork:
-    """SPIN; its predictor folds rows, so that it stays small however many columns there are."""
+    """Make a SPIN; its predictor folds rows, so that it stays small however many columns there are.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width, blocks, heads, inducing_points, latent_attributes : int
+        Of the encoder, see `SPINEncoder`.
+    predictor_layers, row_width, members : int
+        Of the predictor, see `RowPredictor`.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Returns
+    -------
+    ContextNetwork
+        The untrained network.
+    """
     vocabulary, columns, continuous = _table(schema, classes)
     config = SPINConfig(
         vocabulary,
@@ -197,7 +218,28 @@ def make_spin(
 def make_npt(
     schema: Schema, classes: int, width: int, blocks: int, heads: int, dropout: float, pieces: int
 ) -> ContextNetwork:
-    """NPT; a block is ABD and ABA."""
+    """Make an NPT; a block is ABD and ABA.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width : int
+        Of a cell.
+    blocks, heads : int
+        Number of blocks, and of attention heads.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Returns
+    -------
+    ContextNetwork
+        The untrained network.
+    """
     vocabulary, columns, continuous = _table(schema, classes)
     options = MABOptions(heads=heads, learned_residual=True, dropout=dropout)
     network = NPT(vocabulary, columns, width, blocks, options, continuous=continuous, pieces=pieces)
@@ -215,7 +257,30 @@ def make_set_transformer(
     dropout: float,
     pieces: int,
 ) -> ContextNetwork:
-    """Set Transformer; a block is an ISAB over rows and one over columns."""
+    """Make a Set Transformer; a block is an ISAB over rows and one over columns.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width : int
+        Of a cell.
+    blocks, heads : int
+        Number of blocks, and of attention heads.
+    inducing_points, latent_attributes : int
+        Learned points of the two ISABs, for rows and for columns.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Returns
+    -------
+    ContextNetwork
+        The untrained network.
+    """
     vocabulary, columns, continuous = _table(schema, classes)
     network = SetTransformer(
         vocabulary,
