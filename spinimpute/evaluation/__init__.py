@@ -1,1 +1,1 @@
-"""How good is an imputed file? Metrics, readers of truth and imputed files, and the report of `evaluate`."""
+"""Accuracy of an imputed file: readers of truth and imputed files, scores, and the report of `evaluate`."""

@@ -13,9 +13,21 @@ STYLES = {BASELINE: {"color": "0.55", "linestyle": "--", "marker": "s"}}
 
 
 def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:
-    """Plot pooled and mean per-variant r2 as PNG, whatever the suffix of `path`.
+    """Plot pooled and mean per-variant r2.
 
     Bins are spaced evenly, which is about logarithmic in frequency; an undefined r2 leaves a gap.
+
+    Parameters
+    ----------
+    curves : AccuracyCurves
+        r2 by minor allele frequency, of each imputer.
+    path : Path
+        The file to write, a PNG whatever its suffix.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
     """
     # imported here because it takes a second, and without pyplot, because that needs a display or a backend
     # and leaves its state to the caller
@@ -42,6 +54,6 @@ def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:
 
 
 def percent(label: str) -> str:
-    """ "(0.001,0.002]" as "0.1-0.2 %"."""
+    """The label of a frequency bin in percent: "(0.001,0.002]" becomes "0.1–0.2 %"."""
     low, high = (100 * float(edge) for edge in label.strip("(]").split(","))
     return f"{low:g}–{high:g} %" if low else f"≤ {high:g} %"

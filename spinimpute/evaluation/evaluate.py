@@ -1,4 +1,4 @@
-"""`evaluate`: how well an imputed file agrees with the truth, beside a guess by allele frequency."""
+"""`evaluate`: agreement of an imputed file with the truth, compared with a guess by allele frequency."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _score(truth: Truth, reader: ImputedReader) -> _Scores:
 
 
 def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
-    """The dosage of one who knows only the panel's frequencies, float32 (n_rows, n_samples)."""
+    """Dosages predicted from the panel's frequencies alone, float32 (n_rows, n_samples)."""
     return (truth.frequency[rows, None] * truth.ploidy[None, :]).astype(np.float32)
 
 

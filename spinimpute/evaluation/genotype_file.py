@@ -1,4 +1,4 @@
-"""VCF and BCF files as an evaluation reads them: sites are keyed to be compared, genotypes counted.
+"""VCF and BCF files for evaluation, with keys to compare sites, and counts of ALT alleles.
 
 Sites are keyed by (plain chromosome, position, REF, ALT). Only biallelic records are compared, because
 programs differ in how they write the others; they are counted.
@@ -42,11 +42,11 @@ class GenotypeFile(VariantFile):
         self.spans: dict[str, tuple[int, int, int]] = {}  # plain chromosome -> first, last position, records
 
     def fields(self) -> tuple[str, ...]:
-        """Those of DS, HDS, GP and GT that the header declares, in that order."""
+        """The fields of DS, HDS, GP and GT that the header declares, in that order."""
         return tuple(name for name in DOSAGE_FIELDS if self.declares(name))
 
     def records(self, region: str | None = None) -> Iterator[Record]:
-        """As of `VariantFile`; the file is closed at the end."""
+        """Records of the file, as of `VariantFile.records`; the file is closed at the end."""
         try:
             for record in super().records(region):
                 position = record.POS

@@ -14,7 +14,20 @@ MOST_SAMPLES = 1_000  # in the table; of more, the lowest
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
-    """The page as text. imputed, truth: names of the files."""
+    """Make the report of an evaluation.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Tables and counts.
+    imputed, truth : str
+        Names of the files.
+
+    Returns
+    -------
+    str
+        A page of HTML.
+    """
     rows = evaluation.by_frequency.to_dict("records")
     everything = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
     shown = {

@@ -19,18 +19,37 @@ PROBABILITY_TOLERANCE = 0.02  # programs print two decimals and more
 
 @dataclass(frozen=True)
 class ImputedBlock:
-    """Some sites of the imputed file that are scored."""
+    """Some sites of the imputed file that are scored.
 
-    rows: np.ndarray  # int64 (n,), index into `Truth.keys`
-    dosage: np.ndarray  # float32 (n, n_samples), expected ALT count; NaN where the file has none
-    probability: np.ndarray | None  # float32 (n, n_samples, 3), of 0, 1, 2 ALT; NaN where the file has none
+    Attributes
+    ----------
+    rows : int64 (n,)
+        Indices into `Truth.keys`.
+    dosage : float32 (n, n_samples)
+        Expected ALT count; NaN where the file has none.
+    probability : float32 (n, n_samples, 3) or None
+        Of 0, 1, 2 ALT alleles; NaN where the file has none, None where it has none at all of these sites.
+    """
+
+    rows: np.ndarray
+    dosage: np.ndarray
+    probability: np.ndarray | None
 
 
 @dataclass
 class ImputedReader:
-    """Streams the dosages of the sites that are scored and passes over all others.
+    """Streams the dosages of the sites that are scored and skips all others.
 
-    fields_used: of DS, HDS, GP and GT those that dosages were taken from.
+    Attributes
+    ----------
+    file : GenotypeFile
+        The imputed file, just opened.
+    samples : sequence of str
+        Names of the samples to read, in the order wanted.
+    truth : Truth
+        The sites that are scored, and the ploidy of the samples.
+    fields_used : set of str
+        The fields of DS, HDS, GP and GT that dosages were taken from.
     """
 
     file: GenotypeFile
@@ -42,6 +61,11 @@ class ImputedReader:
         """Blocks of up to `BLOCK_SITES` sites, each scored site once (the first record of it).
 
         Dosages are DS, else HDS, else GP, else GT, whichever a record has first.
+
+        Yields
+        ------
+        ImputedBlock
+            The next sites, in the order of the file.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What an evaluation finds: tables, counts, and r2 against allele frequency as curves."""
+"""The result of an evaluation: tables, counts, and r2 against allele frequency as curves."""
 
 from __future__ import annotations
 
@@ -46,21 +46,39 @@ class Evaluation:
     calibration : DataFrame or None
         Reliability of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
         calibration_error); None where the imputed file has no GP.
+    scored_sites : int
+        Sites that are scored.
+    missing_sites : int
+        Scored sites that the imputed file lacks: they count as the panel's frequency.
+    missing_genotypes : int
+        Missing values within imputed sites: they too count as the panel's frequency.
+    unknown_genotypes : int
+        Genotypes missing in the truth at scored sites: they are not scored.
+    samples : list of str
+        Compared samples, in the order of the truth.
+    truth_only_samples, imputed_only_samples : list of str
+        Samples that only one of the two files has.
+    samples_in_panel : list of str
+        Compared samples whose names are in the panel, too: their scores mean little.
+    left_out : dict of str to int
+        Reason -> sites that are not scored.
+    fields_used : tuple of str
+        The fields of DS, HDS, GP and GT that dosages were read from.
     """
 
     by_frequency: pd.DataFrame
     by_sample: pd.DataFrame
     calibration: pd.DataFrame | None
     scored_sites: int
-    missing_sites: int  # scored sites that the imputed file left out: they count as the panel's frequency
-    missing_genotypes: int  # missing values within imputed sites: they too count as the panel's frequency
-    unknown_genotypes: int  # missing in the truth at scored sites: not scored
-    samples: list[str]  # compared, in the order of the truth
+    missing_sites: int
+    missing_genotypes: int
+    unknown_genotypes: int
+    samples: list[str]
     truth_only_samples: list[str]
     imputed_only_samples: list[str]
-    samples_in_panel: list[str]  # compared samples whose names are in the panel too: their scores mean little
-    left_out: dict[str, int] = field(default_factory=dict)  # reason -> sites that are not scored
-    fields_used: tuple[str, ...] = ()  # of DS, HDS, GP, GT those that dosages were read from
+    samples_in_panel: list[str]
+    left_out: dict[str, int] = field(default_factory=dict)
+    fields_used: tuple[str, ...] = ()
 
     def accuracy_curves(self) -> AccuracyCurves:
         """The table by frequency as curves."""

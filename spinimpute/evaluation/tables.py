@@ -23,6 +23,13 @@ REPORT_FILES = (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE)
 def check_out(out: Path, force: bool) -> None:
     """Refuse a folder that cannot take the reports, before any work is done.
 
+    Parameters
+    ----------
+    out : Path
+        The folder; it need not exist.
+    force : bool
+        Whether reports that are there may be replaced.
+
     Raises
     ------
     InputError
@@ -39,6 +46,15 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
     """Write the tables and the plot into `out`, which is made if need be; each appears whole or not at all.
 
     A calibration table of an earlier evaluation is removed when this one has none.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Tables and counts.
+    out : Path
+        The folder.
+    force : bool
+        Replace reports that are already there.
 
     Raises
     ------
@@ -93,7 +109,7 @@ def _number(number: float) -> str:
 
 
 def _caption(evaluation: Evaluation) -> str:
-    """What a reader of the table must know: what is missing, and how reliable the probabilities are."""
+    """Caption of the table: counts of what is missing, and the calibration of the probabilities."""
     lines = []
     if evaluation.missing_sites:
         lines.append(f"{evaluation.missing_sites:,} sites not imputed: counted as the panel's frequency")

@@ -1,4 +1,4 @@
-"""What imputed genotypes are compared with: panel frequencies, typed sites and true genotypes.
+"""Truth for evaluation: panel frequencies, typed sites and true genotypes.
 
 Truth is kept as int8 for the sites that are scored alone: sites times samples bytes.
 """
@@ -22,15 +22,35 @@ from spinimpute.panels.reference import ReferencePanel
 
 @dataclass(frozen=True)
 class PanelFrequencies:
-    """ALT frequency of each site of the panel that is not (split from) a multi-allelic one."""
+    """ALT frequency of each site of the panel that is not (split from) a multi-allelic one.
+
+    Attributes
+    ----------
+    frequency : dict of SiteKey to float
+        ALT frequency of each site.
+    samples : list of str
+        Names of the panel's samples.
+    where : str
+        Chromosomes and ranges, for messages.
+    """
 
     frequency: dict[SiteKey, float]
     samples: list[str]
-    where: str  # chromosomes and ranges, for messages
+    where: str
 
 
 def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
-    """Allele frequencies of a panel: from a `.spin` or `.spip` file, or counted in a VCF or BCF.
+    """Allele frequencies of a panel.
+
+    Parameters
+    ----------
+    path : path
+        The panel: `.spin`, `.spip`, or a VCF or BCF, whose genotypes are counted.
+
+    Returns
+    -------
+    PanelFrequencies
+        Frequencies of its biallelic sites.
 
     Raises
     ------
@@ -58,7 +78,7 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
 
 
 def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
-    """Of all parts of a chromosome."""
+    """Frequencies of all parts of a chromosome."""
     chrom = plain_chromosome(panels[0].chrom)
     frequency: dict[SiteKey, float] = {}
     for panel in panels:
@@ -74,7 +94,17 @@ def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
 
 
 def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
-    """The keys of all sites of the target file that was imputed, every ALT of a record on its own.
+    """Keys of the typed sites.
+
+    Parameters
+    ----------
+    path : path
+        The target file that was imputed.
+
+    Returns
+    -------
+    set of SiteKey
+        A key for every ALT of every record.
 
     Raises
     ------
@@ -87,13 +117,27 @@ def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
 
 @dataclass(frozen=True)
 class Truth:
-    """True genotypes of the sites that are scored, in the order of the truth file."""
+    """True genotypes of the sites that are scored, in the order of the truth file.
+
+    Attributes
+    ----------
+    keys : list of SiteKey
+        The sites.
+    frequency : float64 (n_sites,)
+        ALT frequency in the panel.
+    count : int8 (n_sites, n_samples)
+        ALT count, -1 where unknown.
+    ploidy : int8 (n_samples,)
+        1 or 2.
+    left_out : dict of str to int
+        Reason -> sites of the truth that are not scored.
+    """
 
     keys: list[SiteKey]
-    frequency: np.ndarray  # float64 (n_sites,), ALT frequency in the panel
-    count: np.ndarray  # int8 (n_sites, n_samples), ALT count, -1 unknown
-    ploidy: np.ndarray  # int8 (n_samples,)
-    left_out: dict[str, int]  # reason -> sites of the truth that are not scored
+    frequency: np.ndarray
+    count: np.ndarray
+    ploidy: np.ndarray
+    left_out: dict[str, int]
 
 
 def read_truth(
@@ -111,6 +155,11 @@ def read_truth(
         Frequencies; a site that is not in it is not scored.
     typed : collection of SiteKey
         Keys that are not scored.
+
+    Returns
+    -------
+    Truth
+        The sites to score and their genotypes.
 
     Raises
     ------

@@ -1,5 +1,6 @@
-"""Backward values right of every place, of all haplotypes and LANES queries: for passes that decide, or leave
-a call out, on their way from the left.
+"""Backward values right of every place, of all haplotypes and LANES queries.
+
+They serve passes from the left that decide on phase at a place, or predict its call without the call itself.
 
 Axes: S typed places, N panel haplotypes, I spans, P places of a span, D patterns of all spans, L lanes, 2
 alleles of a state.
@@ -18,8 +19,18 @@ from spinimpute.kernels import kernel
 
 
 class BackwardValues(NamedTuple):
-    """Of haplotype n in pattern d of span i, right of place p of the span: stay_PDL[p, d] behind_INL[i, n] +
-    come_PDL[p, d], all float32."""
+    """Backward values in parts.
+
+    That of haplotype n in pattern d of span i, right of place p of the span, is
+    stay_PDL[p, d] * behind_INL[i, n] + come_PDL[p, d].
+
+    Attributes
+    ----------
+    behind_INL : float32 (I, N, L)
+        Backward values behind each span.
+    stay_PDL, come_PDL : float32 (P, D, L)
+        Of the queries that do not leave their haplotype up to the span's end, and of those that leave it.
+    """
 
     behind_INL: np.ndarray
     stay_PDL: np.ndarray
@@ -27,7 +38,22 @@ class BackwardValues(NamedTuple):
 
 
 def backward_values(patterns: SpanPatterns, emission_S2L: np.ndarray, jump_S: np.ndarray) -> BackwardValues:
-    """Go from the last place to the first. emission_S2L: `side_by_side`; jump_S: `jump_probabilities`."""
+    """Compute the backward values from the last place to the first.
+
+    Parameters
+    ----------
+    patterns : SpanPatterns
+        Patterns of the panel.
+    emission_S2L : float32 (S, 2, L)
+        Emissions of one group of queries, see `side_by_side`.
+    jump_S : float32 (S,)
+        See `jump_probabilities`.
+
+    Returns
+    -------
+    BackwardValues
+        Values of all places.
+    """
     values = BackwardValues(
         np.empty((*patterns.pattern_IN.shape, LANES), np.float32),
         np.empty((SPAN, len(patterns.bits_D), LANES), np.float32),

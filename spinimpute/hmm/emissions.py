@@ -38,7 +38,18 @@ def allele_emissions(alleles: np.ndarray, mismatch: float) -> np.ndarray:
 
 
 def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:
-    """float32 (G, S, 2, L) of queries in groups of LANES; the last query fills up the last group."""
+    """Emissions of queries in groups of LANES.
+
+    Parameters
+    ----------
+    emission_QS2 : float32 (Q, S, 2)
+        Emissions of the queries, see `allele_emissions`.
+
+    Returns
+    -------
+    float32 (G, S, 2, L)
+        The same by group; the last query fills up the last group.
+    """
     n_queries = len(emission_QS2)
     lane_GL = np.arange(-(-n_queries // LANES) * LANES).reshape(-1, LANES).clip(max=n_queries - 1)
     return np.ascontiguousarray(emission_QS2[lane_GL].transpose(0, 2, 3, 1))

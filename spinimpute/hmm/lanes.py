@@ -81,7 +81,7 @@ for _operation, _instruction in INSTRUCTIONS.items():
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, item: Any) -> Any:
-    """Of the numbers that `load` means, for a vector of this type."""
+    """The address of the numbers that `load` reads, for a vector of this type."""
     data = context.make_array(array_type)(context, builder, array).data
     if array_type.ndim == 2:
         index = builder.mul(index, ir.Constant(index.type, LANES))

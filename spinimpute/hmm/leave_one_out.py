@@ -1,8 +1,8 @@
-"""What typed calls would be thought to be without themselves: accuracy without a truth.
+"""Leave-one-out prediction of typed calls: accuracy without a truth.
 
 Each typed call is predicted from all others of its haplotype, by the model of Li and Stephens over all
-haplotypes of the panel. It is no more than a stand-in for the imputed sites: it lacks the network, but has
-neighbours closer than most imputed sites do.
+haplotypes of the panel. This is only a proxy for the accuracy at imputed sites: it lacks the network, but
+typed sites have closer typed neighbours than most imputed sites.
 
 Axes: T typed sites, S those of a window, Q haplotypes of targets, N panel haplotypes, I spans, P places of a
 span, D patterns, L lanes (haplotypes computed side by side), 2 alleles of a state.
@@ -39,12 +39,16 @@ def leave_one_out_probabilities(
 
     Parameters
     ----------
+    panel : Panel
+        Phased haplotypes.
     typed_index : int64 (T,)
         The panel sites that are typed, increasing.
     alleles_TQ : int8 (T, Q)
         0, 1, or -1 (missing), haplotypes with their phase.
     threads : int
         Results do not depend on it.
+    progress : callable or None
+        Called with the fraction that is done.
     jumps_per_cM : float or None
         The recombination scale; None for the one that is estimated at the typed sites.
 
@@ -52,6 +56,10 @@ def leave_one_out_probabilities(
     -------
     float32 (T, Q)
         P(ALT).
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213.
     """
     n_typed, n_queries = alleles_TQ.shape
     probability_TQ = np.empty((n_typed, n_queries), np.float32)

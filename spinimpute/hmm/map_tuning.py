@@ -28,26 +28,34 @@ from spinimpute.progress import Progress
 
 
 def can_tune(panel: Panel, typed_index: np.ndarray) -> bool:
-    """Whether there are enough typed sites and haplotypes."""
+    """Whether there are enough typed sites and haplotypes to tune the map."""
     return len(typed_index) >= LEAST_SITES and panel.n_haplotypes >= LEAST_HAPLOTYPES
 
 
 def tuned_map(
     panel: Panel, typed_index: np.ndarray, threads: int, progress: Progress | None = None
 ) -> np.ndarray:
-    """Genetic positions of the panel's sites by its own haplotypes.
+    """Genetic positions of the panel's sites, estimated from its own haplotypes.
 
     Parameters
     ----------
+    panel : Panel
+        Phased haplotypes with a genetic map to start from.
     typed_index : int64 (T,)
         The panel sites that are typed, increasing; if they are too few, the map stays as it is (`can_tune`).
     threads : int
         Results do not depend on it, nor on the order of the panel's haplotypes.
+    progress : callable or None
+        Called with the fraction that is done.
 
     Returns
     -------
     float64 (n_sites,)
-        cM.
+        Positions in cM.
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213.
     """
     if not can_tune(panel, typed_index):
         return panel.cM
@@ -84,8 +92,11 @@ def tuned_map(
 def _between(
     cM: np.ndarray, position: np.ndarray, typed_index: np.ndarray, width_T: np.ndarray
 ) -> np.ndarray:
-    """All sites: as far between the typed ones around them as by the map, or by position where it has both
-    at one place; shifted before the first and after the last."""
+    """Genetic positions of all sites from the tuned lengths between typed sites.
+
+    Between two typed sites a site divides their distance as in the map, or by base pairs where the map has
+    both at one place. Sites before the first typed one and after the last one are shifted.
+    """
     tuned_T = cM[typed_index[0]] + np.cumsum(width_T)
     gap = np.searchsorted(typed_index, np.arange(len(cM)), side="right")
     inside = (gap > 0) & (gap < len(typed_index))
@@ -104,8 +115,7 @@ def _between(
 def _changes(
     window: PassWindow, width_S: np.ndarray, jumps_per_cM: float, n: int, pool: ThreadPoolExecutor
 ) -> tuple[np.ndarray, int]:
-    """How often the haplotypes taken out are expected to change whom they copy before each decided place,
-    and how many were taken out."""
+    """Expected changes before each decided place, of all haplotypes taken out, and the number of these."""
     alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
     order_N = _fair_order(alleles_NS.T)[:n]
     alleles_SN = whole_lanes(alleles_NS[order_N].T)
@@ -125,8 +135,11 @@ def _changes(
 
 
 def _fair_order(alleles_SN: np.ndarray) -> np.ndarray:
-    """int64 (N,): the first few haplotypes of this order are a fair sample of all, and the order of the file
-    has no part in it: by a hash of their alleles and of their number among those with the same."""
+    """int64 (N,): an order whose first haplotypes are a fair sample of all.
+
+    It is by a hash of a haplotype's alleles and of its number among those with the same alleles, so that the
+    order of the file does not matter.
+    """
     hash_N = content_hash(alleles_SN)
     order_N = np.argsort(hash_N, kind="stable")
     sorted_N = hash_N[order_N]
@@ -145,8 +158,10 @@ def _stirred(key_N: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
-    """float64 (S,): the posterior probability that a query changes before each place. share_N: of every
-    haplotype among those that it may change to, N a multiple of LANES."""
+    """float64 (S,): the posterior probability that a query changes before each place.
+
+    share_N: of every haplotype among those that it may change to, N a multiple of LANES.
+    """
     n_places, n = alleles_SN.shape
     forward_SN, total_S = np.empty((n_places, n), np.float32), np.empty(n_places, np.float32)
     before_N, total = share_N, np.float32(1)

@@ -18,8 +18,16 @@ from spinimpute.kernels import kernel
 class SpanPatterns(NamedTuple):
     """Patterns of the panel in spans of typed places.
 
-    pattern_IN: int32, the pattern of a haplotype; first_I1: int64, where a span's patterns begin in the rest;
-    bits_D: uint64, alleles of a pattern, the span's first place lowest; count_D: float32, haplotypes.
+    Attributes
+    ----------
+    pattern_IN : int32 (I, N)
+        The pattern of each haplotype, numbered within its span.
+    first_I1 : int64 (I + 1,)
+        Where a span's patterns begin in bits_D and count_D.
+    bits_D : uint64 (D,)
+        Alleles of a pattern; the span's first place is the lowest bit.
+    count_D : float32 (D,)
+        Number of haplotypes with the pattern.
     """
 
     pattern_IN: np.ndarray
@@ -29,7 +37,20 @@ class SpanPatterns(NamedTuple):
 
 
 def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
-    """Patterns in the order of the haplotypes that first show them. panel_NW: `pack_rows`."""
+    """Patterns of the panel, numbered in the order of the haplotypes that first have them.
+
+    Parameters
+    ----------
+    panel_NW : uint64 (N, W)
+        Typed alleles of the panel, see `pack_rows`.
+    n_places : int
+        S.
+
+    Returns
+    -------
+    SpanPatterns
+        Patterns of all spans.
+    """
     pattern_IN = np.empty((-(-n_places // SPAN), len(panel_NW)), np.int32)
     return SpanPatterns(pattern_IN, *_span_patterns(panel_NW, pattern_IN))
 
@@ -65,7 +86,7 @@ def _span_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
 
 @kernel()
 def most_patterns(first_I1):  # type: ignore[no-untyped-def]
-    """Of a span."""
+    """The largest number of patterns of a span."""
     most = 1
     for i in range(len(first_I1) - 1):
         most = max(most, first_I1[i + 1] - first_I1[i])

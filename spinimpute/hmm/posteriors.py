@@ -1,12 +1,12 @@
-"""How probable each candidate is as the one that a query copies, by the model of Li and Stephens.
+"""Posterior probability that a query copies each candidate, by the model of Li and Stephens.
 
-The posterior of a hidden Markov model (`steps`) knows what no comparison of a query with one haplotype does:
-that another one matches better, here or next to here. Its states are all haplotypes of the panel, or, in a
-panel of more than MOST_STATES, a query's own candidates, of all blocks: with a hundred thousand haplotypes
-nearly all of the probability lies on the few hundred that match a query somewhere in the chunk, and going
-through all of them takes most of the time. A query still leaves a haplotype for any of the panel: those that
-are no states are as if no call ever came from them. Each query has states of its own, so that no result
-depends on which queries are imputed together.
+Unlike a comparison of a query with a single haplotype, the posterior of a hidden Markov model (`steps`)
+depends on whether another haplotype matches better, here or nearby. Its states are all haplotypes of the
+panel, or, in a panel of more than MOST_STATES, a query's own candidates, of all blocks: with a hundred
+thousand haplotypes nearly all of the probability lies on the few hundred that match a query somewhere in the
+chunk, and going through all of them takes most of the time. A query still leaves a haplotype for any of the
+panel: those that are no states explain none of its calls. Each query has states of its own, so that no
+result depends on which queries are imputed together.
 
 Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, G groups of queries, L
 queries side by side, B blocks of gaps, I spans, D patterns of a span, C candidates, P places of a block or
@@ -54,7 +54,7 @@ def copying_posteriors(
     Parameters
     ----------
     patterns : SpanPatterns or None
-        Of the panel; a panel of more than MOST_STATES needs none.
+        Patterns of the panel; a panel of more than MOST_STATES needs none.
     panel_NW : uint64 (N, W)
         Typed alleles of the panel, see `pack_rows`.
     emission_QS2 : float32 (Q, S, 2)
@@ -62,9 +62,10 @@ def copying_posteriors(
     jump_S : float32 (S,)
         See `jump_probabilities`.
     candidate_BQW, first_B, n_gaps_B
-        See `find_candidates`. Candidates that do not stay are taken from candidate_BQW.
+        See `find_candidates`. Candidates that are dropped are removed from candidate_BQW, too.
     least_share : float
-        Of the probability of a haplotype taken blindly. Candidates with less all over a block go.
+        Times the prior probability of a haplotype, 1 / N. Candidates whose posterior is below this at all
+        places of a block are dropped.
 
     Returns
     -------
@@ -73,6 +74,10 @@ def copying_posteriors(
         first - 1 ... first + n_gaps - 1.
     int64 (B, Q + 1)
         Where each query's candidates begin in it.
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213.
     """
     n_blocks, n_queries, _ = candidate_BQW.shape
     first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
@@ -347,8 +352,10 @@ def _posteriors_of_lists(  # type: ignore[no-untyped-def]
 
 @kernel()
 def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
-    """List a query's candidates once each in state_N; number_N: -1, then their places in the list. Returns
-    how many they are."""
+    """List a query's candidates once each in state_N, and return their number.
+
+    number_N: -1, then their places in the list.
+    """
     n_states = 0
     for b in range(len(first_BQ1)):
         for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):

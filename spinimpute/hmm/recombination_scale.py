@@ -1,8 +1,8 @@
 """The recombination scale: how often haplotypes change whom they copy, estimated from the panel itself.
 
-By the model of Li and Stephens changes get rarer with the number of haplotypes; how frequent they are
-beyond that depends on the panel's history, on its errors of phase and on the array: it differs ten times
-between real panels. Some of the panel's haplotypes are taken out, one at a time, and the scale is chosen that
+By the model of Li and Stephens changes get rarer with the number of haplotypes. Apart from that, their
+frequency depends on the panel's history, its phasing errors and the array: it differs tenfold between real
+panels. Some of the panel's haplotypes are taken out, one at a time, and the scale is chosen that
 makes their typed alleles most likely. The targets take no part: what is imputed for one of them does not
 depend on the others.
 
@@ -27,8 +27,24 @@ SCALE_LINE = "##spinimpute_copying_rate="  # then jumps per cM, and a checksum o
 
 
 def recombination_scale(panel: Panel, typed_index: np.ndarray) -> float:
-    """Jumps per cM. typed_index: int64 (T,), the typed panel sites, increasing. Does not depend on the order
-    of the panel's haplotypes."""
+    """Estimate the recombination scale at typed sites.
+
+    Parameters
+    ----------
+    panel : Panel
+        Phased haplotypes; the result does not depend on their order.
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing.
+
+    Returns
+    -------
+    float
+        Jumps per cM.
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213.
+    """
     extra = max(0, len(typed_index) - parameters.SCALE_SITES)
     rows = typed_index[extra // 2 : len(typed_index) - (extra + 1) // 2]
     if len(rows) < LEAST_SITES:
@@ -39,13 +55,40 @@ def recombination_scale(panel: Panel, typed_index: np.ndarray) -> float:
 
 
 def scale_line(panel: Panel, jumps_per_cM: float) -> str:
-    """A line of the header of a file whose typed sites give this scale, so that who reads a part of them
-    knows the scale of all."""
+    """A header line for a file whose typed sites give this scale.
+
+    A reader of a part of the file takes the scale of all its sites from there.
+
+    Parameters
+    ----------
+    panel : Panel
+        The panel whose genetic map the scale belongs to.
+    jumps_per_cM : float
+        The recombination scale.
+
+    Returns
+    -------
+    str
+        The line, with a checksum of the genetic map, without a line end.
+    """
     return f"{SCALE_LINE}{jumps_per_cM:g} {_map_checksum(panel)}"
 
 
 def scale_in_header(header: str, panel: Panel) -> float | None:
-    """The scale that `scale_line` wrote for the panel with its genetic map; None if there is no such line."""
+    """Read the scale that `scale_line` wrote.
+
+    Parameters
+    ----------
+    header : str
+        Header of a VCF or BCF file.
+    panel : Panel
+        The panel; a line for another genetic map does not count.
+
+    Returns
+    -------
+    float or None
+        Jumps per cM; None if there is no such line.
+    """
     for line in header.splitlines():
         scale, _, checksum = line.removeprefix(SCALE_LINE).partition(" ")
         if line.startswith(SCALE_LINE) and checksum == _map_checksum(panel):
@@ -103,8 +146,18 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
 
 
 def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
-    """uint64 (N,): of each haplotype's alleles: neither which are taken out nor which are used of very many
-    may depend on their order in the file."""
+    """Hash each haplotype's alleles, to choose haplotypes whatever their order in the file.
+
+    Parameters
+    ----------
+    alleles_TN : uint8 (T, N)
+        0 or 1.
+
+    Returns
+    -------
+    uint64 (N,)
+        Haplotypes with the same alleles have the same hash.
+    """
     weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
     hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
     for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
@@ -114,7 +167,7 @@ def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T):  # type: ignore[no-untyped-def]
-    """Of the chosen ones of n haplotypes, each copying all others."""
+    """The log-likelihood of the chosen ones of n haplotypes, each copying all others."""
     log_likelihood = 0.0
     share_N, value_N = np.zeros(alleles_TN.shape[1], np.float32), np.empty(alleles_TN.shape[1], np.float32)
     for q in range(len(chosen_Q)):

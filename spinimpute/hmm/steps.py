@@ -1,4 +1,4 @@
-"""Steps of forward and backward values of the model of Li and Stephens, all that there are.
+"""All steps of forward and backward values of the model of Li and Stephens.
 
 A query copies one haplotype of the panel, leaves it before a place with a probability that grows with genetic
 length, for one that is drawn from all, and what is known of the query at a place has a probability for either
@@ -39,8 +39,10 @@ from spinimpute.kernels import kernel
 
 @kernel(fast=True)
 def leave(count_D, jump, n, scale_L, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Forward values from the place before to this one, without its emissions. scale_L: one over the sum of
-    all values before."""
+    """Forward values from the place before to this one, without its emissions.
+
+    scale_L: one over the sum of all values before.
+    """
     keep, arrive = np.float32(1) - jump, jump / np.float32(n)
     scale = load(scale_L, 0)
     for d in range(len(count_D)):
@@ -50,8 +52,10 @@ def leave(count_D, jump, n, scale_L, stay_DL, come_DL):  # type: ignore[no-untyp
 
 @kernel(fast=True)
 def emit(bits_D, at, emission_2L, left_DL, scale_L, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Forward values with the emissions of place `at` of the span. left_DL: sums of values before the span;
-    scale_L becomes one over the sum of all values."""
+    """Forward values with the emissions of place `at` of the span.
+
+    left_DL: sums of values before the span. scale_L becomes one over the sum of all values.
+    """
     total = all_lanes(np.float32(0))
     for d in range(len(bits_D)):
         emission = load(emission_2L, allele_at(bits_D[d], at))
@@ -64,8 +68,10 @@ def emit(bits_D, at, emission_2L, left_DL, scale_L, stay_DL, come_DL):  # type: 
 
 @kernel(fast=True)
 def step_back(bits_D, count_D, at, emission_2L, jump, n, right_DL, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Backward values from right of place `at` of the span to left of it, scaled so that the mean of all
-    is about 1. right_DL: sums of values behind the span."""
+    """Backward values from right of place `at` of the span to left of it, scaled to a mean of about 1.
+
+    right_DL: sums of values behind the span.
+    """
     total = all_lanes(np.float32(0))
     for d in range(len(bits_D)):
         emission = load(emission_2L, allele_at(bits_D[d], at))
@@ -79,14 +85,16 @@ def step_back(bits_D, count_D, at, emission_2L, jump, n, right_DL, stay_DL, come
 
 @kernel(inline=True)
 def allele_at(bits, at):  # type: ignore[no-untyped-def]
-    """Of a pattern at a place of its span."""
+    """The allele of a pattern at a place of its span."""
     return (bits >> np.uint64(at)) & np.uint64(1)
 
 
 @kernel(fast=True, inline=True)
 def meet(stay, come, left, right_stay, right_come, right, product, share):  # type: ignore[no-untyped-def]
-    """Sums of forward times backward values at a place, over a pattern's haplotypes: of those that never left
-    theirs since the span's begin, and of those that came since.
+    """Sums of forward times backward values at a place, over a pattern's haplotypes.
+
+    The first sum is of queries that have not left their haplotype since the span's start, the second of those
+    that came to it since.
 
     left, right, product: sums of values before the span, of those behind it, and of their products. share:
     one over the haplotypes. All but it are lanes.
@@ -101,9 +109,11 @@ def join(  # type: ignore[no-untyped-def]
     bits_D, count_D, at, stay_DL, come_DL, left_DL, right_stay_DL, right_come_DL, right_DL, product_DL,
     joined_2L,
 ):  # fmt: skip
-    """Probabilities of what is known left and right of place `at` of the span, but not at it, with haplotypes
-    that have either allele there. right_stay_DL, right_come_DL: backward values right of the place; left_DL,
-    right_DL, product_DL: as by `sum_both`."""
+    """Probabilities of what is known on both sides of place `at` of the span, by the allele copied there.
+
+    What is known at the place itself does not enter. right_stay_DL, right_come_DL: backward values right of
+    the place; left_DL, right_DL, product_DL: as by `sum_both`.
+    """
     joined_2L[:] = 0
     for d in range(len(bits_D)):
         allele = allele_at(bits_D[d], at)
@@ -140,7 +150,7 @@ def sum_both(pattern_N, x_NL, y_NL, x_DL, y_DL, product_DL):  # type: ignore[no-
 
 @kernel(fast=True)
 def end_span(count_D, scale_L, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Forward values at a span's end, scaled, those that came of each haplotype: as `go_through` asks for."""
+    """Forward values at a span's end, scaled, with come_DL of each haplotype, as `go_through` needs them."""
     scale = load(scale_L, 0)
     for d in range(len(count_D)):
         store(stay_DL, d, load(stay_DL, d) * scale)
@@ -157,10 +167,10 @@ def go_through_alone(pattern_N, stay_DL, come_DL, x_NL):  # type: ignore[no-unty
 
 @kernel(fast=True)
 def go_through(pattern_N, stay_DL, come_DL, x_NL, out_NL, next_pattern_N, sum_DL):  # type: ignore[no-untyped-def]
-    """Values of haplotypes on the far side of a span from those on the near side, and their sums in the next
-    span's patterns.
+    """Values of haplotypes on the far side of a span, and their sums in the next span's patterns.
 
-    One pass, as it is the memory that takes the time; out_NL may be x_NL.
+    x_NL: values on the near side; out_NL may be the same array. All in one pass, as memory access takes most
+    of the time.
     """
     sum_DL[:] = 0
     for h in range(len(pattern_N)):
@@ -191,7 +201,18 @@ def go_through_to_meet(  # type: ignore[no-untyped-def]
 
 
 def whole_lanes(alleles_SN: np.ndarray) -> np.ndarray:
-    """uint8 (S, K) of the haplotypes, and of further ones up to a multiple of LANES, which have no share."""
+    """Pad the haplotypes to a multiple of LANES.
+
+    Parameters
+    ----------
+    alleles_SN : uint8 (S, N)
+        0 or 1.
+
+    Returns
+    -------
+    uint8 (S, K)
+        The alleles, then 0 for states that must get no share.
+    """
     n_places, n = alleles_SN.shape
     alleles_SK = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
     alleles_SK[:, :n] = alleles_SN
@@ -223,8 +244,9 @@ def step_forward_states(  # type: ignore[no-untyped-def]
 def step_back_states(  # type: ignore[no-untyped-def]
     allele_K, share_K, emission_2, jump, forward_K, forward_total, backward_K
 ):
-    """Backward values from right of this place to left of it; returns the probability that the query left its
-    haplotype between the place before and this one.
+    """Backward values from right of this place to left of it.
+
+    Returns the probability that the query left its haplotype between the place before and this one.
 
     forward_K, forward_total: of the place before, and their sum; share_K and 1 if nothing is known there. The
     rest as in `step_forward_states`.

@@ -13,16 +13,22 @@ LEAST_JUMP = 1e-7  # where the map has no length, too
 
 
 def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
-    """float32 (S,): the probability that a query leaves its haplotype before a place; 1 before the first.
+    """The probability that a query leaves its haplotype before each place.
 
     Parameters
     ----------
     cM_S : float64 (S,)
         Genetic positions, increasing.
     n_haplotypes : int
-        That may be copied: the more there are, the closer is the nearest relative, and the rarer are changes.
+        Number of haplotypes that may be copied. The more there are, the closer is the nearest relative, and
+        the rarer are changes.
     jumps_per_cM : float
         The recombination scale.
+
+    Returns
+    -------
+    float32 (S,)
+        Probabilities, 1 before the first place.
 
     References
     ----------

@@ -16,8 +16,19 @@ from spinimpute.panels.panel import Panel
 
 @dataclass(frozen=True)
 class PassWindow:
-    """Places [first, stop) of the typed sites, of which [first_decided, stop_decided) are decided (within the
-    window). panel_NW: rows of the panel, in an order that their content decides."""
+    """A window of typed sites.
+
+    Attributes
+    ----------
+    first, stop : int
+        The typed sites [first, stop) are in the window.
+    first_decided, stop_decided : int
+        Those that the window decides on, counted within it.
+    panel_NW : uint64 (N, W)
+        Typed alleles of the panel, see `pack_rows`; rows are sorted by their content.
+    cM_S : float64 (S,)
+        Genetic positions.
+    """
 
     first: int
     stop: int
@@ -28,7 +39,22 @@ class PassWindow:
 
     @classmethod
     def around(cls, panel: Panel, typed_index: np.ndarray, core: int) -> PassWindow:
-        """The window that decides on CORE typed sites from `core` on, as far as they exist."""
+        """The window that decides on CORE typed sites from one on, as far as they exist.
+
+        Parameters
+        ----------
+        panel : Panel
+            Phased haplotypes.
+        typed_index : int64 (T,)
+            The panel sites that are typed, increasing.
+        core : int
+            First typed site of the core; negative where the core is cut off at the chromosome's start.
+
+        Returns
+        -------
+        PassWindow
+            The core with its flanks.
+        """
         n_typed = len(typed_index)
         begin, end = max(0, core), min(n_typed, core + parameters.CORE)
         first, stop = max(0, begin - parameters.FLANK), min(n_typed, end + parameters.FLANK)
@@ -40,6 +66,21 @@ class PassWindow:
 
 
 def windows_of(panel: Panel, typed_index: np.ndarray, shift: int = 0) -> list[PassWindow]:
-    """Windows that decide on all typed sites; shift: by how many sites the first one is shorter than CORE."""
+    """Windows that together decide on all typed sites.
+
+    Parameters
+    ----------
+    panel : Panel
+        Phased haplotypes.
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing.
+    shift : int
+        By how many sites the first core is shorter than CORE.
+
+    Returns
+    -------
+    list of PassWindow
+        Windows in the order of their sites.
+    """
     starts = range(-shift, len(typed_index), parameters.CORE)
     return [PassWindow.around(panel, typed_index, first) for first in starts]

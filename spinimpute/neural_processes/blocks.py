@@ -23,8 +23,8 @@ STEEPNESS = 3.0  # with 1 attention starts nearly even, and takes twice as many 
 def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
     """`layers` linear layers with ReLU between them.
 
-    It starts as in He et al. (2015): torch's own start shrinks what tells points apart at every layer, and
-    attention that finds all points alike learns nothing for thousands of steps.
+    Weights start as in He et al. (2015): torch's own start shrinks the differences between points at every
+    layer, and attention to points that all look alike learns nothing for thousands of steps.
     """
     widths = [input_width, *[width] * (layers - 1), output_width]
     parts: list[nn.Module] = []
@@ -39,8 +39,10 @@ def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequ
 
 
 def start_alike(attention: MultiHeadAttention) -> None:
-    """Queries and keys start with the same projection, a steep one: attention is far from even, and another
-    one at another position, from the first step."""
+    """Start queries and keys with the same projection, a steep one.
+
+    Attention is then far from uniform, and different at different positions, from the first step.
+    """
     with torch.no_grad():
         for parameter in attention.key.parameters():
             parameter.mul_(STEEPNESS)
@@ -48,18 +50,18 @@ def start_alike(attention: MultiHeadAttention) -> None:
 
 
 def induced(block: nn.Module, h_BHE: Tensor, d_BNE: Tensor) -> Tensor:
-    """MAB(H, D), also of no points at all."""
+    """MAB(H, D), also where D has no points."""
     assert isinstance(block, MAB)
     return block(h_BHE, d_BNE) if d_BNE.shape[1] else block.close(h_BHE, torch.zeros_like(h_BHE))
 
 
 def without_output(x_BLX: Tensor, y_size: int) -> Tensor:
-    """As points with the output 0: (B, L, X) -> (B, L, X + Y)."""
+    """Give positions the output 0, to be points: (B, L, X) -> (B, L, X + Y)."""
     return functional.pad(x_BLX, (0, y_size))
 
 
 def spread_points(x_size: int, y_size: int, number: int) -> nn.Parameter:
-    """Points to be learned, (1, H, X + Y): positions that cover the range of inputs, with the output 0."""
+    """Learned points, (1, H, X + Y), that start at positions over the range of inputs, with the output 0."""
     spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(number)
     return nn.Parameter(without_output(INPUT_RANGE * (2 * spread_HX[None] - 1), y_size))
 
@@ -73,7 +75,7 @@ class SelfAttendedPoints(nn.Module):
         self.attend = MAB(width, width, options)
 
     def forward(self, d_BNI: Tensor) -> Tensor:
-        """(B, N, I) -> (B, N, E); N may be 0."""
+        """Encode points: (B, N, I) -> (B, N, E); N may be 0."""
         d_BNE = self.embed(d_BNI)
         return self.attend(d_BNE, d_BNE) if d_BNI.shape[1] else d_BNE
 
@@ -97,7 +99,7 @@ class InducedPoints(nn.Module):
         start_alike(self.attend.attention)
 
     def forward(self, d_BNI: Tensor) -> Tensor:
-        """(B, N, I) -> (B, H, E); N may be 0."""
+        """Encode points: (B, N, I) -> (B, H, E); N may be 0."""
         h_BHE = self.embed(self.points).expand(d_BNI.shape[0], -1, -1)
         if not d_BNI.shape[1]:
             return self.attend.close(h_BHE, torch.zeros_like(h_BHE))
@@ -114,12 +116,12 @@ class InducedPoints(nn.Module):
         return self.attend.attention.look_up(queries_BGHP, keys_BNE, values_BNE)
 
     def at(self, x_BLX: Tensor) -> Tensor:
-        """A position, as an inducing point there would start: (B, L, X) -> (B, L, E)."""
+        """Embed positions as inducing points there would start: (B, L, X) -> (B, L, E)."""
         return self.embed(without_output(x_BLX, self.y_size))
 
 
 class Reader(nn.Module):
-    """Targets ask (by position) what was kept of the context: multi-head cross-attention."""
+    """Targets read (by position) what was kept of the context: multi-head cross-attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class Reader(nn.Module):
         start_alike(self.attention)
 
     def forward(self, query_BQE: Tensor, key_BLE: Tensor, value_BLE: Tensor) -> Tensor:
-        """-> (B, Q, E); zero where nothing was kept."""
+        """Read: (B, Q, E) from keys and values (B, L, E) -> (B, Q, E); zero where nothing was kept."""
         if not key_BLE.shape[1]:
             return torch.zeros_like(query_BQE)
         return self.attention.look_up(self.attention.queries(query_BQE), key_BLE, value_BLE)
@@ -136,9 +138,9 @@ class Reader(nn.Module):
 class Decoder(nn.Module):
     """Parameters of a Normal from a target's position and what is known of the task.
 
-    floor: of the standard deviation, which is floor + (1 - floor) softplus(.). extra_width: of a second
-    representation that is added after a layer of its own (the bootstrapped one of BANP, what was read again),
-    0 for none.
+    The standard deviation is floor + (1 - floor) softplus(.). With an `extra_width` above 0 a second
+    representation of that width (the bootstrapped one of BANP, or what was read again) is added after a layer
+    of its own.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class Decoder(nn.Module):
         self.rest = mlp(width, width, 2 * y_size, layers - 1)
 
     def forward(self, r_BQI: Tensor, extra_BQI: Tensor | None = None) -> Normal:
-        """(..., Q, I) -> Normal of shape (..., Q, Y)."""
+        """Decode: (..., Q, I) -> Normal of shape (..., Q, Y)."""
         hidden = self.first(r_BQI)
         if extra_BQI is not None:
             assert self.extra is not None, "made without extra_width"

@@ -1,4 +1,4 @@
-"""How well a neural process predicts: log-likelihood beside the oracle's, calibration, time and memory.
+"""Evaluation of neural processes: log-likelihood compared with the oracle's, calibration, time and memory.
 
 Axes: see `spinimpute.nn`.
 """
@@ -28,13 +28,13 @@ class Score:
     Attributes
     ----------
     log_likelihood : float
-        Of the model.
+        Mean log-likelihood of the model.
     se : float
         Standard error of the model's mean over batches.
     oracle : float
-        Log-likelihood of who knows the process.
+        Log-likelihood of the oracle, which knows the process.
     floored : float
-        Of the oracle with the model's floor on the standard deviation.
+        Log-likelihood of the oracle with the model's floor on the standard deviation.
     """
 
     log_likelihood: float
@@ -44,7 +44,7 @@ class Score:
 
     @property
     def gap(self) -> float:
-        """How far the model is from the floored oracle."""
+        """Log-likelihood that the model lacks, compared with the floored oracle."""
         return self.floored - self.log_likelihood
 
 
@@ -62,17 +62,22 @@ def score(
     Parameters
     ----------
     model : NeuralProcess
+        The model, with its weights.
     tasks : ProcessSettings
+        Where tasks are drawn from.
     batches : int
+        Number of batches.
     samples : int
-        Of models that draw.
+        Samples that a model draws, if it draws any.
     device : torch.device or str
+        Where the model is.
     seed : int
-        Of the tasks.
+        Seed of the tasks.
 
     Returns
     -------
     Score
+        Means over all tasks.
     """
     model.eval()
     rows = []
@@ -136,15 +141,20 @@ def calibration(
     Parameters
     ----------
     model : NeuralProcess
+        The model, with its weights.
     tasks : ProcessSettings
+        Where tasks are drawn from.
     context : int
+        Context points of a task.
     batches : int
+        Number of batches.
     samples, device, seed
         As of `score`.
 
     Returns
     -------
     Calibration
+        Coverage of all targets.
     """
     model.eval()
     settings = replace(tasks, context=(context, context))
@@ -160,7 +170,7 @@ def calibration(
 
 
 def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
-    """Wall time of a loss and its gradient, the fastest of some."""
+    """Wall time of a loss and its gradient, the shortest of `repeats`."""
     times = []
     for _ in range(repeats + 1):
         started = time.perf_counter()
@@ -173,7 +183,7 @@ def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> floa
 
 
 def saved_bytes(model: NeuralProcess, task: Task) -> int:
-    """What a training step keeps between its two passes, parameters apart: each tensor's storage once."""
+    """Bytes that a training step keeps between its two passes, without parameters."""
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 

@@ -63,11 +63,13 @@ class FittedProcess:
         Parameters
         ----------
         x_context : array (N, X) or (N,)
-            N may be 0.
+            Inputs of the known points; N may be 0.
         y_context : array (N, Y) or (N,)
+            Their outputs.
         x_target : array (Q, X) or (Q,)
+            Inputs to predict at.
         samples : int
-            Of models that draw.
+            Samples that a model draws, if it draws any.
 
         Returns
         -------
@@ -120,18 +122,20 @@ def fit(
     tasks : int
         Tables of a step.
     seed : int
-        Of weights and draws.
+        Seed of weights and draws.
     floor : float
-        Of the predicted standard deviation, in units of y's own.
+        Smallest predicted standard deviation, in units of y's own.
     device : torch.device or str
+        Where to train.
     report : callable, optional
-        Given the step and the mean loss, now and then.
+        Called from time to time with the step and the mean loss.
     **model
         Further fields of `ModelSettings`.
 
     Returns
     -------
     FittedProcess
+        The trained model with the scales of the tables.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Tasks drawn from Gaussian processes, and the oracle that knows the process each task was drawn from.
+"""Tasks drawn from Gaussian processes, and the oracle, which knows the process of each task.
 
 Axes: see `spinimpute.nn`.
 """
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def settings_of(described: dict[str, Any]) -> ProcessSettings:
-    """Settings from what `dataclasses.asdict` gave, after a way through JSON."""
+    """Settings from the output of `dataclasses.asdict` that was written to JSON and read again."""
     plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
     return ProcessSettings(**plain)
 
@@ -156,15 +156,18 @@ def draw_tasks(
     Parameters
     ----------
     settings : ProcessSettings
+        What to draw.
     seed, number : int
         The same ones give the same batch, on the same device.
     device : torch.device or str
+        Where to draw it.
 
     Returns
     -------
     Task
+        Context and target points.
     Process
-        That the tasks were drawn from.
+        The processes that the tasks were drawn from.
     """
     device = torch.device(device)
     # one stream for each batch: a run that is resumed draws what it would have drawn
@@ -202,7 +205,9 @@ def oracle(task: Task, process: Process) -> Normal:
     Parameters
     ----------
     task : Task
+        Context and targets.
     process : Process
+        The process that each task was drawn from.
 
     Returns
     -------
@@ -223,6 +228,5 @@ def oracle(task: Task, process: Process) -> Normal:
 
 
 def with_floor(distribution: Normal, floor: float) -> Normal:
-    """The same with a standard deviation of at least `floor`: the best that a model with this floor can say
-    without other means."""
+    """The same with a standard deviation of at least `floor`: the best prediction under this floor."""
     return Normal(distribution.mean, distribution.stddev.clamp(min=floor))

@@ -145,8 +145,11 @@ class NeuralProcess(nn.Module, ABC):
         Parameters
         ----------
         x_context : Tensor (B, N, X)
+            Inputs of the context.
         y_context : Tensor (B, N, Y)
+            Outputs of the context.
         x_target : Tensor (B, Q, X)
+            Inputs of the targets.
         samples : int, optional
             S where the model draws; by default as in training.
 
@@ -259,8 +262,10 @@ class _AttentiveProcess(NeuralProcess):
         return self.reader(self._ask(self.value_encoder, x_BQX), summary.key_BLE, summary.value_BLE)
 
     def read_left(self, summary: Summary, x_BQX: Tensor) -> Tensor | None:
-        """r(x, what was left of the context): (B, Q, (readings - 1) * E), of all further readings beside each
-        other, zero for those that the summary lacks; None where it has none."""
+        """r(x, what was left of the context), (B, Q, (readings - 1) * E): of all further readings.
+
+        It is zero for readings that the summary lacks; None where it has none.
+        """
         if not summary.left:
             return None
         found = []
@@ -285,9 +290,11 @@ class ConditionalProcess(_AttentiveProcess):
         super().__init__(settings, settings.width)
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
+        """Predict at targets from a summary alone."""
         return self.decoder(self.known(summary, x_BQX), self.read_left(summary, x_BQX))
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
+        """Mean prediction at targets, (B, Q, Y)."""
         return self.decode(summary, x_BQX).mean
 
     def known(self, summary: Summary, x_BQX: Tensor) -> Tensor:
@@ -317,6 +324,7 @@ class LatentProcess(_AttentiveProcess):
         return Normal(mean, LATENT_FLOOR + (1 - LATENT_FLOOR) * torch.sigmoid(raw))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
+        """Predict at targets: a mixture over samples of z."""
         z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
         return _mixture(self._given(summary, x_BQX, z_SBE))
 
@@ -329,7 +337,7 @@ class LatentProcess(_AttentiveProcess):
         return self.decoder(known_SBQI, self.read_left(summary, x_BQX))
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """With the mean of z."""
+        """Mean prediction at targets with the mean of z, (B, Q, Y)."""
         return self._given(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
@@ -338,6 +346,7 @@ class LatentProcess(_AttentiveProcess):
         Parameters
         ----------
         task : Task
+            Context and targets.
         samples : int, optional
             S; by default as in training.
 
@@ -386,6 +395,7 @@ class BootstrappedProcess(ConditionalProcess):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
+        """Predict every target's y on its own: a mixture over bootstrapped contexts, see `NeuralProcess`."""
         self._check(x_context, y_context, x_target, samples)
         return _mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
@@ -449,6 +459,7 @@ class BottleneckProcess(NeuralProcess):
         return Summary(value_BLE, value_BLE, pooled(l_BHE))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
+        """Predict at targets from a summary alone."""
         q_BQE = self.embed(without_output(x_BQX, self.settings.y_size))
         blocks = summary.value_BLE.split(self.settings.inducing_points, 1)
         for answer, l_BHE in zip(self.answer, blocks, strict=True):
@@ -475,9 +486,11 @@ def make_model(settings: ModelSettings) -> NeuralProcess:
     Parameters
     ----------
     settings : ModelSettings
+        Kind and sizes.
 
     Returns
     -------
     NeuralProcess
+        The untrained model.
     """
     return _CLASSES[settings.kind](settings)

@@ -19,8 +19,22 @@ CONTEXTS = (4, 8, 16)
 def plot_predictions(
     models: Mapping[str, NeuralProcess], tasks: ProcessSettings, path: str | Path, number: int = 0
 ) -> None:
-    """Mean and two standard deviations with 4, 8 and 16 context points of one task, a row each; the last
-    column is the oracle's (Figure 6 of the SPIN paper)."""
+    """Plot mean and two standard deviations of predictions with 4, 8 and 16 context points of one task.
+
+    There is a row for each number of context points and a column for each model, the last one for the oracle
+    (as in Figure 6 of the SPIN paper).
+
+    Parameters
+    ----------
+    models : mapping of str to NeuralProcess
+        Models by the names to show.
+    tasks : ProcessSettings
+        Where the task is drawn from.
+    path : str or Path
+        The file to write, a PNG.
+    number : int
+        Which task to draw.
+    """
     from matplotlib.figure import Figure
 
     names = [*models, "oracle"]
@@ -51,7 +65,15 @@ def plot_predictions(
 
 
 def plot_calibration(curves: Mapping[str, Sequence[Calibration]], path: str | Path) -> None:
-    """Share of targets inside central intervals, with 4, 8 and 16 context points (Figure 7)."""
+    """Plot the share of targets inside central intervals (as in Figure 7 of the SPIN paper).
+
+    Parameters
+    ----------
+    curves : mapping of str to sequence of Calibration
+        By the name to show: calibrations with 4, 8 and 16 context points.
+    path : str or Path
+        The file to write, a PNG.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4 * len(CONTEXTS), 3.6), layout="constrained")

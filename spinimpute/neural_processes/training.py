@@ -68,12 +68,15 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
     Parameters
     ----------
     model_settings : ModelSettings
+        Kind and sizes of the model.
     settings : TrainingSettings
+        How it is trained.
     draw : DrawTask
         Gives the task of each step, so that a resumed run sees the same ones.
     described : dict
         JSON: what the tasks are; kept in files.
     device : torch.device or str
+        Where to train.
     start : NeuralProcess, optional
         A model of the same kind and sizes, with whose weights this one begins; floor and samples may differ.
 
@@ -142,6 +145,7 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         Parameters
         ----------
         until : int, optional
+            The step to stop after; by default the last one.
         report : callable, optional
             Given the step and the mean loss since the last report.
         checkpoint : callable, optional
@@ -188,16 +192,20 @@ def gaussian_trainer(
     Parameters
     ----------
     model : ModelSettings
+        Kind and sizes of the model.
     settings : TrainingSettings
+        How it is trained.
     tasks : ProcessSettings
+        What tasks are drawn.
     device : torch.device or str
-        Tasks are drawn there, too.
+        Where to train and to draw tasks.
     start : NeuralProcess, optional
         See `NeuralProcessTrainer`.
 
     Returns
     -------
     NeuralProcessTrainer
+        A trainer at step 0.
 
     Raises
     ------
@@ -237,7 +245,9 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
     Parameters
     ----------
     path : str or Path
+        The file.
     device : torch.device or str
+        Where to put the model.
 
     Returns
     -------

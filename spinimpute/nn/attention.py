@@ -184,6 +184,7 @@ class MultiHeadAttention(nn.Module):
         Returns
         -------
         Tensor (B, L, W)
+            What each query reads.
         """
         k_BGMP, v_BGMP = self._split_heads(self.key(key_BMV)), self._split_heads(self.value(value_BMV))
         dropout = self.dropout if self.training else 0.0
@@ -208,6 +209,7 @@ class MultiHeadAttention(nn.Module):
         Returns
         -------
         Tensor (B, L, W)
+            What each row of x reads of h.
 
         Raises
         ------
@@ -276,6 +278,7 @@ class MAB(nn.Module):
         Returns
         -------
         Tensor (B, L, W)
+            The rows of x with what they read of h.
 
         Raises
         ------
@@ -307,6 +310,7 @@ class XABA(nn.Module):
         Returns
         -------
         Tensor (B, N, F, E)
+            Latent attributes that have read the attributes.
         """
         require_dimensions("a", a_BNFE, 4)
         require_dimensions("d", d_BNDE, 4)
@@ -366,6 +370,7 @@ class XABD(nn.Module):
         Returns
         -------
         Tensor (B, H, F, E)
+            Inducing points that have read the datapoints.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What attention looked at: weights of chosen attention layers, recorded while a network runs.
+"""Attention weights of chosen layers, recorded while a network runs.
 
 Axes: see `spinimpute.nn`.
 """
@@ -23,6 +23,7 @@ def attention_weights(
     Parameters
     ----------
     attention : MultiHeadAttention
+        The layer.
     x_BLW, h_BMV, visible_BM
         As of `MultiHeadAttention.forward`.
 

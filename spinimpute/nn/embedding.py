@@ -15,12 +15,12 @@ OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar e
 
 
 class ColumnEmbedding(nn.Module):
-    """Embed every cell of a table: a linear map of (one-hot category, mask bit), or of (scalar, mask bit) for
-    continuous columns, plus an embedding of the column.
+    """Embed every cell of a table by a linear map and an embedding of its column.
 
-    A linear map of a scalar bends nowhere. With `pieces` a scalar becomes that many more features, each
-    rising from 0 to 1 over one piece of the standard normal distribution, and their linear map goes through
-    a ReLU: the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3), for about normal scalars.
+    The map is of (one-hot category, mask bit), or of (scalar, mask bit) for continuous columns. With `pieces`
+    a scalar becomes that many more features, each rising from 0 to 1 over one piece of the standard normal
+    distribution, and their linear map goes through a ReLU, so that it is not linear in the scalar: the Q-LR
+    embedding of Gorishniy et al. (NeurIPS 2022, section 3), for about normal scalars.
 
     A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
     the last category, stands for a missing value and is always masked.
@@ -33,14 +33,14 @@ class ColumnEmbedding(nn.Module):
         E.
     columns : int, optional
         D; None for tables whose columns vary from call to call. Then all columns share one linear
-        map, and only side information tells them apart.
+        map, and only side information distinguishes them.
     continuous : sequence of int
         Columns that hold standardised scalars instead of categories.
     side_width : int
         C, numbers that describe a column (its genetic position, its allele frequency, …); their
         linear map replaces the learned embedding of the column index. 0: none.
     pieces : int
-        Of a scalar, at least 2; 0: its linear map.
+        Pieces of a scalar, at least 2; 0 for its linear map.
 
     Raises
     ------
@@ -116,6 +116,7 @@ class ColumnEmbedding(nn.Module):
         Returns
         -------
         Tensor (B, N, D, E)
+            Embedded cells.
 
         Raises
         ------
@@ -189,7 +190,7 @@ class ColumnEmbedding(nn.Module):
 
 
 class ScalarPieces(nn.Module):
-    """What a scalar passes through on its way up: (...) -> (..., pieces), 0 before a piece, 1 behind it.
+    """Piecewise-linear encoding of scalars: (...) -> (..., pieces), 0 below a piece, 1 above it.
 
     Pieces end at quantiles of the standard normal distribution; the outermost reach to `OUTERMOST`. `bias`
     (columns, width) is of the linear map that reads them.
@@ -207,7 +208,7 @@ class ScalarPieces(nn.Module):
         self.bias = nn.Parameter(torch.zeros(columns, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Share of each piece that is passed: (...) -> (..., pieces)."""
+        """The share of each piece that lies below the scalar: (...) -> (..., pieces)."""
         return ((x[..., None] - self.low) / self.extent).clamp(0, 1)
 
 
@@ -232,12 +233,14 @@ class ColumnHead(nn.Module):
         Parameters
         ----------
         x_BNDE : Tensor
+            Embedded cells.
         only : slice
             The columns that x holds, if not all.
 
         Returns
         -------
         Tensor (B, N, D, outputs)
+            Logits of each cell.
 
         Raises
         ------

@@ -43,15 +43,17 @@ def mask_tokens(
     columns: Tensor | None = None,
     random_fraction: float = 0.1,
 ) -> Masked:
-    """Token masking as in BERT and NPT: cells are chosen independently; of the chosen, 90 % are masked and
-    10 % get a random category, without the mask bit.
+    """Token masking as in BERT and NPT.
+
+    Cells are chosen independently; of the chosen, 90 % are masked and 10 % get a random category, without the
+    mask bit.
 
     Parameters
     ----------
     tokens : Tensor
         (B, N, D) integer codes 0 … vocabulary.
     probability : float
-        Of choosing a cell.
+        Probability of choosing a cell.
     vocabulary : int
         K.
     generator : Generator, optional
@@ -59,7 +61,12 @@ def mask_tokens(
     columns : Tensor, optional
         (D,) bool, the columns cells are chosen from; all by default.
     random_fraction : float
-        Of the chosen cells that get a random category.
+        Share of the chosen cells that get a random category.
+
+    Returns
+    -------
+    Masked
+        The masked table.
 
     Raises
     ------
@@ -107,6 +114,11 @@ def mask_chunks(
     generator : Generator, optional
         Of the random numbers, on any device.
 
+    Returns
+    -------
+    Masked
+        The masked table.
+
     Raises
     ------
     ValueError
@@ -135,13 +147,16 @@ def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor
     Parameters
     ----------
     logits : Tensor (…, K)
+        Predictions.
     tokens : Tensor (…)
         Integer codes, below K where `loss` is set.
     loss : bool Tensor (…)
+        True where a cell counts.
 
     Returns
     -------
     Tensor ()
+        The mean, in nats.
 
     Raises
     ------
@@ -162,17 +177,20 @@ def spin_loss(
     Parameters
     ----------
     logits : Tensor (B, N, D, K)
+        Predictions.
     tokens : Tensor (B, N, D)
         What the cells held.
     loss : bool Tensor (B, N, D)
         The cells that are predicted.
     label_columns : bool Tensor (D,)
+        True for columns of labels, False for attributes.
     attribute_weight : float
         λ, see the function of this name.
 
     Returns
     -------
     Tensor ()
+        The weighted sum.
 
     Raises
     ------
@@ -198,9 +216,17 @@ def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
 
     The papers start from 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
 
+    Parameters
+    ----------
+    step, total_steps : int
+        The current step, and their number.
+    start : float
+        λ at step 0.
+
     Returns
     -------
     float
+        λ at this step.
     """
     progress = min(max(step / total_steps, 0.0), 1.0)
     return start * 0.5 * (1 + math.cos(math.pi * progress))

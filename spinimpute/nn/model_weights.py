@@ -27,6 +27,13 @@ def tensors_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Put weights into a model.
 
+    Parameters
+    ----------
+    model : nn.Module
+        The model; its weights change in place.
+    arrays : mapping of str to array
+        Weights by name, see `arrays_of`.
+
     Raises
     ------
     RuntimeError
@@ -65,8 +72,15 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
 def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray]) -> None:
     """Check that these are the weights, by name and shape, of the network that `make` gives.
 
-    A file's description may be of any network: it is built without memory, and given up once it is larger
+    A file's description may be of any network: it is built without memory, and no further once it is larger
     than the weights.
+
+    Parameters
+    ----------
+    make : callable
+        Gives a network.
+    arrays : mapping of str to array
+        The weights by name.
 
     Raises
     ------

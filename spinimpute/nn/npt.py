@@ -1,5 +1,7 @@
-"""The non-parametric transformer (Kossen et al., NeurIPS 2021): attention between datapoints alternates with
-attention between attributes, quadratic in the number of datapoints.
+"""The non-parametric transformer (Kossen et al., NeurIPS 2021).
+
+Attention between datapoints alternates with attention between attributes. Time and memory are quadratic in
+the number of datapoints.
 
 Axes: see `spinimpute.nn`.
 """
@@ -27,7 +29,7 @@ class NPTBlock(nn.Module):
 
 
 class NPT(RowModel):
-    """NPT over tables of `columns` attributes.
+    """Non-parametric transformer over tables of `columns` attributes.
 
     With learned residuals, two blocks ("depth 4") and the paper's genomics setting (20 + 30 5-mers, E = 16)
     it has 16.7M parameters; with E = 64 and 400 targets (80 + 30 5-mers: the 150 array SNPs stay) 1,289M.

@@ -135,7 +135,7 @@ class Lookahead:
         return self.optimizer.param_groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As of the inner optimiser."""
+        """Clear the gradients, as the inner optimiser does."""
         self.optimizer.zero_grad(set_to_none)
 
     @torch.no_grad()
@@ -179,7 +179,21 @@ class Lookahead:
 
 
 def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: float = 0.7) -> LambdaLR:
-    """A schedule for `optimizer`: constant for the fraction `flat` of the steps, then by cosine to 0.
+    """A schedule of learning rates: constant at first, then by cosine to 0.
+
+    Parameters
+    ----------
+    optimizer : Optimizer or Lookahead
+        Whose learning rate it sets.
+    total_steps : int
+        Number of steps.
+    flat : float
+        The fraction of steps with a constant rate.
+
+    Returns
+    -------
+    LambdaLR
+        The schedule.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""From a query's embeddings and the inducing points to what is predicted of every attribute.
+"""Predictors: from a query's embeddings and the inducing points to logits of every attribute.
 
 Queries never meet: each is predicted from its own attributes and H alone.
 
@@ -44,6 +44,7 @@ class TokenwiseReader(nn.Module):
         Returns
         -------
         Tensor (B, Q, D, E)
+            Tokens of the queries that have read the inducing points.
 
         Raises
         ------
@@ -97,8 +98,10 @@ class FlatPredictor(nn.Module):
 
 
 class RowPredictor(nn.Module):
-    """The paper's predictor with rows folded to R numbers: X + unfold(MAB(fold(X), unfold(H))), any number
-    of MABs, then a linear map of every token. Its weights grow with D * E * R, not with (D * E)^2.
+    """The paper's predictor with rows folded to R numbers.
+
+    It is X + unfold(MAB(fold(X), unfold(H))), with any number of MABs, then a linear map of every token. Its
+    weights grow with D * E * R, not with (D * E)^2.
 
     Parameters
     ----------
@@ -115,6 +118,7 @@ class RowPredictor(nn.Module):
     layers : int
         Number of MABs.
     options : MABOptions
+        Shared by the attention blocks.
     members : int
         A: predictors that share all weights but a scaling of what they fold and the map to logits. Each is
         to be trained on its own loss; their mean is what to predict. The scaling starts normal for the

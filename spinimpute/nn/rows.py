@@ -1,5 +1,7 @@
-"""What NPT and the Set Transformer share: every row of one table, masked cells included, goes through layers
-that keep its shape, and every cell is predicted.
+"""What NPT and the Set Transformer share.
+
+All rows of one table, masked cells included, go through layers that keep the table's shape, and every cell is
+predicted.
 
 Axes: see `spinimpute.nn`.
 """
@@ -37,12 +39,14 @@ class RowModel(nn.Module):
         mask : bool Tensor (B, N, D)
             True where a cell is hidden.
         side : Tensor (D, C) or (B, D, C), optional
+            Numbers that describe the columns.
         visible : bool Tensor (B, N), optional
             False for padding.
 
         Returns
         -------
         Tensor (B, N, D, K)
+            Logits of each cell.
         """
         d_BNDE = self.embedding(x, mask, side)
         for layer in self.layers:

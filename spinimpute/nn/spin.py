@@ -119,6 +119,7 @@ class SPINEncoder(nn.Module):
         Returns
         -------
         Tensor (B, H, F, E)
+            Inducing points of the context.
 
         Raises
         ------
@@ -156,8 +157,13 @@ class SPINEncoder(nn.Module):
             True: every chunk is read once, and blocks * N * F * E numbers a task are held during the
             forward pass. The backward pass reads every chunk once a block either way.
         processes : Processes
-            That have some of the chunks each (see `streamed_attention`); all get the H of the
+            Processes that have some of the chunks each (see `streamed_attention`); all get the H of the
             whole context, and gradients that need no further adding up.
+
+        Returns
+        -------
+        Tensor (B, H, F, E)
+            Inducing points of the whole context.
 
         Raises
         ------
@@ -388,9 +394,21 @@ class SPIN(nn.Module):
         keep_latents: bool = False,
         processes: Processes = ALONE,
     ) -> Tensor:
-        """`encode` for a context in chunks, each (context (B, n, D), mask (B, n, D)) or a function that gives
-        it, in one process or several. Same H, same gradients of the parameters, memory of one chunk; see
-        `SPINEncoder.encode_stream`.
+        """`encode` for a context in chunks: the same H and gradients of the parameters, memory of one chunk.
+
+        Parameters
+        ----------
+        chunks : sequence of TokenChunk
+            Each (context (B, n, D), mask (B, n, D)), or a function that gives it.
+        side : Tensor (D, C) or (B, D, C), optional
+            Numbers that describe the columns.
+        keep_latents, processes
+            See `SPINEncoder.encode_stream`.
+
+        Returns
+        -------
+        Tensor (B, H, F, E)
+            All that predictions need of the context.
         """
 
         def embedded(chunk: TokenChunk) -> Callable[[], Tensor]:

@@ -230,13 +230,14 @@ def streamed_attention(
         What the backward pass calls instead of `chunks`, once each; it must compute the same
         numbers from `sources` (`chunks` may have cached them).
     processes : Processes
-        That have some of the chunks each, at least one, and the same queries and parameters. All
+        Processes that have some of the chunks each, at least one, and the same queries and parameters. All
         get the same result, and the same gradients of the queries and of those sources that are
         parameters; sources of other kinds are each process's own.
 
     Returns
     -------
-        (B, G, L, P), equal to attention over the concatenated chunks of all processes.
+    Tensor (B, G, L, P)
+        Equal to attention over the concatenated chunks of all processes.
 
     Raises
     ------

@@ -5,12 +5,23 @@ from __future__ import annotations
 from spinimpute.errors import InputError
 from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
 
-SITE = 0.25  # bytes of a panel haplotype and a typed site
-HAPLOTYPE = 3_000  # of a panel haplotype in a thread
+SITE = 0.25  # bytes for each panel haplotype and typed site
+HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
 
 
 def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, threads: int) -> None:
-    """Check that phasing fits into a budget of memory; it has nothing that could shrink.
+    """Check that phasing fits into a budget of memory; it cannot be made to need less.
+
+    Parameters
+    ----------
+    budget : int or None
+        Bytes; None for no limit.
+    panel_haplotypes : int
+        Haplotypes of the panel.
+    typed_sites : int
+        Panel sites that are typed.
+    threads : int
+        Threads that phase.
 
     Raises
     ------

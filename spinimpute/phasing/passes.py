@@ -101,8 +101,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _sum_cross(pattern_N, left_NL, right_NL, cross_DL):  # type: ignore[no-untyped-def]
-    """Sums, by pattern, of products of values left of a span with those right of it of the target's other
-    haplotype."""
+    """Sums by pattern of values left of a span times those right of it of the target's other haplotype."""
     cross_DL[:] = 0
     for h in range(len(pattern_N)):
         d = pattern_N[h]
@@ -129,7 +128,7 @@ def _join_cross(  # type: ignore[no-untyped-def]
 
 @kernel()
 def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-untyped-def]
-    """The best of the four ways, and its share of the sum. own_2L: `join`; cross_2L: `_join_cross`."""
+    """The best of the four ways, and its posterior probability. own_2L: `join`; cross_2L: `_join_cross`."""
     best, largest, total = AS_IT_WAS, 0.0, 0.0
     for way in range(4 if may_cross else 2):
         joined_2L = cross_2L if way & EXCHANGED_BEHIND else own_2L
@@ -147,7 +146,7 @@ def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-
 
 @kernel()
 def _with_emission(joined_2L, lane, emission_2L, emitting):  # type: ignore[no-untyped-def]
-    """Of what is around a lane together with what a lane of the same target has at the place."""
+    """Probability of what is around a lane, and of what a lane of the same target has at the place."""
     return np.float64(joined_2L[0, lane]) * np.float64(emission_2L[0, emitting]) + np.float64(
         joined_2L[1, lane]
     ) * np.float64(emission_2L[1, emitting])

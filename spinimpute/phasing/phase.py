@@ -1,11 +1,11 @@
-"""Phases targets against the panel and against each other.
+"""Phasing of targets against the panel and against each other.
 
 Passes over all windows (`passes`) repeat: the first one starts from nothing, the next ones leave doubtful
 heterozygotes out of what a decision sees on its right, ever fewer of them; the last ones vote. From pass to
-pass the recombination scale changes between three values around the panel's: a haplotype's relatives are of
-all ages, and a single scale fits none of them.
+pass the recombination scale changes between three multiples of the panel's: common ancestors are recent for
+some haplotypes and old for others, and no single scale fits them all.
 
-Nothing is drawn at random. Windows and groups of targets only read what the last pass left behind, so that
+Nothing is drawn at random. Windows and groups of targets only read the result of the last pass, so that
 neither their order nor the number of threads changes a result.
 
 Axes: T typed sites, S those of a window, X samples, Q haplotypes of samples, N panel haplotypes, W 64-bit
@@ -46,8 +46,18 @@ MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy: witho
 class _Targets:
     """Calls of the samples that are phased, and of all others that may be copied.
 
-    alleles_TQ: uint8, missing calls filled; known_TQ, open_TX: bool; column_X2: the haplotypes of a sample
-    to be phased; locked_X2: its first and last typed site with a known phase, or two times T.
+    Attributes
+    ----------
+    alleles_TQ : uint8 (T, Q)
+        0 or 1; missing calls are filled.
+    known_TQ : bool (T, Q)
+        Calls that are not missing.
+    open_TX : bool (T, X)
+        Heterozygotes without phase.
+    column_X2 : int64 (X, 2)
+        The two haplotypes of each sample to be phased.
+    locked_X2 : int64 (X, 2)
+        A sample's first and last typed site with a known phase; T twice where there is none.
     """
 
     alleles_TQ: np.ndarray
@@ -59,8 +69,17 @@ class _Targets:
 
 @dataclass(frozen=True)
 class _Pass:
-    """jumps_per_cM: the recombination scale. doubtful_TX: bool, heterozygotes that are not used in what lies
-    on the right. starting: there was no pass before."""
+    """The settings of a pass.
+
+    Attributes
+    ----------
+    jumps_per_cM : float
+        The recombination scale.
+    doubtful_TX : bool (T, X)
+        Heterozygotes that are missing in what a decision sees on its right.
+    starting : bool
+        This is the first pass.
+    """
 
     jumps_per_cM: float
     doubtful_TX: np.ndarray
@@ -91,14 +110,14 @@ def phase_haplotypes(
         0, 1, or -1 (missing); two columns for a diploid sample, one for a haploid one.
     unphased_TX : bool (T, n_samples)
         Where a call is a heterozygote without phase.
-    ploidy : (n_samples,)
+    ploidy : integers (n_samples,)
         1 or 2.
     threads : int
         Results do not depend on it.
     progress : callable or None
         Called with the fraction that is done.
     fill : bool
-        Fill missing calls of diploid samples by what is around them.
+        Whether to impute missing calls of diploid samples.
     jumps_per_cM : float or None
         The recombination scale; None for the one that is estimated at the typed sites.
 
@@ -185,7 +204,10 @@ def _targets_of(
 def _run_pass(
     pool: ThreadPoolExecutor, windows: list[PassWindow], targets: _Targets, settings: _Pass
 ) -> np.ndarray:
-    """Decide everywhere, then apply the decisions to `targets`. Returns float32 (T, X): how sure they are."""
+    """Decide everywhere, then apply the decisions to `targets`.
+
+    Returns float32 (T, X): the posterior probability of each decision, 1 where there was none.
+    """
     shape = targets.open_TX.shape
     way_TX, sure_TX = np.zeros(shape, np.uint8), np.ones(shape, np.float32)
     likely_T2X = np.zeros((shape[0], 2, shape[1]), bool)
@@ -250,7 +272,7 @@ def _emissions(call_SL: np.ndarray) -> np.ndarray:
 
 
 def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:
-    """Exchange what was decided on, and fill missing calls anew. likely_T2X: whether ALT is, bool."""
+    """Exchange alleles as decided, and fill missing calls anew. likely_T2X: bool, whether ALT is likelier."""
     first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
     alleles_T2X = np.stack([targets.alleles_TQ[:, first], targets.alleles_TQ[:, second]], axis=1)
     known_T2X = np.stack([targets.known_TQ[:, first], targets.known_TQ[:, second]], axis=1)
@@ -264,7 +286,7 @@ def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> Non
 
 
 def _vote(targets: _Targets, votes_TX: np.ndarray) -> None:
-    """For, or against, a heterozygote having its ALT on the haplotype that has the last one's."""
+    """Vote for or against a heterozygote having its ALT on the same haplotype as the one before."""
     last_X = np.zeros(votes_TX.shape[1], np.uint8)
     for t, open_X in enumerate(targets.open_TX):
         allele_X = targets.alleles_TQ[t, targets.column_X2[:, 0]]
@@ -273,7 +295,7 @@ def _vote(targets: _Targets, votes_TX: np.ndarray) -> None:
 
 
 def _elect(targets: _Targets, votes_TX: np.ndarray) -> None:
-    """The phase of most votes; samples with some known phase keep that of the last pass."""
+    """Take the phase with most votes; samples with some known phase keep that of the last pass."""
     free_X = targets.locked_X2[:, 0] == len(votes_TX)
     last_X = np.zeros(votes_TX.shape[1], np.uint8)
     for t, open_X in enumerate(targets.open_TX):
@@ -285,7 +307,7 @@ def _elect(targets: _Targets, votes_TX: np.ndarray) -> None:
 
 
 def _part_alternatives(position_T: np.ndarray, targets: _Targets) -> None:
-    """Two ALT alleles of one place, each unphased, lie on different haplotypes."""
+    """Put two ALT alleles at one position, both unphased, on different haplotypes."""
     first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
     for t in np.flatnonzero(np.diff(position_T) == 0) + 1:
         begin = int(np.searchsorted(position_T, position_T[t]))

@@ -1,4 +1,4 @@
-"""What a report says of imputed sites, collected window by window."""
+"""Quality of imputed sites for a report, collected window by window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,19 @@ GOOD_R2 = 0.8
 
 @dataclass
 class ImputedSites:
-    """Position, the panel's minor allele frequency, estimated R2 and whether typed, of every panel site."""
+    """Estimated quality of every panel site, a list entry for each window.
+
+    Attributes
+    ----------
+    positions : list of integers (n_sites,)
+        Positions in base pairs.
+    minor : list of float32 (n_sites,)
+        Minor allele frequency in the panel.
+    r2 : list of float32 (n_sites,)
+        Estimated R2, see `site_quality`.
+    typed : list of bool (n_sites,)
+        Whether the site is typed.
+    """
 
     positions: list[np.ndarray] = field(default_factory=list)
     minor: list[np.ndarray] = field(default_factory=list)
@@ -23,19 +35,43 @@ class ImputedSites:
     typed: list[np.ndarray] = field(default_factory=list)
 
     def add(self, position: np.ndarray, frequency: np.ndarray, r2: np.ndarray, typed: np.ndarray) -> None:
-        """Take the sites of a window; frequency: of ALT in the panel."""
+        """Add the sites of a window.
+
+        Parameters
+        ----------
+        position : integers (n_sites,)
+            Positions in base pairs.
+        frequency : float (n_sites,)
+            ALT frequency in the panel.
+        r2 : float (n_sites,)
+            Estimated R2, see `site_quality`; NaN where it is undefined.
+        typed : bool (n_sites,)
+            Whether the site is typed.
+        """
         self.positions.append(position)
         self.minor.append(np.minimum(frequency, 1 - frequency).astype(np.float32))
         self.r2.append(r2.astype(np.float32))
         self.typed.append(typed)
 
     def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """position, minor, r2, typed of all sites."""
+        """Position, minor allele frequency, R2 and whether typed, of the sites of all windows."""
         position, minor, r2, typed = map(np.concatenate, (self.positions, self.minor, self.r2, self.typed))
         return position, minor, r2, typed
 
     def by_frequency(self, bins: Sequence[float] = DEFAULT_BINS) -> list[dict[str, Any]]:
-        """A row for each bin (low, high] that holds imputed sites: number, mean R2, share of good ones."""
+        """Mean estimated R2 of imputed sites by minor allele frequency.
+
+        Parameters
+        ----------
+        bins : sequence of float
+            Increasing edges between 0 and 0.5.
+
+        Returns
+        -------
+        list of dict
+            A row for each bin (low, high] that holds imputed sites: bin, sites, r2 (the mean), good (share of
+            sites with an R2 of at least GOOD_R2).
+        """
         _, minor, r2, typed = self.all()
         rows = []
         for one in frequency_bins(bins):
@@ -54,8 +90,19 @@ class ImputedSites:
         return rows
 
     def along(self, n_places: int = 60) -> list[dict[str, Any]]:
-        """A row for each of equally long segments: middle in Mb, panel sites, typed sites, and mean R2 of
-        the imputed sites with a minor allele frequency of 5 % and more."""
+        """Density and quality along the chromosome, in equally long segments.
+
+        Parameters
+        ----------
+        n_places : int
+            Number of segments.
+
+        Returns
+        -------
+        list of dict
+            A row for each segment: Mb (its middle), length_Mb, sites (of the panel), typed, r2 (mean of the
+            imputed sites with a minor allele frequency of 5 % and more).
+        """
         position, minor, r2, typed = self.all()
         edge = np.linspace(position[0], position[-1] + 1, n_places + 1)
         place = np.clip(np.searchsorted(edge, position, side="right") - 1, 0, n_places - 1)

@@ -1,4 +1,4 @@
-"""How well typed calls are predicted without themselves: by site (ER2), by sample, by window, by frequency.
+"""Accuracy of leave-one-out predictions of typed calls: by site (ER2), sample, window and frequency.
 
 Calls are counted in copies of the panel's minor allele; of a diploid sample both haplotypes are added, so
 that nothing depends on its phase.
@@ -33,7 +33,19 @@ TABLES = ("sites", "samples", "windows")
 
 @dataclass(frozen=True)
 class _Part:
-    """Of one panel. sites: typed; of_site, of_sample: statistics of `metrics`; minor_T: panel frequency."""
+    """Quality in one part of the chromosome, which has a panel of its own.
+
+    Attributes
+    ----------
+    sites : Sites
+        Typed sites.
+    minor_T : float (T,)
+        Minor allele frequency in the panel.
+    of_site : SITE_STATISTICS (T,)
+        Statistics of each site over samples.
+    of_sample : SITE_STATISTICS (X,)
+        Statistics of each sample over sites.
+    """
 
     sites: Sites
     minor_T: np.ndarray
@@ -43,7 +55,15 @@ class _Part:
 
 @dataclass
 class LeaveOneOutQuality:
-    """Collects one part of the chromosome after the other."""
+    """Leave-one-out quality, collected from one part of the chromosome after the other.
+
+    Attributes
+    ----------
+    samples : list of str
+        Names of the samples.
+    parts : list of _Part
+        What was added.
+    """
 
     samples: list[str]
     parts: list[_Part] = field(default_factory=list)
@@ -56,8 +76,27 @@ class LeaveOneOutQuality:
         probability_TQ: np.ndarray,
         ploidy: np.ndarray,
     ) -> np.ndarray:
-        """Take the calls of a part. Returns ER2, float64 (T,): the squared correlation of calls and
-        predictions over samples, NaN where all calls are the same."""
+        """Add the calls of a part of the chromosome.
+
+        Parameters
+        ----------
+        sites : Sites
+            The typed sites.
+        frequency_T : float (T,)
+            ALT frequency in the panel.
+        alleles_TQ : int8 (T, Q)
+            The calls: 0, 1, or -1 (missing).
+        probability_TQ : float32 (T, Q)
+            P(ALT), see `leave_one_out_probabilities`.
+        ploidy : integers (X,)
+            1 or 2 for each sample.
+
+        Returns
+        -------
+        float64 (T,)
+            ER2, the squared correlation of calls and predictions over samples; NaN where all calls are the
+            same.
+        """
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
         missing_TX = np.logical_or.reduceat(alleles_TQ < 0, first, axis=1)
         true_TX = np.where(missing_TX, np.nan, np.add.reduceat(alleles_TQ, first, axis=1, dtype=np.float32))
@@ -74,13 +113,20 @@ class LeaveOneOutQuality:
         return pooled_r2(np.concatenate([part.of_site for part in self.parts]))
 
     def by_frequency(self) -> list[dict[str, Any]]:
-        """As `frequency_rows`."""
+        """Accuracy by minor allele frequency, rows as of `frequency_rows`."""
         statistics = np.concatenate([part.of_site for part in self.parts])
         minor = np.concatenate([part.minor_T for part in self.parts])
         return frequency_rows("leave-one-out", statistics, minor, np.zeros(len(minor), bool))
 
     def by_sample(self) -> list[dict[str, Any]]:
-        """A row for each sample; note is "low" for those far below the others."""
+        """Accuracy by sample.
+
+        Returns
+        -------
+        list of dict
+            A row for each sample: sample, calls, r2 (pooled), minor_concordance, note ("low" if the sample is
+            far below the others).
+        """
         rows: list[dict[str, Any]] = []
         for x, name in enumerate(self.samples):
             statistics = np.stack([part.of_sample[x] for part in self.parts])
@@ -103,7 +149,14 @@ class LeaveOneOutQuality:
         return rows
 
     def by_window(self) -> list[dict[str, Any]]:
-        """A row for each run of WINDOW_TYPED typed sites; the last of a part may have up to twice as many."""
+        """Accuracy in windows of WINDOW_TYPED typed sites.
+
+        Returns
+        -------
+        list of dict
+            A row for each window: chrom, start, end, typed, calls, r2 (pooled), minor_concordance. The last
+            window of a part may have up to twice as many sites.
+        """
         rows = []
         for part in self.parts:
             n_windows = max(1, len(part.sites) // WINDOW_TYPED)
@@ -125,7 +178,13 @@ class LeaveOneOutQuality:
         return rows
 
     def by_site(self) -> Iterable[dict[str, Any]]:
-        """A row for each typed site."""
+        """Accuracy by typed site.
+
+        Yields
+        ------
+        dict
+            A row for each site: chrom, position, id, ref, alt, panel_maf, calls, er2, minor_concordance.
+        """
         for part in self.parts:
             sites = part.sites
             for i, er2 in enumerate(_each_r2(part.of_site)):
@@ -142,7 +201,20 @@ class LeaveOneOutQuality:
                 }
 
     def write(self, table: str, path: Path) -> None:
-        """One of TABLES, with tabs; what cannot be told is NA."""
+        """Write a table separated by tabs; undefined values are NA.
+
+        Parameters
+        ----------
+        table : str
+            One of TABLES.
+        path : Path
+            The file to write.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written.
+        """
         rows = {"sites": self.by_site, "samples": self.by_sample, "windows": self.by_window}[table]()
         with path.open("w", newline="") as file:
             writer = None

@@ -1,4 +1,4 @@
-"""How well dosages and genotype probabilities agree with true genotypes: numpy only, no files.
+"""Agreement of dosages and genotype probabilities with true genotypes: numpy only, no files.
 
 Every function takes dosages that were already turned to the panel's minor allele (`turn_to_minor`).
 Without that, a bin mixes sites whose ALT is rare with sites whose ALT is common, and a predictor that knows
@@ -105,6 +105,7 @@ def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
     Returns
     -------
     SITE_STATISTICS (n_sites,)
+        Sums of each site over its known genotypes.
     """
     known = ~np.isnan(true)
     n = known.sum(1)
@@ -134,6 +135,7 @@ def pooled_r2(statistics: np.ndarray) -> float:
     Parameters
     ----------
     statistics : SITE_STATISTICS (n_sites,)
+        Of each site, see `site_statistics`.
     """
     n = statistics["genotypes"]
     total = n.sum()
@@ -157,6 +159,7 @@ def mean_variant_r2(statistics: np.ndarray) -> float:
     Parameters
     ----------
     statistics : SITE_STATISTICS (n_sites,)
+        Of each site, see `site_statistics`.
     """
     varies = statistics[statistics["square_true"] > 1e-9]
     if len(varies) == 0:
@@ -174,20 +177,29 @@ def minor_concordance(statistics: np.ndarray) -> float:
     Parameters
     ----------
     statistics : SITE_STATISTICS (n_sites,)
+        Of each site, see `site_statistics`.
     """
     carriers = statistics["carriers"].sum()
     return float(statistics["concordant"].sum() / carriers) if carriers else float("nan")
 
 
 class FrequencyBin(NamedTuple):
-    """Minor allele frequencies (low, high]; label is how tables name them."""
+    """A bin of minor allele frequencies, (low, high].
+
+    Attributes
+    ----------
+    low, high : float
+        Its edges; `high` is in it.
+    label : str
+        Its name in tables.
+    """
 
     low: float
     high: float
     label: str
 
     def holds(self, minor_frequency: np.ndarray) -> np.ndarray:
-        """Which sites are in it, bool of the same shape."""
+        """Whether each minor allele frequency is in the bin: bool of the same shape."""
         return (minor_frequency > self.low + EDGE_TOLERANCE) & (minor_frequency <= self.high + EDGE_TOLERANCE)
 
 
@@ -195,7 +207,7 @@ ALL_FREQUENCIES = FrequencyBin(0.0, 0.5, "all")
 
 
 def frequency_bins(edges: Sequence[float] = DEFAULT_BINS) -> list[FrequencyBin]:
-    """The bins between increasing edges."""
+    """The bins between increasing edges of minor allele frequency, from 0 to 0.5 at most."""
     return [FrequencyBin(low, high, f"({low:g},{high:g}]") for low, high in pairwise(edges)]
 
 
@@ -213,6 +225,7 @@ def frequency_rows(
     imputer : str
         The name in the rows' first column.
     statistics : SITE_STATISTICS (n_sites,)
+        Of each site, see `site_statistics`.
     minor_frequency : (n_sites,)
         Of each site in the panel.
     missing : bool (n_sites,)
@@ -248,27 +261,46 @@ def frequency_rows(
 
 
 def bin_labels(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """The bins that rows of `frequency_rows` are of, in their order, without that of all sites."""
+    """Labels of the bins in rows of `frequency_rows`, in their order, without that of all sites."""
     return [label for label in dict.fromkeys(row["bin"] for row in rows) if label != ALL_FREQUENCIES.label]
 
 
 def curve(rows: Sequence[Mapping[Any, Any]], labels: Sequence[str], measure: str) -> list[float]:
-    """A measure along bins, NaN where there is no row of a bin; the rows are of one imputer."""
+    """A measure along bins of minor allele frequency.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of `frequency_rows`, of one imputer.
+    labels : sequence of str
+        Labels of the bins, see `bin_labels`.
+    measure : str
+        Column of the rows.
+
+    Returns
+    -------
+    list of float
+        The value of each bin, NaN where it has no row.
+    """
     of_bin = {row["bin"]: row[measure] for row in rows}
     return [of_bin.get(label, float("nan")) for label in labels]
 
 
 class GenotypeCalibration:
-    """Reliability of genotype probabilities: of genotypes said to have probability p, which part is so?
+    """Calibration of genotype probabilities: the share of true ones among those of probability p.
 
-    Each of a genotype's probabilities (0, 1, 2 copies of the minor allele) is one prediction of an event that
-    happened or did not. Blocks are added with `add`; `rows` gives the table.
+    Each of a genotype's probabilities (0, 1, 2 copies of the minor allele) is one prediction, true or false.
+    Blocks are added with `add`; `rows` gives the table.
+
+    Parameters
+    ----------
+    edges : sequence of float
+        Increasing edges of bins of probability, [low, high), the last one [low, 1].
     """
 
     GENOTYPES = ("0", "1", "2")
 
     def __init__(self, edges: Sequence[float] = DEFAULT_PROBABILITY_EDGES) -> None:
-        """Start with no predictions; bins are [low, high) of increasing `edges`, the last one [low, 1]."""
         self.edges = np.asarray(edges, dtype=np.float64)
         shape = (len(self.GENOTYPES), len(self.edges) - 1)
         self.count = np.zeros(shape, dtype=np.int64)

@@ -26,9 +26,23 @@ def _moments(p_UQ, mean_U, variance_U):  # type: ignore[no-untyped-def]
 
 
 def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
-    """AF and R2 (U,) of P(ALT) (U, Q); NaN counts for nothing; R2 is NaN where all dosages agree on 0 or 1.
+    """Frequency and estimated R2 of sites.
 
-    R2 = variance of the haplotype dosages over p (1 - p), p their mean: what Minimac calls estimated r2.
+    R2 is the variance of the haplotype dosages over p (1 - p), p their mean: the estimated r2 of Minimac.
+
+    Parameters
+    ----------
+    p_UQ : float (U, Q)
+        P(ALT) of sites and haplotypes; NaN is ignored.
+
+    Returns
+    -------
+    dict of str to float64 (U,)
+        AF, the mean of P(ALT), and R2, NaN where all dosages are 0 or all are 1.
+
+    References
+    ----------
+    Das et al. 2016, Nat. Genet. 48:1284.
     """
     frequency, variance = np.empty(len(p_UQ)), np.empty(len(p_UQ))
     _moments(np.ascontiguousarray(p_UQ, dtype=np.float32), frequency, variance)

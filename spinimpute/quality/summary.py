@@ -1,4 +1,4 @@
-"""What an imputation run has to say for itself."""
+"""The summary of an imputation run: counts, warnings, time and memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowSummary:
-    """One window: positions of its first and last site, panel sites in it, and how many of them are typed."""
+    """A window of a run.
+
+    Attributes
+    ----------
+    start, end : int
+        Positions of its first and last site.
+    sites : int
+        Panel sites in it.
+    typed : int
+        Those that are typed.
+    """
 
     start: int
     end: int
@@ -27,13 +37,52 @@ class WindowSummary:
 
 @dataclass
 class ImputationSummary:
-    """Counts, and seconds by stage. `repaired`: target sites by what was done to them; `unmatched` and
-    `skipped`: target sites and records by reason; `mended_calls`: calls set missing, by reason; `haploid`:
-    how many samples have one copy, a line for each part of the chromosome in which some have.
+    """Counts, and seconds by stage.
 
-    used_sites: with a buffer, the matched sites that are used for the region. array_sites, outside_array:
-    with an inducing panel, the sites of its array, and the matched sites that are not among them, which the
-    model does not see.
+    Attributes
+    ----------
+    panel_sites, panel_haplotypes : int
+        Size of the panel.
+    samples, haplotypes, typed_sites : int
+        Size of the target.
+    matched_sites : int
+        Typed sites that are panel sites.
+    array_sites : int or None
+        With an inducing panel, the sites of its array.
+    outside_array : int
+        With an inducing panel, the matched sites that are not in its array: the model does not see them.
+    used_sites : int or None
+        With a buffer, the matched sites that are used for the region.
+    missing_calls : int
+        Missing typed calls that were imputed.
+    phased_calls, phased_samples : int
+        Heterozygotes that were phased, and samples that have some.
+    kept_unmatched : int
+        Unmatched typed sites that were written.
+    written_sites : int
+        All sites that were written.
+    repaired : dict of str to int
+        Target sites by what was done to them.
+    unmatched, skipped : dict of str to int
+        Target sites that were not matched, and records that were not read, by reason.
+    mended_calls : dict of str to int
+        Calls that were set missing, by reason.
+    haploid : list of str
+        Number of haploid samples: a line for each part of the chromosome that has some.
+    windows : list of WindowSummary
+        Windows in the order they were computed.
+    seconds : dict of str to float
+        Time by stage.
+    peak_memory_mb : float
+        Largest resident size in MB.
+    warnings : list of str
+        Warnings to the user.
+    notes : list of str
+        Notes to the user, which go into the output's header, too.
+    leave_one_out : LeaveOneOutQuality or None
+        Accuracy at typed sites, if it was asked for.
+    imputed : ImputedSites or None
+        Estimated quality of imputed sites, if a report was asked for.
     """
 
     panel_sites: int = 0
@@ -65,7 +114,7 @@ class ImputationSummary:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time spent inside to a stage."""
+        """Add the time spent in the `with` block to a stage."""
         start = time.perf_counter()
         try:
             yield
@@ -73,18 +122,26 @@ class ImputationSummary:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
-        """Add heterozygotes that are phased: bool (T, n_samples)."""
+        """Add the heterozygotes that are phased; unphased_TX is bool (T, n_samples)."""
         self.phased_calls += int(unphased_TX.sum())
         self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
 
     def count_array(self, array_index: np.ndarray | None, typed_index: np.ndarray) -> None:
-        """Take the sites of the array that the panel is for (None: for any), and the typed ones."""
+        """Count the sites of an inducing panel's array, and the typed sites outside it.
+
+        Parameters
+        ----------
+        array_index : int64 (n_array_sites,) or None
+            Panel sites of the array; None for a panel that serves any array.
+        typed_index : int64 (T,)
+            The panel sites that are typed.
+        """
         if array_index is not None:
             self.array_sites = len(array_index)
             self.outside_array = int(np.isin(typed_index, array_index, invert=True).sum())
 
     def count_kept(self, n_sites: int) -> None:
-        """Add unmatched typed sites that were written."""
+        """Add a number of unmatched typed sites that were written."""
         self.kept_unmatched += n_sites
         self.written_sites += n_sites
 

@@ -1,4 +1,7 @@
-"""Charts as inline SVG; their numbers stand in a table beside them, for those who cannot see them."""
+"""Charts as inline SVG.
+
+Pages show their numbers in tables, too, so that readers who cannot see the charts miss nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,15 @@ MARKS = ("circle", "square", "diamond")  # of the first, second, third series
 
 @dataclass(frozen=True)
 class Series:
-    """y of one line; NaN leaves a gap."""
+    """One line of a chart.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the legend.
+    y : sequence of float
+        Its values; NaN leaves a gap.
+    """
 
     name: str
     y: Sequence[float]
@@ -24,7 +35,15 @@ class Series:
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to places on the page."""
+    """A linear map from values to places on the page.
+
+    Attributes
+    ----------
+    low, high : float
+        Range of the values.
+    start, stop : float
+        Where `low` and `high` are drawn, in units of the chart.
+    """
 
     low: float
     high: float
@@ -32,11 +51,25 @@ class Scale:
     stop: float
 
     def __call__(self, value: float) -> float:
+        """The place of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from low to high."""
+    """Round numbers from low to high.
+
+    Parameters
+    ----------
+    low, high : float
+        The range.
+    most : int
+        About how many numbers there may be.
+
+    Returns
+    -------
+    list of float
+        Increasing numbers; `low` alone where the range is empty.
+    """
     if high - low <= max(1e-300, 1e-9 * abs(low)):  # numbers are not finer than that
         return [low]
     rough = (high - low) / most
@@ -49,7 +82,24 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 def lines_by_category(
     categories: Sequence[str], series: Sequence[Series], x_label: str, y_label: str, description: str
 ) -> str:
-    """Lines over named places, with y from 0 to 1."""
+    """Draw lines over categories, with y from 0 to 1.
+
+    Parameters
+    ----------
+    categories : sequence of str
+        Names along the x axis, evenly spaced.
+    series : sequence of Series
+        The lines, with a value for each category.
+    x_label, y_label : str
+        Labels of the axes.
+    description : str
+        Caption, also read by screen readers.
+
+    Returns
+    -------
+    str
+        A figure element of HTML.
+    """
     x = Scale(-0.5, len(categories) - 0.5, LEFT, WIDTH - RIGHT)
     y = Scale(0, 1, HEIGHT - BOTTOM, TOP)
     names = "".join(
@@ -72,7 +122,26 @@ def lines_by_position(
     *,
     unit_interval: bool,
 ) -> str:
-    """Lines along the chromosome. unit_interval: y goes from 0 to 1, else from 0 to the largest value."""
+    """Draw lines along a chromosome, or another continuous axis.
+
+    Parameters
+    ----------
+    position : sequence of float
+        Values of x, increasing.
+    series : sequence of Series
+        The lines, with a value for each position.
+    x_label, y_label : str
+        Labels of the axes.
+    description : str
+        Caption, also read by screen readers.
+    unit_interval : bool
+        Whether y goes from 0 to 1; else it goes from 0 to the largest value.
+
+    Returns
+    -------
+    str
+        A figure element of HTML.
+    """
     low, high = min(position), max(position)
     x = Scale(low, high if high > low else low + 1, LEFT, WIDTH - RIGHT)
     largest = max((v for one in series for v in one.y if math.isfinite(v)), default=1.0)
@@ -90,7 +159,24 @@ def lines_by_position(
 
 
 def histogram(values: Sequence[float], x_label: str, y_label: str, description: str, bins: int = 24) -> str:
-    """How often values are found."""
+    """Draw a histogram.
+
+    Parameters
+    ----------
+    values : sequence of float
+        The values; those that are not finite are ignored.
+    x_label, y_label : str
+        Labels of the axes.
+    description : str
+        Caption, also read by screen readers.
+    bins : int
+        Number of bars.
+
+    Returns
+    -------
+    str
+        A figure element of HTML.
+    """
     known = np.round([v for v in values if math.isfinite(v)], 9)  # no bins for errors of rounding
     count, edge = np.histogram(known, bins=bins)
     x = Scale(float(edge[0]), float(edge[-1]), LEFT, WIDTH - RIGHT)

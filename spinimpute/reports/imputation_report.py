@@ -1,4 +1,4 @@
-"""The report of `impute`: what was matched and repaired, how good it is, where and in whom it is weak."""
+"""The report of `impute`: what was matched and repaired, and accuracy by frequency, position and sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,22 @@ WEAKEST = 10  # windows
 
 
 def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target: str, panel: str) -> str:
-    """The page as text. target, panel: names of the files."""
+    """Make the report of an imputation.
+
+    Parameters
+    ----------
+    summary : ImputationSummary
+        Counts, times, and leave-one-out quality if there is any.
+    imputed : ImputedSites
+        Estimated quality of the imputed sites.
+    target, panel : str
+        Names of the files.
+
+    Returns
+    -------
+    str
+        A page of HTML.
+    """
     leave_one_out = summary.leave_one_out
     frequency = imputed.by_frequency()
     n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
@@ -186,6 +201,23 @@ def _course(summary: ImputationSummary) -> str:
 def write_imputation_report(
     summary: ImputationSummary, imputed: ImputedSites, target: str | Path, panel: str | Path, out: Path
 ) -> None:
-    """Write the page. Raises OSError if it cannot be written."""
+    """Write the report of an imputation.
+
+    Parameters
+    ----------
+    summary : ImputationSummary
+        Counts, times, and leave-one-out quality if there is any.
+    imputed : ImputedSites
+        Estimated quality of the imputed sites.
+    target, panel : path
+        The files that were read; the report shows their names.
+    out : Path
+        The file to write.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    """
     text = imputation_report(summary, imputed, Path(target).name, Path(panel).name)
     out.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")

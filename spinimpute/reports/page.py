@@ -1,4 +1,4 @@
-"""A page without anything from elsewhere: text, tables that sort, charts; whatever is put in is escaped."""
+"""Self-contained pages of HTML: text, sortable tables and charts; all text that is passed in is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ Row = list[Cell]
 
 
 def number(value: Cell, decimals: int = 4) -> str:
-    """As readers see it: thousands apart, unknown values as a dash."""
+    """A number as text for readers.
+
+    Parameters
+    ----------
+    value : str, int, float or None
+        The value; None and NaN are shown as a dash, text as it is.
+    decimals : int
+        Digits after the decimal point of a float.
+
+    Returns
+    -------
+    str
+        The text; integers have commas between thousands.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, float):
@@ -21,17 +34,18 @@ def number(value: Cell, decimals: int = 4) -> str:
 
 
 def paragraph(text: str, soft: bool = False) -> str:
+    """A paragraph; `soft` ones are less prominent."""
     return f"<p{' class=soft' if soft else ''}>{escape(text)}</p>"
 
 
 def cards(values: Mapping[str, str]) -> str:
-    """The few numbers that everybody looks for first."""
+    """The few numbers that readers look for first: {label: value}."""
     items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in values.items())
     return f'<dl class="cards">{items}</dl>'
 
 
 def notes(texts: Sequence[str]) -> str:
-    """Warnings."""
+    """A list of warnings and notes; empty without any."""
     return (
         f'<ul class="notes" role="list">{"".join(f"<li>{escape(t)}</li>" for t in texts)}</ul>'
         if texts
@@ -40,8 +54,24 @@ def notes(texts: Sequence[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False) -> str:
-    """A table; columns that hold a number anywhere are set to the right. sortable: its heads are buttons. A
-    cell "low" is marked."""
+    """A table; cells of text "low" are marked.
+
+    Parameters
+    ----------
+    head : sequence of str
+        Names of the columns.
+    rows : sequence of list
+        Cells: text, numbers, or None. Columns that hold numbers and no text are aligned to the right.
+    caption : str
+        Caption, also read by screen readers.
+    sortable : bool
+        Whether a click on a column's name sorts the rows.
+
+    Returns
+    -------
+    str
+        A scrollable element of HTML.
+    """
     numeric = [
         any(isinstance(row[i], int | float) for row in rows)
         and not any(isinstance(row[i], str) for row in rows)
@@ -68,11 +98,27 @@ def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: b
 
 
 def section(title: str, *parts: str) -> str:
+    """A section of a page: its title, then its parts, which are HTML already."""
     return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
 
 
 def page(title: str, subtitle: str, *parts: str, footer: str) -> str:
-    """The whole document."""
+    """A whole page, which loads nothing from elsewhere.
+
+    Parameters
+    ----------
+    title, subtitle : str
+        Texts at its top.
+    *parts : str
+        Its content, HTML already; empty parts are dropped.
+    footer : str
+        Text at its bottom.
+
+    Returns
+    -------
+    str
+        An HTML document.
+    """
     folder = files("spinimpute.reports")
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

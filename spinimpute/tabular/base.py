@@ -46,11 +46,11 @@ COUNTS = {
 }  # fmt: skip
 WHOLE_SHARES = {"attribute_loss", "attribute_masking"}  # which may be 1
 SHARES = WHOLE_SHARES | {"dropout", "validation_fraction"}
-LEAST_VALIDATION = 10  # rows, fewer tell nothing
+LEAST_VALIDATION = 10  # rows; with fewer the loss is too noisy
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TableEstimator(BaseEstimator, ABC):
+class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     """A network on a table. Parameters are the fields of the dataclasses.
 
     Parameters
@@ -71,8 +71,9 @@ class TableEstimator(BaseEstimator, ABC):
         Names or indices of columns that are categories, beside a DataFrame's categorical, boolean and text
         columns.
     scaling : {"standard", "quantile"}
-        Of numbers; "quantile" is to a normal distribution.
+        Scaling of numbers; "quantile" is to a normal distribution.
     device : {"auto", "cpu", "cuda"}
+        Where to compute; "auto" is a GPU if there is one.
     random_state : int or numpy.random.RandomState, optional
         The same one gives the same result on a CPU.
     verbose : bool
@@ -244,8 +245,10 @@ class TableEstimator(BaseEstimator, ABC):
         """(N,)."""
 
     def _split(self, label_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows for early stopping, of all classes and sizes of labels alike; none of the
-        latter where there are few rows."""
+        """Rows to train on and rows for early stopping; none of the latter where there are few rows.
+
+        Both have all classes, or all sizes of labels, in equal shares.
+        """
         n_apart = int(self.validation_fraction * len(label_N))
         if n_apart < LEAST_VALIDATION:
             return np.arange(len(label_N)), np.empty(0, np.int64)
@@ -462,8 +465,10 @@ def _take(table: Any, index: np.ndarray) -> Any:
 
 @contextmanager
 def _peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
-    """A function that gives, in bytes, the most that was allocated on a GPU since, or by how much the
-    process's largest resident set has grown."""
+    """A function that gives the peak memory since, in bytes.
+
+    It is what was allocated on a GPU, or by how much the process's largest resident set has grown.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         yield lambda: int(torch.cuda.max_memory_allocated(device))

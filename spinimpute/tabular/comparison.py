@@ -1,4 +1,4 @@
-"""Networks on a table beside scikit-learn's boosted trees, its nearest neighbours and a trivial predictor.
+"""Comparison of networks on a table with scikit-learn's boosted trees, nearest neighbours and a baseline.
 
 All are fitted and judged on the same folds of a cross-validation, with their default parameters.
 """
@@ -30,7 +30,7 @@ BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
 MOST_CATEGORIES = 255  # that boosted trees take; rarer ones are one
 MOST_INDICATORS = 100  # of a column's categories, for nearest neighbours; rarer ones share one
 NEIGHBOURS_ASKED = 10
-LEAST_PROBABILITY = 1e-7  # of a class in the log loss, about what float32 tells from 0
+LEAST_PROBABILITY = 1e-7  # of a class in the log loss, about the resolution of float32
 
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -56,15 +56,17 @@ def compare(
     target : array (N,)
         Numbers or names of classes.
     task : {"regression", "classification"}
+        Kind of the target.
     models : sequence of str
-        Of `model_files.KINDS`.
+        Names of `model_files.KINDS`.
     folds, seed : int
+        Number of folds, and the seed of their rows.
     weight : array (N,), optional
-        Of rows, in training (but of nearest neighbours) and in scores.
+        Weights of rows, in training (not for nearest neighbours) and in scores.
     parameters : mapping, optional
-        Of all networks, such as {"steps": 100}.
+        Parameters of all networks, such as {"steps": 100}.
     report : callable
-        Given each row at once.
+        Called with each row as soon as it is known.
 
     Returns
     -------
@@ -115,6 +117,11 @@ def compare(
 
 def summary(scores: pd.DataFrame) -> pd.DataFrame:
     """Summarise what `compare` gives over folds.
+
+    Parameters
+    ----------
+    scores : DataFrame
+        The result of `compare`.
 
     Returns
     -------

@@ -34,7 +34,7 @@ ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would o
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ContextEstimator(TableEstimator):
+class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
     """Episodes of a context with visible labels and queries without; LAMB with Lookahead.
 
     Parameters
@@ -46,7 +46,7 @@ class ContextEstimator(TableEstimator):
     attribute_masking : float
         Share of the attributes that are hidden.
     pieces : int
-        That numbers are cut into (see `ColumnEmbedding`), 0 for none.
+        Pieces that numbers are cut into (see `ColumnEmbedding`), 0 for none.
     """
 
     context_size: int = 256
@@ -103,7 +103,9 @@ class ContextEstimator(TableEstimator):
         Parameters
         ----------
         X : array (N, D) or DataFrame
+            Rows of the columns that training had.
         y : array (N,)
+            Their labels.
 
         Returns
         -------
@@ -151,7 +153,7 @@ class RowsAsContext(ContextEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SPINEstimator(ContextEstimator):
+class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     """SPIN; further parameters as of `ContextEstimator`.
 
     `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost does not
@@ -164,10 +166,12 @@ class SPINEstimator(ContextEstimator):
     predictor_layers, row_width, members : int
         See `RowPredictor`.
     dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
 
     Attributes
     ----------
     inducing_points_ : Tensor (1, H, F, E)
+        What predictions read.
 
     References
     ----------
@@ -282,7 +286,7 @@ class SPINEstimator(ContextEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NPTEstimator(RowsAsContext):
+class NPTEstimator(RowsAsContext):  # numpydoc ignore=PR02
     """Non-parametric transformer; further parameters as of `ContextEstimator`.
 
     Time and memory grow with the square of the context.
@@ -294,7 +298,9 @@ class NPTEstimator(RowsAsContext):
     blocks : int
         ABD and ABA each.
     heads : int
+        Attention heads; must divide the width.
     dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
 
     References
     ----------
@@ -341,7 +347,7 @@ class NPTEstimator(RowsAsContext):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SetTransformerEstimator(RowsAsContext):
+class SetTransformerEstimator(RowsAsContext):  # numpydoc ignore=PR02
     """Set Transformer; further parameters as of `ContextEstimator`.
 
     Parameters
@@ -349,11 +355,13 @@ class SetTransformerEstimator(RowsAsContext):
     width : int
         Of a cell.
     blocks, heads : int
+        Blocks of an ISAB over rows and one over columns, and attention heads.
     inducing_points : int
         Of rows.
     latent_attributes : int
         Inducing points of columns.
     dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
 
     References
     ----------

@@ -29,7 +29,14 @@ CHUNK = 4_096  # context rows that are encoded at a time
 class ContextNetwork(nn.Module):
     """A SPIN, or a RowModel, over a table with its label.
 
-    classes: of the label; 0 for a number.
+    Parameters
+    ----------
+    network : SPIN or RowModel
+        Over the columns and the label, which is the last column.
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
     """
 
     def __init__(self, network: SPIN | RowModel, schema: Schema, classes: int) -> None:
@@ -39,9 +46,24 @@ class ContextNetwork(nn.Module):
         self.classes = classes
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows, label_only: bool = False) -> Tensor:
-        """Outputs for every column of the queries, (A * Q, D + 1, K) with A members, that of the label last.
-        Queries read the context and never each other. label_only: a SPIN computes that of the label alone,
-        (A * Q, 1, K)."""
+        """Outputs for every column of the queries; queries read the context and never each other.
+
+        Parameters
+        ----------
+        context : Rows
+            Rows with known labels.
+        label_N : Tensor
+            These labels: codes of classes, or scaled numbers.
+        query : Rows
+            Rows to predict.
+        label_only : bool
+            Whether a SPIN computes the outputs of the label alone.
+
+        Returns
+        -------
+        Tensor (A * Q, D + 1, K), or (A * Q, 1, K) with `label_only`
+            Outputs of A members, that of the label last.
+        """
         asked = _without_label(query)
         if isinstance(self.network, SPIN):
             # dropout would differ between the readings of a stream
@@ -151,7 +173,28 @@ def make_spin(
     dropout: float,
     pieces: int,
 ) -> ContextNetwork:
-    """SPIN; its predictor folds rows, so that it stays small however many columns there are."""
+    """Make a SPIN; its predictor folds rows, so that it stays small however many columns there are.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width, blocks, heads, inducing_points, latent_attributes : int
+        Of the encoder, see `SPINEncoder`.
+    predictor_layers, row_width, members : int
+        Of the predictor, see `RowPredictor`.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Returns
+    -------
+    ContextNetwork
+        The untrained network.
+    """
     vocabulary, columns, continuous = _table(schema, classes)
     config = SPINConfig(
         vocabulary,
@@ -175,7 +218,28 @@ def make_spin(
 def make_npt(
     schema: Schema, classes: int, width: int, blocks: int, heads: int, dropout: float, pieces: int
 ) -> ContextNetwork:
-    """NPT; a block is ABD and ABA."""
+    """Make an NPT; a block is ABD and ABA.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width : int
+        Of a cell.
+    blocks, heads : int
+        Number of blocks, and of attention heads.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Returns
+    -------
+    ContextNetwork
+        The untrained network.
+    """
     vocabulary, columns, continuous = _table(schema, classes)
     options = MABOptions(heads=heads, learned_residual=True, dropout=dropout)
     network = NPT(vocabulary, columns, width, blocks, options, continuous=continuous, pieces=pieces)
@@ -193,7 +257,30 @@ def make_set_transformer(
     dropout: float,
     pieces: int,
 ) -> ContextNetwork:
-    """Set Transformer; a block is an ISAB over rows and one over columns."""
+    """Make a Set Transformer; a block is an ISAB over rows and one over columns.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width : int
+        Of a cell.
+    blocks, heads : int
+        Number of blocks, and of attention heads.
+    inducing_points, latent_attributes : int
+        Learned points of the two ISABs, for rows and for columns.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Returns
+    -------
+    ContextNetwork
+        The untrained network.
+    """
     vocabulary, columns, continuous = _table(schema, classes)
     network = SetTransformer(
         vocabulary,

@@ -24,8 +24,8 @@ for validation, .2 or .1 of all, are drawn from the others. A set with test rows
 
 Names of categories are text, those of codes too. Of income, codes of industry, occupation, own business,
 veterans' benefits and the year are categories, the number of persons worked for is a number; "?" is missing,
-"Not in universe" a category; the instance weight, column `unknown`, is left out. Labels of adult's test file
-and of income lose their closing dot. Of kick, RefId is left out and PurchDate a number, days since 1970: so
+"Not in universe" a category; the instance weight, column `unknown`, is not used. Labels of adult's test file
+and of income lose their closing dot. Of kick, RefId is not used and PurchDate a number, days since 1970: so
 the papers count columns. Poker's million test hands are drawn from the rules, as UCI's were. Checksums of the
 public files of kick, forest and higgs are not known here: they are read as they are.
 """
@@ -68,9 +68,21 @@ POKER_TEST_HANDS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """features: DataFrame (N, D), float64 numbers and categories (dtype category, names are text), NaN where
-    missing. target: (N,), float64, or classes as int64 or str. task: "regression" or "classification".
-    fixed_test: int64 numbers of the rows of a test set that came with the table, or None."""
+    """A table with its target.
+
+    Attributes
+    ----------
+    name : str
+        One of `NAMES`.
+    features : DataFrame (N, D)
+        float64 numbers, and categories (dtype category, names are text); NaN where missing.
+    target : array (N,)
+        float64, or classes as int64 or str.
+    task : {"regression", "classification"}
+        Kind of the target.
+    fixed_test : int64 array or None
+        Indices of the rows of a test set that came with the table.
+    """
 
     name: str
     features: pd.DataFrame
@@ -80,7 +92,7 @@ class Table:
 
 
 class Split(NamedTuple):
-    """int64 numbers of rows, ascending."""
+    """Indices of rows for training, validation and testing, int64, increasing."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -89,8 +101,11 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class _Format:
-    """columns: names with marks: c category, x left out, d date; of the target: y number, k class that is a
-    whole number, l class that is text."""
+    """The format of a file.
+
+    `columns` has names with marks: c category, x not used, d date; of the target: y number, k class that is a
+    whole number, l class that is text.
+    """
 
     files: str  # one, or names it may have
     source: str
@@ -152,8 +167,27 @@ _FORMATS = {
 
 
 def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
-    """A set of `NAMES`, whose files stand in the folder under the names above. verify: refuse a file whose
-    SHA-256 is not the known one."""
+    """Read a table.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    folder : str or Path
+        Where the files are, under the names in the module's docstring.
+    verify : bool
+        Refuse a file whose SHA-256 is not the known one.
+
+    Returns
+    -------
+    Table
+        All rows, those of a separate test set last.
+
+    Raises
+    ------
+    InputError
+        There is no such table, or a file is missing, damaged or not the known one.
+    """
     if name not in FOLDS:
         raise InputError(f"there is no table {name!r}: choose one of {', '.join(NAMES)}")
     if name not in _FORMATS:
@@ -182,7 +216,27 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
 
 
 def split(table: Table, fold: int, seed: int = 0) -> Split:
-    """Of the fold, counted from 0: `FOLDS` holds how many a set has."""
+    """Split the rows of a table.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    fold : int
+        Number of the fold, from 0; `FOLDS` has their number.
+    seed : int
+        Of the random order of rows.
+
+    Returns
+    -------
+    Split
+        Rows for training, validation and testing.
+
+    Raises
+    ------
+    InputError
+        There is no such fold.
+    """
     folds, n_rows = FOLDS[table.name], len(table.target)
     if not 0 <= fold < folds:
         raise InputError(f"fold must be 0 to {folds - 1} for {table.name}, however: {fold}")
@@ -197,8 +251,22 @@ def split(table: Table, fold: int, seed: int = 0) -> Split:
 
 
 def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Hands of five cards drawn one after the other from a full pack: features (count, 10), as of `poker`,
-    and their classes (count,), int64."""
+    """Draw poker hands of five cards from a full pack.
+
+    Parameters
+    ----------
+    count : int
+        Number of hands.
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    DataFrame (count, 10)
+        Features as of `poker`.
+    int64 (count,)
+        Their classes, see `poker_classes`.
+    """
     rng = np.random.default_rng(seed)
     # the k-th card's place among those left in the pack; then its place in the full pack
     card_N5 = (rng.random((count, 5)) * (52 - np.arange(5))).astype(np.int8)
@@ -210,9 +278,19 @@ def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def poker_classes(cards: np.ndarray) -> np.ndarray:
-    """cards: (N, 10), five times suit (1 to 4) and rank (ace 1 to king 13). int64 (N,): 0 nothing, 1 a pair,
-    2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a kind, 8 straight flush,
-    9 royal flush."""
+    """Classes of poker hands.
+
+    Parameters
+    ----------
+    cards : integers (N, 10)
+        Five times suit (1 to 4) and rank (ace 1 to king 13).
+
+    Returns
+    -------
+    int64 (N,)
+        0 nothing, 1 a pair, 2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a
+        kind, 8 straight flush, 9 royal flush.
+    """
     suit_N5, rank_N5 = cards[:, 0::2], np.sort(cards[:, 1::2], axis=1)
     n_equal = np.zeros(len(cards), np.int8)  # pairs of cards of one rank, among the ten pairs of cards
     for one, other in combinations(range(5), 2):

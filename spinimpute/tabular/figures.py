@@ -67,6 +67,7 @@ def importance_figure(names: Sequence[str], importance: Any, path: str | Path) -
     names : sequence of str
         Of the columns.
     importance : array (D,)
+        Importance of each column.
     path : str or Path
         Picture to write, .png or .svg.
 

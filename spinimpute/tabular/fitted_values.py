@@ -1,4 +1,4 @@
-"""Values that `fit` has set as JSON and tensors, and back; of known kinds alone."""
+"""Attributes of fitted estimators as JSON and tensors, and back; of known kinds only."""
 
 from __future__ import annotations
 
@@ -17,13 +17,33 @@ SCALARS = (str, bool, int, float)
 
 
 def require(condition: bool, said: str) -> None:
-    """Raises ValueError."""
+    """Raise ValueError with this message unless the condition holds."""
     if not condition:
         raise ValueError(said)
 
 
 def stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
-    """JSON for a fitted attribute; its numbers are put among the tensors under its name."""
+    """JSON for a fitted attribute.
+
+    Parameters
+    ----------
+    value : object
+        The attribute.
+    name : str
+        Its name.
+    tensors : dict of str to array
+        Its numbers are added here, under names that begin with its own.
+
+    Returns
+    -------
+    object
+        What `restored_value` makes the attribute of, of JSON's types.
+
+    Raises
+    ------
+    TypeError
+        The attribute is of a kind that a file cannot hold.
+    """
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().numpy()
         return {"tensor": name}
@@ -54,7 +74,7 @@ def stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
 
 
 def restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """What `stored_value` was given."""
+    """The attribute that `stored_value` was given, from its JSON and the arrays of the file."""
     if isinstance(stored, list):
         return [restored_value(part, arrays) for part in stored]
     if not isinstance(stored, dict):

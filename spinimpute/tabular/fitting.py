@@ -68,7 +68,14 @@ class EarlyStopping(TrainingLoop[nn.Module]):
         return Validation(self._validation_loss())
 
     def train(self, every: int, verbose: bool) -> None:
-        """Train to the end or until patience is exhausted, validating every so many steps.
+        """Train to the end or until patience is exhausted.
+
+        Parameters
+        ----------
+        every : int
+            Steps between validations.
+        verbose : bool
+            Whether to report progress on the standard error stream.
 
         Raises
         ------

@@ -43,13 +43,16 @@ def save_estimator(
     Parameters
     ----------
     estimator : TableEstimator
+        A fitted one.
     path : str or Path
+        The file to write.
     metadata : mapping, optional
-        Whatever else is to be kept, of JSON's types.
+        Further description to keep, of JSON's types.
 
     Raises
     ------
     NotFittedError
+        The estimator is not fitted.
     InputError
         Something cannot be kept or the file cannot be written.
     """
@@ -90,11 +93,14 @@ def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
     Parameters
     ----------
     path : str or Path
+        The file.
     device : {"auto", "cpu", "cuda"}
+        Where it is to compute.
 
     Returns
     -------
     TableEstimator
+        The fitted estimator.
 
     Raises
     ------
@@ -105,11 +111,19 @@ def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
 
 
 def load_with_description(path: str | Path, device: str = "auto") -> tuple[TableEstimator, dict[str, Any]]:
-    """Do as `load_estimator`, and give what the file says of the estimator.
+    """Read an estimator as `load_estimator` does, with the file's description of it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    device : {"auto", "cpu", "cuda"}
+        Where it is to compute.
 
     Returns
     -------
     TableEstimator
+        The fitted estimator.
     dict
         "metadata", and "spinimpute", the version, among others.
     """
@@ -129,6 +143,13 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
 
 def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -> None:
     """Check that an estimator can take these parameters: their names, types and ranges.
+
+    Parameters
+    ----------
+    estimator : TableEstimator
+        The estimator, which stays as it is.
+    parameters : mapping of str to object
+        Parameters by name.
 
     Raises
     ------

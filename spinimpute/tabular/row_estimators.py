@@ -24,13 +24,13 @@ PREDICTED_AT_A_TIME = 4_096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RowEstimator(TableEstimator):
+class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
     """Batches of rows, AdamW.
 
     Parameters
     ----------
     weight_decay : float
-        Of AdamW, but not of tokens, norms and biases.
+        Weight decay of AdamW; tokens, norms and biases have none.
     """
 
     weight_decay: float = 1e-5
@@ -68,13 +68,15 @@ class RowEstimator(TableEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MLPEstimator(RowEstimator):
+class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
     """A multi-layer perceptron; further parameters as of `RowEstimator`.
 
     Parameters
     ----------
     layers, width : int
+        Hidden layers and their width.
     dropout : float
+        Probability of dropping a number in training.
     """
 
     layers: int = 3
@@ -86,15 +88,17 @@ class MLPEstimator(RowEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ResNetEstimator(RowEstimator):
+class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
     """A ResNet for tables; further parameters as of `RowEstimator`.
 
     Parameters
     ----------
     blocks, width : int
+        Blocks and the width between them.
     hidden : int
         Width of a block's first layer.
     dropout, residual_dropout : float
+        Probabilities of dropping a number in training: inside a block, and of its output.
 
     References
     ----------
@@ -131,19 +135,20 @@ class ResNetEstimator(RowEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FTTransformerEstimator(RowEstimator):
+class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
     """FT-Transformer; further parameters as of `RowEstimator`.
 
     Parameters
     ----------
     blocks : int
+        Number of blocks.
     width : int
         Of a token.
     heads : int
-    attention_dropout : float
-    dropout : float
-        Of the feed-forward network.
-    residual_dropout : float
+        Attention heads; must divide the width.
+    attention_dropout, dropout, residual_dropout : float
+        Probabilities of dropping in training: attention weights, numbers inside the feed-forward network, and
+        the outputs of both.
     pieces : int
         Of numbers, see `ColumnEmbedding`; 0 as published.
 

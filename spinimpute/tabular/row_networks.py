@@ -23,7 +23,7 @@ class FlatInput(nn.Module):
         self.width = len(schema.continuous) + len(self.may_miss) + sum(schema.cardinality)
 
     def forward(self, rows: Rows) -> Tensor:
-        """-> (N, width)."""
+        """Encode rows: (N, width)."""
         value_ND, missing_ND = rows
         parts = [value_ND[:, list(self.schema.continuous)], missing_ND[:, self.may_miss].to(value_ND.dtype)]
         for column, n in enumerate(self.schema.cardinality):
@@ -47,7 +47,7 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*parts, nn.Linear(before, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """-> (N, O)."""
+        """Outputs for the label, (N, O)."""
         return self.layers(self.input(rows))
 
 
@@ -66,6 +66,7 @@ class ResNetBlock(nn.Module):
         )
 
     def forward(self, x_NE: Tensor) -> Tensor:
+        """Transform rows: (N, E) -> (N, E)."""
         return x_NE + self.change(x_NE)
 
 
@@ -91,13 +92,15 @@ class ResNet(nn.Module):
         self.head = nn.Sequential(nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """-> (N, O)."""
+        """Outputs for the label, (N, O)."""
         return self.head(self.blocks(self.first(self.input(rows))))
 
 
 class FTBlock(nn.Module):
-    """Self-attention among the tokens of a row, then a gated feed-forward network (ReGLU), norms before both;
-    the first block has none before its attention."""
+    """Self-attention among the tokens of a row, then a gated feed-forward network (ReGLU).
+
+    There are norms before both; the first block has none before its attention.
+    """
 
     def __init__(
         self,
@@ -134,6 +137,7 @@ class FTBlock(nn.Module):
         return torch.einsum("ngt,ngtp,egp->nte", weight_NGTT[:, :, 0], v_NGTP, join_EGP)
 
     def forward(self, x_NTE: Tensor) -> Tensor:
+        """Mix the tokens of each row: (N, T, E) -> (N, T, E)."""
         weight, v = self.attention(x_NTE)
         read = self.join((self.attention_dropout(weight) @ v).transpose(1, 2).flatten(-2))
         x_NTE = x_NTE + self.residual_dropout(read)
@@ -169,15 +173,27 @@ class FTTransformer(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """-> (N, O)."""
+        """Outputs for the label, (N, O)."""
         x_NTE = self._start(rows)
         for block in self.blocks:
             x_NTE = block(x_NTE)
         return self.head(x_NTE[:, 0])
 
     def cls_attention(self, rows: Rows, by_norm: bool) -> Tensor:
-        """How [CLS] attends to the columns, mean over blocks and heads: (N, D), rows sum to 1 or less.
-        by_norm: how long the vectors are that it reads of them, mean over blocks; rows sum to anything."""
+        """How [CLS] attends to the columns.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows.
+        by_norm : bool
+            Give the norms of the vectors that [CLS] reads of the columns, not the attention weights.
+
+        Returns
+        -------
+        Tensor (N, D)
+            Mean over blocks and heads. Weights of a row sum to 1 or less, norms to anything.
+        """
         x_NTE, found = self._start(rows), []
         for block in self.blocks:
             assert isinstance(block, FTBlock)

@@ -1,4 +1,4 @@
-"""Tables of numbers and categories as tensors: what training rows teach of scales and categories.
+"""Tables of numbers and categories as tensors, with scales and categories from the training rows.
 
 Axes: see `spinimpute.nn`.
 """
@@ -74,7 +74,7 @@ class Schema:
 
 
 class TableEncoder:
-    """Fitted on training rows, and on them alone.
+    """Encodes tables as tensors, with scales and categories of the training rows alone.
 
     Columns of a DataFrame that are categorical, boolean or text, and those that are named, are categories;
     all others numbers. A category that training rows lack is missing.
@@ -85,7 +85,20 @@ class TableEncoder:
         self.categorical = categorical
 
     def fit(self, table: Any, seed: int) -> TableEncoder:
-        """table: a DataFrame, or an array (N, D) of numbers; NaN and None are missing."""
+        """Learn scales and categories from training rows.
+
+        Parameters
+        ----------
+        table : DataFrame, or array (N, D) of numbers
+            The rows; NaN and None are missing.
+        seed : int
+            Seed of the noise that breaks ties before quantile scaling.
+
+        Returns
+        -------
+        TableEncoder
+            Itself.
+        """
         if self.scaling not in ("standard", "quantile"):
             raise ValueError(f"scaling must be 'standard' or 'quantile', however: {self.scaling!r}")
         columns = _columns(table)
@@ -124,7 +137,7 @@ class TableEncoder:
         return self
 
     def transform(self, table: Any) -> Rows:
-        """Rows of the same columns."""
+        """Encode rows of the same columns."""
         columns = _columns(table)
         value_ND = np.zeros((len(table), len(columns)), np.float32)
         missing_ND = np.zeros(value_ND.shape, bool)
@@ -194,12 +207,14 @@ def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
     Parameters
     ----------
     table : DataFrame
+        Columns of any type.
     known : sequence of int, optional
         Columns that held times in training; None while training.
 
     Returns
     -------
     DataFrame
+        The table with days as numbers.
     list of int
         Columns that held times.
 
@@ -263,7 +278,7 @@ def _named(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which name each cell of a column of categories has, -1 where missing, and the names."""
     try:
         name_N, values = pd.factorize(column)
-    except TypeError:  # lists and the like, which cannot be told apart but by what they are called
+    except TypeError:  # lists and the like, which can only be distinguished by their text
         cells = [None if empty else _name(cell) for cell, empty in zip(column, pd.isna(column), strict=True)]
         name_N, values = pd.factorize(np.array(cells, dtype=object))
     # one name for a category whatever its type: True, 1 and 1.0 are the same

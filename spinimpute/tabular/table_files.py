@@ -34,6 +34,16 @@ LARGEST = 1e36  # so that neither squares nor predictions overflow
 def suffix_of(path: str | Path) -> str:
     """Kind of a file by its name.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    str
+        Its suffix, in lower case, ".gz" included.
+
     Raises
     ------
     InputError
@@ -47,9 +57,22 @@ def suffix_of(path: str | Path) -> str:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """A table of named columns: text as it stands there, or the numbers of Parquet.
+    """Read a table of named columns.
 
-    Raises InputError, which says what is wrong with the file and where.
+    Parameters
+    ----------
+    path : str or Path
+        A file of CSV, TSV or Parquet.
+
+    Returns
+    -------
+    DataFrame
+        Text as it stands in CSV and TSV; of Parquet numbers, and anything else as text.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged or no such table; it says what is wrong and where.
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -67,10 +90,20 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def output_suffix(path: str | Path) -> str:
     """`suffix_of` a table that can be written.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file to write.
+
+    Returns
+    -------
+    str
+        Its suffix, see `suffix_of`.
+
     Raises
     ------
     InputError
-        It cannot.
+        The name is of no kind that is known, or Parquet cannot be written here.
     """
     suffix = suffix_of(path)
     if suffix == PARQUET:
@@ -79,7 +112,17 @@ def output_suffix(path: str | Path) -> str:
 
 
 def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
-    """suffix: of the kind that is to be written, whatever the path's."""
+    """Write a table.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, without its index.
+    path : Path or text stream
+        Where to write.
+    suffix : str
+        The kind of file to write, see `output_suffix`, whatever the path's own suffix.
+    """
     if suffix == PARQUET:
         assert isinstance(path, Path)
         table.to_parquet(path, index=False)
@@ -107,6 +150,13 @@ def is_numeric(column: pd.Series) -> bool:
 
 def numbers_of(column: pd.Series, path: str | Path) -> np.ndarray:
     """Numbers of a column.
+
+    Parameters
+    ----------
+    column : Series (N,)
+        A column of a table that was read.
+    path : str or Path
+        The file, for messages.
 
     Returns
     -------
@@ -290,8 +340,7 @@ def _integers() -> dict[Any, Any]:
 
 
 def _plain(column: pd.Series) -> Any:
-    """Integers that are all there, and floating-point numbers, as they are; anything else, integers with
-    missing ones, too, as text, as CSV would have it."""
+    """Floating-point numbers, and integers of which none is missing, as they are; all else as CSV's text."""
     if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
         if column.dtype.kind in "iu" and not column.isna().any():
             return column.to_numpy(column.dtype.type)
