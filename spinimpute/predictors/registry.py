@@ -162,7 +162,7 @@ class PredictorRow:
     def shipped_checkpoint(self) -> Path:
         """Path of the shipped checkpoint; raises InputError if there is none."""
         if self.shipped is None:
-            raise InputError(f"no model of the kind {self.kind!r} is shipped: give a checkpoint")
+            raise InputError(f"no model of the kind {self.kind!r} is shipped: give a checkpoint of your own")
         return WEIGHTS / self.shipped
 
     def takes(self, name: str) -> bool:

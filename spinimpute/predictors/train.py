@@ -244,6 +244,9 @@ def train(
     out = Path(out)
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
+    for own in (out, state):
+        if log.resolve() == own.resolve():
+            raise InputError(f"the log cannot be written to {log}: {own.name} goes there; give another name")
     resume = resume or _continues(state)
     if is_first():
         check_output(out, force or resume, [config, panel, init], " or --resume to continue")

@@ -314,6 +314,14 @@ def test_the_log_overwrites_no_input(tmp_path: Path) -> None:
     assert config.read_text() == before
 
 
+@pytest.mark.parametrize("name", ["m.safetensors", "m.safetensors.state"])
+def test_the_log_overwrites_no_output(tmp_path: Path, name: str) -> None:
+    config = configuration(tmp_path)
+    with pytest.raises(InputError, match="goes there; give another name"):
+        spinimpute.train(config, tmp_path / "m.safetensors", log=tmp_path / name)
+    assert list(tmp_path.iterdir()) == [config]
+
+
 def test_nothing_reads_pickle() -> None:
     """But what numba has compiled, from a folder that is the user's alone."""
     for path in (REPOSITORY / "spinimpute").rglob("*.py"):
