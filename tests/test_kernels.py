@@ -136,7 +136,7 @@ print(njit(lambda x: np.sort(x)[::-1].copy())(np.array([1.0, 3.0, 2.0])).tolist(
 def test_where_nothing_can_be_kept_it_is_compiled_anew(
     small_disk: Callable[[int], Any], tmp_path: Path, place: str
 ) -> None:
-    cache = small_disk(4).folder if place == "a full disk" else tmp_path / "cache"
+    cache = small_disk(4).folder / "cache" if place == "a full disk" else tmp_path / "cache"
     if place == "a folder that others write to":
         (cache / "kernels").mkdir(parents=True)
         (cache / "kernels").chmod(0o777)
