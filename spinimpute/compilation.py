@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 SIGNATURES = Path(__file__).with_name("kernel_signatures.txt")
 MOST_PROCESSES = 4  # the longest kernel takes a fifth of all the time
+MOST_LETTERS = 500  # of an error, in its one line
 _SECONDS = 40  # of one process, on a processor of 2024
 _SIGNATURE = re.compile(r"([\w.]+)\.(\w+)\((.*)\)")
 _TYPE = re.compile(r"(const )?(\w+)(?:\[(\d)\])?")
@@ -92,11 +94,15 @@ def before_compiling(signature: str, name: str) -> bool:
     _command.say(f"compiling for this processor, once (about {_SECONDS // processes} s) ...")
     with files.alone():
         if files.read(name) is None:  # else another command has compiled all in the meantime
-            compile_all(processes)
+            failure = compile_all(processes)
+            if failure:
+                _command.say(
+                    f"some could not be compiled in advance and will be when they are needed ({failure})"
+                )
     return True
 
 
-def compile_all(processes: int) -> bool:
+def compile_all(processes: int) -> str:
     """Compile all kernels in the list that are not there yet.
 
     Parameters
@@ -106,8 +112,8 @@ def compile_all(processes: int) -> bool:
 
     Returns
     -------
-    bool
-        Whether all were compiled and kept.
+    str
+        Why a process could not compile or keep all, in one line; empty if each could.
     """
     import subprocess
 
@@ -117,27 +123,42 @@ def compile_all(processes: int) -> bool:
     os.close(put)
     command = [sys.executable, "-c", _SHARE, *sys.path]
     started: list[subprocess.Popen[bytes]] = []
-    try:
-        for _ in range(processes):
-            none = subprocess.DEVNULL
-            started.append(subprocess.Popen(command, stdin=numbers, stdout=none, stderr=none))
-        statuses = [process.wait() for process in started]
-        return not any(statuses)
-    finally:
-        os.close(numbers)
-        for process in started:
-            process.kill()
-            process.wait()
+    errors, put = os.pipe()
+    with open(errors, errors="replace") as read_errors:
+        try:
+            with open(put, "w") as write_errors:  # closed here, so that the pipe ends with the processes
+                for _ in range(processes):
+                    none = subprocess.DEVNULL
+                    started.append(subprocess.Popen(command, stdin=numbers, stdout=none, stderr=write_errors))
+            lines = read_errors.read().splitlines()
+            failed = [status for process in started if (status := process.wait())]
+        finally:
+            os.close(numbers)
+            for process in started:
+                process.kill()
+                process.wait()
+    if not failed:
+        return ""
+    return next((line for line in reversed(lines) if line), f"a process ended with status {failed[0]}")
 
 
 def compile_share() -> None:
     """Compile the kernels whose numbers come through standard input, as one of the processes."""
     from spinimpute.kernel_files import kernel_files
 
+    failed = False
     while number := os.read(sys.stdin.fileno(), 1):
-        compile_signature(signatures()[number[0]])
-        if kernel_files().unwritable:
-            sys.exit(1)
+        line = signatures()[number[0]]
+        try:
+            kernel, kinds = parse_signature(line)
+            kernel.compile(kinds)
+        except Exception as error:
+            failed = True
+            reason = shorten(f"{line.partition('(')[0]}: {type(error).__name__}: {error}", MOST_LETTERS)
+            print(reason, file=sys.stderr, flush=True)
+        if reason := kernel_files().unwritable:
+            sys.exit(f"nothing can be kept: {reason}")
+    sys.exit(failed)
 
 
 @cache
@@ -160,7 +181,8 @@ def signature_text(kernel: Any, argument_types: tuple[Any, ...]) -> str:
     -------
     str
         Such as "module.name(uint8[2], int64)"; uint8[2] is a contiguous array with two axes, a const one
-        cannot be written to.
+        cannot be written to. Other arrays, and values that are compiled in, are as numba has them: the
+        list does not hold them, see `parse_signature`.
     """
     from numba import types
 
@@ -173,18 +195,35 @@ def signature_text(kernel: Any, argument_types: tuple[Any, ...]) -> str:
     return f"{function.__module__}.{function.__qualname__}({', '.join(map(text, argument_types))})"
 
 
-def compile_signature(text: str) -> None:
-    """Compile a kernel as a line of the list says, unless it is compiled already."""
+def parse_signature(line: str) -> tuple[Any, tuple[Any, ...]]:
+    """A kernel of numba, and the types of its arguments, as a line of the list gives them.
+
+    Raises
+    ------
+    ValueError
+        The line is of another form, or there is no such kernel.
+    """
     import numpy as np
     from numba import from_dtype, types
 
-    signature = _SIGNATURE.fullmatch(text)
-    assert signature is not None, text
+    signature = _SIGNATURE.fullmatch(line)
+    if signature is None:
+        raise ValueError(f"{line}: not a kernel with its arguments")
     module, name, arguments = signature.groups()
     kinds = []
     for argument in arguments.split(", "):
         kind = _TYPE.fullmatch(argument)
-        assert kind is not None, text
-        dtype = from_dtype(np.dtype(kind[2]))
+        try:
+            dtype = from_dtype(np.dtype(kind[2])) if kind else None
+        except TypeError:
+            dtype = None
+        if kind is None or dtype is None:
+            raise ValueError(f"{line}: {argument} is no number and no contiguous array")
         kinds.append(types.Array(dtype, int(kind[3]), "C", readonly=bool(kind[1])) if kind[3] else dtype)
-    getattr(import_module(module), name).compile(tuple(kinds))
+    try:
+        kernel = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{line}: {error}") from error
+    if not hasattr(kernel, "py_func"):
+        raise ValueError(f"{line}: {name} is not a kernel")
+    return kernel, tuple(kinds)

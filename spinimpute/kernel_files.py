@@ -1,14 +1,18 @@
 """The folder with compiled kernels: a file for each, of this user alone.
 
-Compiled kernels are programs: who can write them can run anything in the user's name. Files and folders that
-belong to others, or that others may write to, are never read.
+Compiled kernels are programs: who can write them can run anything in the user's name. Files that belong to
+others, or that others may write to, are never read, nor is anything where the folder or the one it lies in is
+such a one, or a link.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import re
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +24,9 @@ MOST_DAYS = 60  # that a file is kept without being used
 _DAY = 24 * 3600
 _LARGE_FILE = 2**18  # bytes, as the largest kernel takes
 _DIGEST_SIZE = hashlib.sha256().digest_size
+_OURS = re.compile(
+    r"[^.].*-[0-9a-f]{32}|\..+\.[0-9a-f]{16}\.part"
+)  # kernels, and files that were not finished
 
 
 class KernelFiles:
@@ -56,7 +63,7 @@ class KernelFiles:
                 os.utime(self.folder / name)  # it is in use
         digest, data = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
         whole = hashlib.sha256(data).digest() == digest  # a machine may have stopped while it was written
-        return data if whole and not _stranger(status) else None
+        return data if whole and not _stranger(status, name) else None
 
     def write(self, name: str, data: bytes) -> None:
         """Keep data under this name if there is room for it; otherwise `unwritable` says why."""
@@ -73,8 +80,7 @@ class KernelFiles:
                 partial.unlink()
         if not self._pruned:
             self._pruned = True
-            with contextlib.suppress(OSError):  # another process prunes
-                self._prune()
+            self._prune()
 
     def check_room(self) -> None:
         """Find out whether a file can be written now, see `unwritable`."""
@@ -83,12 +89,20 @@ class KernelFiles:
             (self.folder / "room").unlink()
 
     def _prune(self) -> None:
-        """Remove what older versions have left, and those that were killed."""
-        last_use = {path: path.stat().st_mtime for path in self.folder.iterdir()}
+        """Remove what older versions have left, and those that were killed; other files are not ours."""
+        last_use = {}
+        with contextlib.suppress(OSError):
+            for path in self.folder.iterdir():
+                if _OURS.fullmatch(path.name):
+                    with contextlib.suppress(OSError):  # another process prunes
+                        status = path.lstat()
+                        if stat.S_ISREG(status.st_mode):
+                            last_use[path] = status.st_mtime
         newest_first = sorted(last_use, key=last_use.__getitem__, reverse=True)
         for number, path in enumerate(newest_first):
             if number >= MOST_FILES or time.time() - last_use[path] > MOST_DAYS * _DAY:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -126,19 +140,28 @@ def _obstacle(folder: Path) -> str:
     if not folder.is_absolute() and folder.parts[0] == "~":
         return "there is no home folder"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
+        folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        for place, name in ((folder.parent, str(folder.parent)), (folder, "it")):
+            with contextlib.suppress(FileExistsError):
+                place.mkdir(mode=0o700)
+            status = place.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                return f"{name} is a link"
+            if not stat.S_ISDIR(status.st_mode):
+                return os.strerror(errno.ENOTDIR)
+            if reason := _stranger(status, name):
+                return reason
     except OSError as error:
         return error.strerror or str(error)
-    return _stranger(status)
+    return ""
 
 
-def _stranger(status: os.stat_result) -> str:
+def _stranger(status: os.stat_result, name: str) -> str:
     """Why others than this user and root may have written it; empty if they cannot have."""
     if os.name != "posix":
         return ""  # it lies in the user's own folder
     if status.st_uid not in (0, os.geteuid()):
-        return "it belongs to another user"
+        return f"{name} belongs to another user"
     if status.st_mode & 0o022:
-        return "other users may write to it"
+        return f"other users may write to {name}"
     return ""

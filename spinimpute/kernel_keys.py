@@ -37,6 +37,20 @@ def kernel_key(kernel: Any) -> str:
     return _key(kernel, ())
 
 
+def code_digest(*functions: FunctionType) -> str:
+    """Digest of functions that generate code, with all that they read and call.
+
+    Numba's operators for a new type are found by the type alone: its name has to say what they generate.
+
+    Raises
+    ------
+    TypeError
+        A function reads a global whose value has no description here.
+    """
+    text = repr([_called_text(function, ()) for function in functions])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _key(kernel: Any, callers: tuple[Any, ...]) -> str:
     if kernel in callers:
         return f"caller {callers.index(kernel)}"

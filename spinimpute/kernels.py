@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+from numba.core import config
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.runtime.nrt import rtsys
@@ -28,6 +29,12 @@ from spinimpute.kernel_keys import kernel_key
 # sums may be contracted to fused multiply-adds and zeros have no sign; the order of sums stays
 FAST = frozenset({"contract", "nsz"})
 _VERSIONS = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
+# numba's own, which users set as NUMBA_OPT etc.; those of the processor are in `magic_tuple` as well
+_SWITCHES = (
+    "OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "USING_SVML", "ENABLE_AVX",
+    "CPU_NAME", "CPU_FEATURES", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "EXTEND_VARIABLE_LIFETIMES",
+    "ENABLE_PROFILING",
+)  # fmt: skip
 
 
 class _KernelCache(NullCache):
@@ -54,17 +61,24 @@ class _KernelCache(NullCache):
             data = kernel_files().read(name)
         if data is None:
             return None
-        parts = pickle.loads(data[data.index(b"\n") + 1 :])
-        return CompileResult._rebuild(target_context, *parts)
+        head = self._head(sig, name)
+        if not data.startswith(head):  # another kernel's file, under this name
+            return None
+        return CompileResult._rebuild(target_context, *pickle.loads(data[len(head) :]))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if not data.library.has_dynamic_globals and not data.lifted:
-            head = signature_text(self._kernel, sig).encode() + b"\n"  # for readers of the folder
-            kernel_files().write(self._file_name(sig, data.codegen), head + dumps(data._reduce()))
+            name = self._file_name(sig, data.codegen)
+            kernel_files().write(name, self._head(sig, name) + dumps(data._reduce()))
+
+    def _head(self, sig: Any, name: str) -> bytes:
+        """What a file begins with, in lines that can be read."""
+        return f"{signature_text(self._kernel, sig)}\n{name}\n".encode()
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
         self._key = self._key or kernel_key(self._kernel)
-        made_for = repr((self._key, sig, codegen.magic_tuple(), _VERSIONS))
+        switches = [(switch, getattr(config, switch, None)) for switch in _SWITCHES]
+        made_for = repr((self._key, sig, codegen.magic_tuple(), _VERSIONS, switches))
         digest = hashlib.sha256(made_for.encode()).hexdigest()[:32]
         return f"{self._kernel.py_func.__name__.strip('_')}-{digest}"
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.compilation import signatures
+from spinimpute import compilation
+from spinimpute.compilation import before_compiling, parse_signature, signatures, start_command
+from spinimpute.kernel_files import KernelFiles
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLE = REPOSITORY / "data" / "example"
@@ -51,9 +53,24 @@ def run(command: str, folder: Path, cache: Path, **variables: str) -> subprocess
 
 
 def kept(cache: Path) -> set[str]:
-    """The kernels that have been compiled, as in the list of signatures."""
-    names = [path for path in (cache / "kernels").iterdir() if path.name != "lock"]
-    return {path.read_bytes()[32:].partition(b"\n")[0].decode() for path in names}
+    """The kernels that have been compiled, as in the list of signatures.
+
+    Without those for one value of an argument, a Literal: their callers bring them along.
+    """
+    files = [path for path in (cache / "kernels").iterdir() if path.name != "lock"]
+    lines = {path.read_bytes()[32:].partition(b"\n")[0].decode() for path in files}
+    return {line for line in lines if "Literal[" not in line}
+
+
+def refused(lines: set[str]) -> set[str]:
+    """Those that the list cannot hold."""
+    found = set()
+    for line in lines:
+        try:
+            parse_signature(line)
+        except ValueError:
+            found.add(line)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +97,80 @@ def cache(folder: Path) -> Path:
     return cache
 
 
+@pytest.mark.parametrize("line", signatures())
+def test_every_line_of_the_list_names_a_kernel(line: str) -> None:
+    kernel, kinds = parse_signature(line)
+    assert compilation.signature_text(kernel, kinds) == line
+    assert len(kinds) == kernel.py_func.__code__.co_argcount
+    assert signatures().count(line) == 1
+
+
+FILL_ENDS = "spinimpute.hmm.posteriors._fill_ends(int64, int64[1], int64[1], int64[2], float32[2])"
+OTHER_ORDER = FILL_ENDS.replace("int64[2]", "array(int64, 2d, F)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        OTHER_ORDER,
+        FILL_ENDS.replace("int64,", "Literal[int](2),"),
+        FILL_ENDS.replace("int64,", "int63,"),
+        FILL_ENDS.replace("_fill_ends", "_fill_end"),
+        FILL_ENDS.replace("_fill_ends", "np"),
+        FILL_ENDS.replace(".hmm", ".hidden"),
+        FILL_ENDS.removesuffix(")"),
+    ],
+)
+def test_lines_of_no_kernel_are_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(line)):
+        parse_signature(line)
+
+
+@pytest.fixture
+def compiling(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, list[str]]:
+    """A command that is to compile a list of its own: its cache, and what it says."""
+    lines, said = list(request.param), list[str]()
+    share = f"c.signatures = lambda: {lines!r}; c.compile_share()"
+    monkeypatch.setattr(compilation, "signatures", lambda: lines)
+    monkeypatch.setattr(compilation, "_SHARE", compilation._SHARE.replace("c.compile_share()", share))
+    monkeypatch.setattr(compilation, "_command", compilation._Command())
+    monkeypatch.setattr("spinimpute.kernel_files.kernel_files", lambda: KernelFiles(tmp_path / "kernels"))
+    monkeypatch.setattr("spinimpute.devices.default_threads", lambda: 1)
+    monkeypatch.setenv("SPINIMPUTE_CACHE", str(tmp_path))
+    start_command(said.append)
+    return tmp_path, said
+
+
+@pytest.mark.parametrize("compiling", [[OTHER_ORDER, FILL_ENDS]], indirect=True)
+def test_a_kernel_that_cannot_be_compiled_is_mentioned_and_the_others_are_compiled(
+    compiling: tuple[Path, list[str]],
+) -> None:
+    cache, said = compiling
+    assert before_compiling(FILL_ENDS, "a name")
+    assert kept(cache) == {FILL_ENDS}
+    assert len(said) == 2
+    assert said[1].startswith("some could not be compiled in advance and will be when they are needed (")
+    assert OTHER_ORDER in said[1]
+    assert "\n" not in said[1]
+
+
+@pytest.mark.parametrize("compiling", [[FILL_ENDS]], indirect=True)
+def test_a_process_that_is_killed_is_mentioned(
+    compiling: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "_SHARE", "import os; os.kill(os.getpid(), 9)")
+    assert before_compiling(FILL_ENDS, "a name")
+    assert "(a process ended with status -9)" in compiling[1][1]
+
+
+@pytest.mark.parametrize("compiling", [[FILL_ENDS]], indirect=True)
+def test_where_all_is_compiled_nothing_more_is_said(compiling: tuple[Path, list[str]]) -> None:
+    assert before_compiling(FILL_ENDS, "a name")
+    assert len(compiling[1]) == 1
+
+
 def test_the_first_command_compiles_all_that_is_listed(cache: Path) -> None:
     assert len(set(signatures())) == len(signatures())
     assert set(signatures()) <= kept(cache)
@@ -89,7 +180,9 @@ def test_the_first_command_compiles_all_that_is_listed(cache: Path) -> None:
 def test_no_other_command_compiles(command: str, folder: Path, cache: Path) -> None:
     before = kept(cache)
     done = run(command, folder, cache)
-    assert kept(cache) - before == set(), "such lines are missing in kernel_signatures.txt"
+    added = kept(cache) - before
+    assert refused(added) == set(), "their arguments have to be made contiguous before the call"
+    assert added == set(), "such lines are missing in kernel_signatures.txt"
     assert "compiling" not in done.stderr
 
 

@@ -39,6 +39,7 @@ def test_the_folder_is_the_users_alone(folder: Path) -> None:
     files = KernelFiles(folder)
     files.write("one", b"1")
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
     assert (folder / "one").stat().st_mode & 0o777 == 0o600
 
 
@@ -51,6 +52,37 @@ def test_a_folder_that_others_may_write_to_is_not_used(folder: Path, mode: int) 
     files.write("two", b"2")
     assert (files.read("one"), files.read("two")) == (None, None)
     assert [path.name for path in folder.iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
+def test_a_folder_in_one_that_others_may_write_to_is_not_used(folder: Path, mode: int) -> None:
+    KernelFiles(folder).write("one", b"1")
+    folder.parent.chmod(mode)
+    files = KernelFiles(folder)
+    assert files.unwritable == f"other users may write to {folder.parent}"
+    assert files.read("one") is None
+
+
+def test_it_may_be_made_in_a_folder_for_all(folder: Path, tmp_path: Path) -> None:
+    """As in /tmp: what is made there nobody else can move away."""
+    tmp_path.chmod(0o1777)
+    files = KernelFiles(folder)
+    files.write("one", b"1")
+    assert (files.unwritable, files.read("one")) == ("", b"1")
+
+
+@pytest.mark.parametrize("linked", ["cache", "cache/kernels"])
+def test_a_link_is_not_followed(folder: Path, tmp_path: Path, linked: str) -> None:
+    KernelFiles(tmp_path / "elsewhere" / "kernels").write("one", b"1")
+    link = tmp_path / linked
+    link.parent.mkdir(mode=0o700, exist_ok=True)
+    link.symlink_to(tmp_path / "elsewhere" / ("kernels" if link == folder else ""))
+    assert (folder / "one").exists()
+    files = KernelFiles(folder)
+    assert files.unwritable == ("it is a link" if link == folder else f"{link} is a link")
+    files.write("two", b"2")
+    assert files.read("one") is None
+    assert not (folder / "two").exists()
 
 
 def test_a_file_that_others_may_write_to_is_not_read(folder: Path) -> None:
@@ -73,6 +105,11 @@ def test_what_belongs_to_another_user_is_not_used(folder: Path) -> None:
     files = KernelFiles(folder)
     assert files.unwritable == "it belongs to another user"
     assert files.read("two") is None
+    os.chown(folder, 0, 0)
+    os.chown(folder.parent, NOBODY, NOBODY)
+    files = KernelFiles(folder)
+    assert files.unwritable == f"{folder.parent} belongs to another user"
+    assert files.read("two") is None
 
 
 @pytest.mark.parametrize("cut", [0, 5, 32, 40, -1])
@@ -86,21 +123,61 @@ def test_a_damaged_file_is_not_read(folder: Path, cut: int) -> None:
     assert files.read("one") is None
 
 
+def of_kernel(name: str) -> str:
+    """A file's name as kernels have it."""
+    return f"{name}-{'0a' * 16}"
+
+
 def test_files_that_nobody_uses_go(folder: Path) -> None:
     files = KernelFiles(folder)
     now = time.time()
-    for name, days in (
-        ("new", 1),
-        ("old", MOST_DAYS + 1),
-        ("used", MOST_DAYS - 1),
-        (".one.part", MOST_DAYS + 1),
-    ):
+    new, old, used, partial = *map(of_kernel, ("new", "old", "used")), f".{of_kernel('one')}.{'0a' * 8}.part"
+    for name, days in ((new, 1), (old, MOST_DAYS + 1), (used, MOST_DAYS - 1), (partial, MOST_DAYS + 1)):
         files.write(name, b"1")
         os.utime(folder / name, (now, now - days * DAY))
-    assert files.read("used") == b"1"
-    assert now - (folder / "used").stat().st_mtime < DAY
+    assert files.read(used) == b"1"
+    assert now - (folder / used).stat().st_mtime < DAY
     KernelFiles(folder).write("one", b"1")
-    assert sorted(path.name for path in folder.iterdir()) == ["new", "one", "used"]
+    assert sorted(path.name for path in folder.iterdir()) == [new, "one", used]
+
+
+def test_only_what_was_written_here_is_removed(folder: Path) -> None:
+    """Not files of others, nor folders, nor the lock, whose name a waiting process has open."""
+    files = KernelFiles(folder)
+    long_ago = time.time() - 10 * MOST_DAYS * DAY
+    with files.alone():
+        pass
+    foreign = ["thesis.txt", "results-2024", ".hidden", "data.part", f"{'0a' * 16}"]
+    for name in foreign:
+        (folder / name).write_text("of somebody")
+    (folder / of_kernel("folder")).mkdir()
+    (folder / of_kernel("linked")).symlink_to(folder / "nowhere")
+    files.write(of_kernel("old"), b"1")
+    for path in folder.iterdir():
+        os.utime(path, (long_ago, long_ago), follow_symlinks=False)
+    KernelFiles(folder).write(of_kernel("new"), b"1")
+    kept = [*foreign, "lock", of_kernel("folder"), of_kernel("linked"), of_kernel("new")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(kept)
+
+
+def test_a_file_that_cannot_be_removed_does_not_keep_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = KernelFiles(folder)
+    long_ago = time.time() - 10 * MOST_DAYS * DAY
+    for name in map(of_kernel, ("first", "odd", "last")):
+        files.write(name, b"1")
+        os.utime(folder / name, (long_ago, long_ago))
+    unlink = Path.unlink
+
+    def unlink_others(path: Path, missing_ok: bool = False) -> None:
+        if path.name.startswith("odd"):
+            raise PermissionError(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink_others)
+    KernelFiles(folder).write(of_kernel("new"), b"1")
+    assert {path.name for path in folder.iterdir()} == {of_kernel("new"), of_kernel("odd")}
 
 
 def test_the_most_recent_files_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,14 +186,17 @@ def test_the_most_recent_files_stay(folder: Path, monkeypatch: pytest.MonkeyPatc
     files = KernelFiles(folder)
     now = time.time()
     for hours in range(1, 6):
-        files.write(f"before {hours} hours", b"1")
-        os.utime(folder / f"before {hours} hours", (now, now - hours * 3600))
-    KernelFiles(folder).write("now", b"1")
-    assert {path.name for path in folder.iterdir()} == {"now", "before 1 hours", "before 2 hours"}
+        name = of_kernel(f"before_{hours}_hours")
+        files.write(name, b"1")
+        os.utime(folder / name, (now, now - hours * 3600))
+    KernelFiles(folder).write(of_kernel("now"), b"1")
+    assert {path.name for path in folder.iterdir()} == set(
+        map(of_kernel, ("now", "before_1_hours", "before_2_hours"))
+    )
 
 
 def test_a_full_disk(small_disk: Callable[[int], Any]) -> None:
-    folder = small_disk(64).folder / "kernels"
+    folder = small_disk(64).folder / "cache" / "kernels"
     files = KernelFiles(folder)
     files.write("small", b"1")
     files.check_room()

@@ -91,6 +91,43 @@ def test_what_has_changed_is_compiled_again(compiled: Callable[..., str]) -> Non
     assert compiled() == "7.5 4.5 3.0"  # those of the first version are still there
 
 
+def test_a_renamed_file_is_not_run_as_another_kernel(compiled: Callable[..., str], tmp_path: Path) -> None:
+    """Nor as the same kernel made of something else."""
+    compiled()
+    _, plus_other, scaled = sorted((tmp_path / "cache" / "kernels").iterdir())
+    before = set((tmp_path / "cache" / "kernels").iterdir())
+    plus_other.write_bytes(scaled.read_bytes())
+    assert compiled() == "7.5 4.5 3.0 plus_other"
+    assert compiled(constants=CONSTANTS.replace("3.0", "5.0")) == "9.5 6.5 3.0 both plus_other"
+    added = set((tmp_path / "cache" / "kernels").iterdir()) - before
+    [newer] = [path for path in added if path.name.startswith("plus_other-")]
+    newer.write_bytes(plus_other.read_bytes())
+    assert compiled(constants=CONSTANTS.replace("3.0", "5.0")) == "9.5 6.5 3.0 plus_other"
+
+
+@pytest.mark.parametrize(
+    ("switch", "value"),
+    [
+        ("NUMBA_OPT", "1"),
+        ("NUMBA_BOUNDSCHECK", "1"),
+        ("NUMBA_LOOP_VECTORIZE", "0"),
+        ("NUMBA_SLP_VECTORIZE", "1"),
+        ("NUMBA_DEBUGINFO", "1"),
+        ("NUMBA_ENABLE_AVX", "0"),
+        ("NUMBA_CPU_NAME", "generic"),
+    ],
+)
+def test_switches_of_numba_have_kernels_of_their_own(
+    compiled: Callable[..., str], monkeypatch: pytest.MonkeyPatch, switch: str, value: str
+) -> None:
+    monkeypatch.delenv(switch, raising=False)
+    compiled()
+    monkeypatch.setenv(switch, value)
+    assert compiled() == "7.5 4.5 3.0 both plus_other scaled"
+    monkeypatch.delenv(switch)
+    assert compiled() == "7.5 4.5 3.0"
+
+
 def test_damaged_files_are_compiled_again(compiled: Callable[..., str], tmp_path: Path) -> None:
     compiled()
     for path in (tmp_path / "cache" / "kernels").iterdir():
@@ -136,7 +173,7 @@ print(njit(lambda x: np.sort(x)[::-1].copy())(np.array([1.0, 3.0, 2.0])).tolist(
 def test_where_nothing_can_be_kept_it_is_compiled_anew(
     small_disk: Callable[[int], Any], tmp_path: Path, place: str
 ) -> None:
-    cache = small_disk(4).folder if place == "a full disk" else tmp_path / "cache"
+    cache = small_disk(4).folder / "cache" if place == "a full disk" else tmp_path / "cache"
     if place == "a folder that others write to":
         (cache / "kernels").mkdir(parents=True)
         (cache / "kernels").chmod(0o777)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from llvmlite import ir
@@ -17,28 +18,11 @@ from numba import types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from spinimpute.hmm.parameters import LANES, SMALLEST
+from spinimpute.kernel_keys import code_digest
 from spinimpute.kernels import FAST
 
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 FLAGS = tuple(sorted(FAST))
-INSTRUCTIONS = {operator.add: "fadd", operator.iadd: "fadd", operator.mul: "fmul", operator.truediv: "fdiv"}
-
-
-class LanesType(types.Type):
-    """Numba's type of LANES numbers. Its name says what operators compile to: kernels do not name them."""
-
-    def __init__(self) -> None:
-        instructions = ", ".join(f"{o.__name__} {i}" for o, i in INSTRUCTIONS.items())
-        super().__init__(name=f"Lanes({LANES}, {instructions}, {' '.join(FLAGS)})")
-
-
-LANES_TYPE = LanesType()
-
-
-@register_model(LanesType)
-class _LanesModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, numba_type: Any) -> None:
-        super().__init__(manager, numba_type, VECTOR)
 
 
 def _constant(value: float) -> ir.Constant:
@@ -53,8 +37,46 @@ def _all_lanes(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(first, ir.Constant(VECTOR, ir.Undefined), zeros)
 
 
-def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
-    """An operator for lanes with lanes, and with one number for all."""
+def _by_lane(instruction: str) -> FunctionType:
+    """What generates the code of an operator, for lanes with lanes, and with one number for all."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, y = (
+            _all_lanes(builder, argument) if numba_type == types.float32 else argument
+            for numba_type, argument in zip(signature.args, arguments, strict=True)
+        )
+        return getattr(builder, instruction)(x, y, flags=FLAGS)
+
+    return generate  # type: ignore[return-value]
+
+
+OPERATORS = {
+    operator.add: _by_lane("fadd"),
+    operator.iadd: _by_lane("fadd"),
+    operator.mul: _by_lane("fmul"),
+    operator.truediv: _by_lane("fdiv"),
+}
+
+
+class LanesType(types.Type):
+    """Numba's type of LANES numbers. Its name says what operators compile to: kernels do not name them."""
+
+    def __init__(self) -> None:
+        names = " ".join(operation.__name__ for operation in OPERATORS)
+        super().__init__(name=f"Lanes({LANES}, {names}, {code_digest(*OPERATORS.values())[:32]})")
+
+
+LANES_TYPE = LanesType()
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, numba_type: Any) -> None:
+        super().__init__(manager, numba_type, VECTOR)
+
+
+def _define(operation: Callable[[Any, Any], Any], generate: FunctionType) -> None:
+    """Make numba use it wherever lanes are operands."""
 
     @type_callable(operation)
     def type_operation(context: Any) -> Any:
@@ -65,19 +87,12 @@ def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
 
         return typer
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x, y = (
-            argument if numba_type == LANES_TYPE else _all_lanes(builder, argument)
-            for numba_type, argument in zip(signature.args, arguments, strict=True)
-        )
-        return getattr(builder, instruction)(x, y, flags=FLAGS)
-
     for pair in ((LANES_TYPE, LANES_TYPE), (LANES_TYPE, types.float32), (types.float32, LANES_TYPE)):
         lower_builtin(operation, *pair)(generate)
 
 
-for _operation, _instruction in INSTRUCTIONS.items():
-    _define(_operation, _instruction)
+for _operation, _generate in OPERATORS.items():
+    _define(_operation, _generate)
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, item: Any) -> Any:
