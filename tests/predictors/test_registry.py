@@ -10,11 +10,12 @@ from typing import Any
 import cyvcf2
 import numpy as np
 import pytest
+import torch
 
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
-from spinimpute.predictors import registry
+from spinimpute.predictors import loading, registry
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import FORMAT, load_predictor, predictor_for
@@ -199,6 +200,31 @@ def test_a_row_is_all_that_a_new_predictor_needs(
     for record, frequency in zip(vcf, example_panel.frequency, strict=True):
         if record.POS not in typed:
             np.testing.assert_allclose(record.format("DS")[:, 0], frequency, atol=1e-4)
+
+
+def test_faults_of_a_predictor_are_not_called_damage(
+    toy: PredictorRow, example_panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("a fault of its own")
+
+    monkeypatch.setattr(sys.modules["toy_predictor"], "load", fails)
+    with pytest.raises(ValueError, match="a fault of its own"):
+        predictor_for(example_panel, name=toy.name)
+    monkeypatch.setitem(sys.modules, "toy_predictor", None)
+    with pytest.raises(ImportError):
+        predictor_for(example_panel, name=toy.name)
+
+
+@pytest.mark.parametrize("name", ["haplotype", "inducing"])
+def test_a_device_without_memory_is_not_called_damage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(loading, "choose_device", lambda device: "cuda")
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_predictor(name=name)
 
 
 def test_a_new_predictor_has_regions_arrays_and_inducing_panels(

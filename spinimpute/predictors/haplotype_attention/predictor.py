@@ -37,7 +37,7 @@ from spinimpute.predictors.haplotype_attention.settings import (
     gap_features,
     site_features,
 )
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, fitting_weights
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
 # candidates in the largest panels (`CandidateSettings.for_panel`).
@@ -84,7 +84,7 @@ class _Block:
 
 class HaplotypePredictor(Predictor):
     """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
-    "cuda" for the pair network. Raises KeyError or ValueError for weights of another model."""
+    "cuda" for the pair network. Raises UnfitWeights for weights of another model."""
 
     kind = KIND
 
@@ -99,7 +99,8 @@ class HaplotypePredictor(Predictor):
     ) -> None:
         self.weights, self.settings = weights, settings
         self.device_name, self.candidates, self.classes = device, candidates, classes
-        self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
+        with fitting_weights():
+            self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
@@ -181,7 +182,9 @@ def load(
     options: Mapping[str, Any],
 ) -> HaplotypePredictor:
     """As of `PredictorRow.load`."""
-    return HaplotypePredictor(weights, HaplotypeSettings(**settings), fingerprint, device)
+    with fitting_weights():
+        known = HaplotypeSettings(**settings)
+    return HaplotypePredictor(weights, known, fingerprint, device)
 
 
 class DevicePairNetwork:
@@ -191,8 +194,9 @@ class DevicePairNetwork:
         from spinimpute.nn.model_weights import load_weights
         from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 
-        self.model = HaplotypeAttention(settings)
-        load_weights(self.model, weights)
+        with fitting_weights():
+            self.model = HaplotypeAttention(settings)
+            load_weights(self.model, weights)
         self.model.to(device).eval()
         self.device = device
 

@@ -25,7 +25,7 @@ from spinimpute.nn.shapes import require_count
 from spinimpute.nn.spin import SPINConfig
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, fitting_weights
 from spinimpute.predictors.spin.block_engine import BlockEngine
 
 MOST_SNPS = 16  # of a token: there are 2^k tokens
@@ -211,5 +211,6 @@ def load(
     options: Mapping[str, Any],
 ) -> KmerPredictor:
     """As of `PredictorRow.load`."""
-    model = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
+    with fitting_weights():
+        model = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
     return KmerPredictor(model, fingerprint, torch.device(device))

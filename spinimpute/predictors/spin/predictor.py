@@ -20,7 +20,7 @@ from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, fitting_weights
 from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
 from spinimpute.predictors.spin.inducing_engine import InducingEngine
 from spinimpute.predictors.spin.network import (
@@ -192,7 +192,8 @@ def load(
     options: Mapping[str, Any],
 ) -> InducingPredictor:
     """As of `PredictorRow.load`."""
-    model = network_of(lambda: InducingNetwork(at_work(InducingSettings(**settings))), weights)
+    with fitting_weights():
+        model = network_of(lambda: InducingNetwork(at_work(InducingSettings(**settings))), weights)
     return InducingPredictor(model, fingerprint, torch.device(device), options["inducing_points"])
 
 
