@@ -23,7 +23,6 @@ from spinimpute.predictors.haplotype_attention.settings import (
     COPIED_FEATURES,
     EPSILON,
     GAP_FEATURES,
-    KIND,
     NOTHING,
     SCALE,
     SITE_FEATURES,
@@ -62,8 +61,6 @@ class Copied(NamedTuple):
 
 class HaplotypeAttention(nn.Module):
     """Pair network and decoder; see the module's text."""
-
-    kind = KIND
 
     def __init__(self, settings: HaplotypeSettings) -> None:
         super().__init__()

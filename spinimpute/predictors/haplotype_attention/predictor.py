@@ -32,12 +32,12 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
     find_candidates,
 )
 from spinimpute.predictors.haplotype_attention.settings import (
-    KIND,
     HaplotypeSettings,
     gap_features,
     site_features,
 )
 from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # At work fewer classes and candidates do than in training; more bring nothing (benchmarks/simulated), but for
 # candidates in the largest panels (`CandidateSettings.for_panel`).
@@ -86,7 +86,7 @@ class HaplotypePredictor(Predictor):
     """Imputes chunks of a panel with a trained model. weights: of `HaplotypeAttention`; device: "cpu", or
     "cuda" for the pair network. Raises UnfitWeights for weights of another model."""
 
-    kind = KIND
+    kind = HAPLOTYPE_KIND
 
     def __init__(
         self,

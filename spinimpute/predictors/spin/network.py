@@ -286,7 +286,7 @@ class InducingDecoder(nn.Module):
     def _runs(self, mismatch_SBQK: Tensor, info_SBQ: Tensor, step_SB: Tensor, places: range) -> list[Tensor]:
         """Soft match runs that end at each of the last core + 1 places of a walk towards the gaps.
 
-        Logs of information and genetic length of the matching stretch; every mismatch lets only a learned
+        Logs of information and genetic length of the matching segment; every mismatch lets only a learned
         share of what lies beyond it through, one share for each of D decays.
         """
         closed_D111 = torch.sigmoid(self.keep).view(-1, 1, 1, 1) - 1
@@ -366,7 +366,7 @@ class InducingDecoder(nn.Module):
 def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
     """A network of linear maps and activations on features that are rows: (C, M) -> (outputs, M).
 
-    The long axis last keeps every elementwise step in one stretch of memory, several times faster on a CPU.
+    The long axis last keeps every elementwise step in one region of memory, several times faster on a CPU.
     """
     for layer in network:
         if isinstance(layer, nn.Linear):
@@ -378,8 +378,6 @@ def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
 
 class InducingNetwork(nn.Module):
     """Encoder and predictor together; the weights of a checkpoint."""
-
-    kind = "allele-cipnp"
 
     def __init__(self, settings: InducingSettings) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.registry import INDUCING_KIND
 from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
 from spinimpute.predictors.spin.inducing_engine import InducingEngine
 from spinimpute.predictors.spin.network import (
@@ -67,7 +68,7 @@ class _Chunks:
 class InducingPredictor(Predictor):
     """A `BlockPredictor`. inducing_points: h of every block, at most; see `at_work` for the other sizes."""
 
-    kind = InducingNetwork.kind
+    kind = INDUCING_KIND
 
     def __init__(
         self,
