@@ -1,4 +1,4 @@
-"""The beginning of a file as bytes, of every form; how its records are read and changed: `tests/cli/ligate`."""
+"""The beginning of a file as bytes, of every form. How records are read and changed: `tests/cli/ligate`."""
 
 import io
 from pathlib import Path
