@@ -18,6 +18,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")  # names, for what the content does not show
+PANEL_FILES = (".spin", ".spip")
 
 
 @contextmanager
@@ -102,8 +103,14 @@ def path_of(panel: ReferencePanel | str | Path) -> str | Path:
 
 
 def _to_be_compiled(path: Path) -> bool:
-    """Whether a file is a VCF or BCF; one that is damaged or absent goes by its name, for the message."""
-    return (path.is_file() and starts_as_variant_file(path)) or path.name.endswith(VARIANT_FILES)
+    """Whether a file that is no panel file is a VCF or BCF.
+
+    One that is damaged or absent goes by its name, for the message; so does one that is named as a panel
+    file, as it was mixed up with another.
+    """
+    if path.name.endswith(VARIANT_FILES):
+        return True
+    return not path.name.endswith(PANEL_FILES) and path.is_file() and starts_as_variant_file(path)
 
 
 def _opener_of(path: str | Path) -> Opener | None:
