@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from spinimpute.predictors.registry import PREDICTORS
+from spinimpute.predictors import registry
 
 from .command_text import command_text
 from .options import (
@@ -59,8 +59,8 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
 @click.option(
     "--predictor",
-    type=click.Choice([row.name for row in PREDICTORS]),
-    help="; ".join(f"{row.name}: {row.help}" for row in PREDICTORS)
+    type=click.Choice([row.name for row in registry.PREDICTORS]),
+    help="; ".join(f"{row.name}: {row.help}" for row in registry.PREDICTORS)
     + ". Default: the first of them that reads the panel.",
 )
 @click.option("--model", metavar="FILE", help="Checkpoint (default: the predictor's shipped one).")

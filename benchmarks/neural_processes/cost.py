@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.imputation.tables import markdown, write_tsv
 from benchmarks.neural_processes.results import INDUCING, folder_of, machine
-from spinimpute.neural_processes.evaluation import saved_bytes, seconds_per_step
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
-from spinimpute.neural_processes.models import KINDS, ModelSettings, make_model
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
+from spinimpute.neural_processes.models import KINDS, ModelSettings, NeuralProcess, make_model
 
 CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
 MOST = {"BANP": 1_024, "RCANP": 1_024}  # a step takes minutes beyond
@@ -49,6 +49,37 @@ def cost(arguments: argparse.Namespace) -> None:
     text = report(costs, very_large)
     (out / "report.md").write_text(text)
     print(text)
+
+
+def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
+    """Wall time of a loss and its gradient, the fastest of some."""
+    times = []
+    for _ in range(repeats + 1):
+        started = time.perf_counter()
+        model.loss(task).backward()
+        if task.x_BNX.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+        model.zero_grad(set_to_none=True)
+    return min(times[1:])
+
+
+def saved_bytes(model: NeuralProcess, task: Task) -> int:
+    """What a training step keeps between its two passes, parameters apart: each tensor's storage once."""
+    kept: dict[int, int] = {}
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model.loss(task)
+    total = sum(kept.values())
+    del loss
+    return total
 
 
 def _read(path: Path) -> Costs:

@@ -1,4 +1,4 @@
-"""REF and ALT for files that state only the letters of their calls, or alleles in no particular order."""
+"""Letters of alleles: of the other strand, and REF and ALT for files that state only the letters of calls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterable
 
 from spinimpute.genotypes.sites import Sites
 
-_COMPLEMENT = str.maketrans("ACGT", "TGCA")
+_COMPLEMENT = str.maketrans("ACGTNacgtn", "TGCANtgcan")
 UNKNOWN_ALLELE = "N"
+
+
+def complement(letters: str) -> str:
+    """Bases as the other strand pairs with them, in the same order; other characters stay as they are."""
+    return letters.translate(_COMPLEMENT)
 
 
 def snp_places(panel: Sites) -> dict[int, list[tuple[str, str]]]:
@@ -22,9 +27,9 @@ def snp_places(panel: Sites) -> dict[int, list[tuple[str, str]]]:
 def site_alleles(letters: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
     """REF and ALT of a panel SNP that the letters fit, of either strand; else the letters themselves."""
     found = set(letters)
-    for complement in (False, True):
+    for other_strand in (False, True):
         for site in panel:
-            ref, alt = (a.translate(_COMPLEMENT) for a in site) if complement else site
+            ref, alt = map(complement, site) if other_strand else site
             if found <= {ref, alt}:
                 return ref, alt
     different = sorted(found) or [UNKNOWN_ALLELE]

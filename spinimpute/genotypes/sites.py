@@ -92,10 +92,6 @@ class Region:
             )
         return cls(match["chrom"], start, end)
 
-    def contains(self, chrom: str, position: int) -> bool:
-        """Whether a site lies in the region; a "chr" prefix on either side makes no difference."""
-        return self.start <= position <= self.end and plain_chromosome(chrom) == plain_chromosome(self.chrom)
-
     def __str__(self) -> str:
         if self.end == LAST_POSITION:
             return self.chrom if self.start == 1 else f"{self.chrom}:{self.start}-"

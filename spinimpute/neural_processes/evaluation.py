@@ -1,4 +1,4 @@
-"""Evaluation of neural processes: log-likelihood compared with the oracle's, calibration, time and memory.
+"""How well a neural process predicts: log-likelihood beside the oracle's, and calibration.
 
 Axes: see `spinimpute.nn`.
 """
@@ -6,7 +6,6 @@ Axes: see `spinimpute.nn`.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal
 
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks, oracle, with_floor
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle, with_floor
 from spinimpute.neural_processes.models import NeuralProcess
 
 HELD_OUT_SEED = 987_654_321  # of tasks that no training with a smaller seed sees
@@ -167,34 +166,3 @@ def calibration(
         inside += [float((distance <= level).sum()) for level in LEVELS[:-1]] + [float(distance.numel())]
         total += distance.numel()
     return Calibration(tuple((inside / total).tolist()), total)
-
-
-def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
-    """Wall time of a loss and its gradient, the shortest of `repeats`."""
-    times = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
-        model.loss(task).backward()
-        if task.x_BNX.device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - started)
-        model.zero_grad(set_to_none=True)
-    return min(times[1:])
-
-
-def saved_bytes(model: NeuralProcess, task: Task) -> int:
-    """Bytes that a training step keeps between its two passes, without parameters."""
-    kept: dict[int, int] = {}
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = model.loss(task)
-    total = sum(kept.values())
-    del loss
-    return total

@@ -12,6 +12,7 @@ from typing import Any
 from spinimpute.errors import InputError
 
 CRC = struct.Struct("<I")
+HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what panels hold, see `ReferencePanel.holds`
 
 
 @dataclass(frozen=True)

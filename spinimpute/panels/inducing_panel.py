@@ -32,7 +32,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
-from spinimpute.panels.file_kind import FileKind, is_count, is_provenance, is_text
+from spinimpute.panels.file_kind import INDUCING_POINTS, FileKind, is_count, is_provenance, is_text
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import TABLE_SECTIONS, SiteTable, read_increasing, read_site_table
 from spinimpute.panels.stored_rows import packed_bytes
@@ -118,7 +118,7 @@ class InducingPanel:
         Where both come from.
     """
 
-    holds = "inducing points"
+    holds = INDUCING_POINTS
     haplotypes = None
     samples: tuple[str, ...] = ()  # no name is kept
 

@@ -15,8 +15,10 @@ from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel import KIND as PANEL
 from spinimpute.panels.parts import build_panels, open_parts
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.vcf.variant_file import starts_as_variant_file
 
-VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")
+VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")  # names, for what the content does not show
+PANEL_FILES = (".spin", ".spip")
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def open_panels(
         yield [panel]
         return
     path = Path(panel)
-    if is_panel_file(path) or not path.name.endswith(VARIANT_FILES):
+    if is_panel_file(path) or not _to_be_compiled(path):
         if genetic_map is not None:
             raise InputError(
                 f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
@@ -98,6 +100,17 @@ def open_panels(
 def path_of(panel: ReferencePanel | str | Path) -> str | Path:
     """The file of a panel, open or not."""
     return panel if isinstance(panel, str | Path) else panel.path
+
+
+def _to_be_compiled(path: Path) -> bool:
+    """Whether a file that is no panel file is a VCF or BCF.
+
+    One that is damaged or absent goes by its name, for the message; so does one that is named as a panel
+    file, as it was mixed up with another.
+    """
+    if path.name.endswith(VARIANT_FILES):
+        return True
+    return not path.name.endswith(PANEL_FILES) and path.is_file() and starts_as_variant_file(path)
 
 
 def _opener_of(path: str | Path) -> Opener | None:

@@ -24,6 +24,7 @@ import numpy as np
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
+    HAPLOTYPES,
     FileKind,
     is_count,
     is_provenance,
@@ -107,7 +108,7 @@ class Panel:
         Where the panel comes from.
     """
 
-    holds = "haplotypes"
+    holds = HAPLOTYPES
     array_index = None  # it serves any array
     made_of = ""
 

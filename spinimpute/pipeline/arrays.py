@@ -64,7 +64,7 @@ def impute_haplotypes(
         )
     rows, typed_index = _rows(panel, typed_sites)
     typed_TQ = typed_alleles[rows].astype(np.int8)
-    given = {**predictor.options, "max_memory": resources.max_memory}
+    given = resources.predictor_options(predictor)
     loaded, options = predictor_for(panel, predictor.model, predictor.name, given, resources.device)
     threads = choose_threads(resources.threads)
     with loaded.engine(ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options)) as engine:

@@ -8,26 +8,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
-from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, BadRecord, file_start, header_length
-from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
+from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
+from spinimpute.vcf.bgzf import DamagedFile, unpacked
 from spinimpute.vcf.header import FORMAT_LINES, definition
-from spinimpute.vcf.raw_records import BcfRecords, RawRecords, Scanned, TextRecords
+from spinimpute.vcf.raw_records import (
+    PIECE_BYTES,
+    BcfRecords,
+    FileStart,
+    RawRecords,
+    Scanned,
+    TextRecords,
+    read_start,
+)
 from spinimpute.vcf.variant_file import check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
-PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
 
 _REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmatched=(\d+))?( phased_here)?")
 _COMMAND = "##spinimpute_command="
 _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
-_GZIP_MAGIC = b"\x1f\x8b"
-_LONGEST_HEADER = 2**30
 
 
 def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
@@ -52,13 +56,6 @@ def region_line(region: Region, sites: int, unmatched: int | None, phased_here: 
     others = "" if unmatched is None else f" unmatched={unmatched}"
     others += " phased_here" if phased_here else ""
     return f"##spinimpute_region={region.chrom}:{region.start}-{region.end} sites={sites}{others}"
-
-
-class Stream(Protocol):
-    """What `Chunk` needs of an open file."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +145,7 @@ class ChunkStream:
     """A chunk's records, one after the other."""
 
     chunk: Chunk
-    stream: Stream
+    stream: ByteStream
     row: int = 0
 
     def take(self, stop: int) -> bytes:
@@ -184,9 +181,13 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
     path = Path(path)
     check_variant_file(path, "chunk")
     with _opened(path, threads) as stream:
-        is_bcf, text, rest = _read_header(path, stream)
-        chunk = _of_header(path, is_bcf, text)
-        found = _scan(chunk, stream, rest)
+        start = read_start(stream)
+        if start is None:
+            raise InputError(
+                f"chunk {path}: the file is truncated in its header; impute it again, or copy it again"
+            )
+        chunk = _of_header(path, start)
+        found = _scan(chunk, stream, start.rest)
     position, ref_length, length, key = (
         np.array(column, dtype=np.int64)
         for column in (found.position, found.ref_length, found.length, found.key)
@@ -196,47 +197,22 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
 
 
 @contextmanager
-def _opened(path: Path, threads: int) -> Iterator[Stream]:
+def _opened(path: Path, threads: int) -> Iterator[ByteStream]:
     try:
-        with path.open("rb") as file:
-            if not file.peek(2).startswith(_GZIP_MAGIC):
-                yield file
-                return
-            reader = BgzfReader(file, threads)
-            try:
-                yield reader
-            finally:
-                reader.close()
+        with unpacked(path, threads) as stream:
+            yield stream
     except DamagedFile as error:
         raise InputError(f"chunk {path}: {error}; impute it again, or copy it again") from error
 
 
-def _read_header(path: Path, stream: Stream) -> tuple[bool, bytes, bytes]:
-    """Whether it is a BCF, the header's text, and what was read beyond it."""
-    start = stream.read(START_BYTES)
-    if start.startswith(BCF_MAGIC):
-        size = header_length(start)
-        text = stream.read(size) if size < _LONGEST_HEADER else b""
-        if len(text) == size:
-            return True, text, b""
-    else:
-        while piece := stream.read(PIECE_BYTES):
-            start += piece
-            columns = start.find(b"\n#CHROM")
-            stop = start.find(b"\n", columns + 1) if columns >= 0 else -1
-            if stop >= 0:
-                return False, start[: stop + 1], start[stop + 1 :]
-    raise InputError(f"chunk {path}: the file is truncated in its header; impute it again, or copy it again")
-
-
-def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
+def _of_header(path: Path, start: FileStart) -> Chunk:
     """A chunk of which the records are still unknown."""
 
     def error(what: str) -> InputError:
         return InputError(f"chunk {path}: {what}")
 
     try:
-        lines = text.rstrip(b"\0").decode().rstrip("\n").split("\n")
+        lines = start.header.rstrip(b"\0").decode().rstrip("\n").split("\n")
     except UnicodeDecodeError as failure:
         raise error("the header holds bytes that are no text (UTF-8)") from failure
     found = [line for line in lines if line.startswith("##spinimpute_region=")]
@@ -253,7 +229,7 @@ def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
         raise error(f"FORMAT has fields that impute does not write: {', '.join(formats)}")
     samples = lines[-1].split("\t")[9:]
     records: RawRecords = TextRecords(region.chrom, formats, len(samples))
-    if is_bcf:
+    if start.is_bcf:
         records = BcfRecords(region.chrom, formats, len(samples), lines)
     none = np.empty(0, np.int64)
     return Chunk(
@@ -265,9 +241,9 @@ def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
         sites=int(match[4]),
         unmatched=None if match[5] is None else int(match[5]),
         phased_here=match[6] is not None,
-        is_bcf=is_bcf,
+        is_bcf=start.is_bcf,
         records=records,
-        data_start=len(text) + (START_BYTES if is_bcf else 0),
+        data_start=start.n_bytes,
         position=none,
         ref_length=none,
         length=none,
@@ -275,7 +251,7 @@ def _of_header(path: Path, is_bcf: bool, text: bytes) -> Chunk:
     )
 
 
-def _scan(chunk: Chunk, stream: Stream, rest: bytes) -> Scanned:
+def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> Scanned:
     found = Scanned()
     while True:
         piece = stream.read(max(PIECE_BYTES, len(rest)))  # a long record is not looked at too often

@@ -110,7 +110,7 @@ def impute(
             panels = stack.enter_context(open_panels(panel, genetic_map))
         _check_leave_one_out(output, panels)
         with summary.stage("load model"):
-            given = {**predictor.options, "max_memory": resources.max_memory}
+            given = resources.predictor_options(predictor)
             loaded, options = predictor_for(
                 panels[0], predictor.model, predictor.name, given, resources.device
             )

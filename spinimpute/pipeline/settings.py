@@ -26,8 +26,8 @@ class PredictorSettings:
     model : str, Path, Predictor or None
         A checkpoint or a loaded predictor; by default the shipped checkpoint.
     options : mapping
-        Options of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
-        lists them.
+        Those of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
+        lists them. The budget of memory is one of `Resources`.
     """
 
     name: str | None = None
@@ -139,3 +139,18 @@ class Resources:
     threads: int | None = None
     device: str = "auto"
     max_memory: int | None = None
+
+    def predictor_options(self, predictor: PredictorSettings) -> dict[str, Any]:
+        """The predictor's options with the budget of memory among them.
+
+        Raises
+        ------
+        InputError
+            The predictor's options have a budget, too.
+        """
+        if predictor.options.get("max_memory") is not None:
+            raise InputError(
+                "max_memory is no option of PredictorSettings: give the budget with "
+                "Resources(max_memory=...), which holds for the whole run"
+            )
+        return {**predictor.options, "max_memory": self.max_memory}

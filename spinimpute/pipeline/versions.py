@@ -7,8 +7,8 @@ import re
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from spinimpute.devices import default_threads
+from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.predictors.registry import PREDICTORS
 from spinimpute.tensor_files import fingerprint, load_tensors
 
 
@@ -17,7 +17,7 @@ def environment() -> dict[str, str]:
     import torch  # slow to load, and wanted here alone
 
     found = {"spinimpute": version("spinimpute")}
-    shipped = {row.name: row.shipped_checkpoint for row in PREDICTORS if row.shipped is not None}
+    shipped = {row.name: row.shipped_checkpoint for row in registry.PREDICTORS if row.shipped is not None}
     for name, path in sorted(shipped.items()):
         weights, _ = load_tensors(path, FORMAT, "model")
         found[f"model {name}"] = fingerprint(weights)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,25 @@ from spinimpute.predictors.typed_chunks import CHUNK, ChunkStarts, typed_of_chun
 if TYPE_CHECKING:
     from spinimpute.panels.reference import ReferencePanel
     from spinimpute.predictors.engine import Engine, ImputationJob
+
+
+class UnfitWeights(Exception):
+    """A checkpoint's weights are not of the network that it describes; the message says why."""
+
+
+@contextmanager
+def fitting_weights() -> Iterator[None]:
+    """Around what builds settings and a network and puts a checkpoint's weights into it, and nothing else.
+
+    Raises
+    ------
+    UnfitWeights
+        What fails there: a checkpoint may hold any settings and weights.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise UnfitWeights(str(error).partition("\n")[0][:200]) from error
 
 
 class Predictor(ABC):

@@ -9,7 +9,7 @@ from typing import Any
 from spinimpute.devices import choose_device
 from spinimpute.errors import InputError
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, UnfitWeights
 from spinimpute.predictors.registry import PredictorRow, default_row, imported, row_named, row_of_kind
 from spinimpute.tensor_files import fingerprint, load_tensors
 
@@ -161,11 +161,11 @@ def _load(
     if row.auto_device is None and device == "cuda":
         raise InputError(f"the predictor {row.name!r} computes on the processor alone: leave out --device")
     where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
+    load = imported(row.load)
     try:
-        predictor: Predictor = imported(row.load)(weights, settings, fingerprint(weights), where, chosen)
-    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        said = str(error).partition("\n")[0][:200]
+        predictor: Predictor = load(weights, settings, fingerprint(weights), where, chosen)
+    except UnfitWeights as error:
         raise InputError(
-            f"model {path or row.shipped}: its weights do not fit its description ({said}); copy it again"
+            f"model {path or row.shipped}: its weights do not fit its description ({error}); copy it again"
         ) from error
     return predictor

@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from spinimpute.errors import InputError
+from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
-HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what a `ReferencePanel` may hold
+HAPLOTYPE_KIND, INDUCING_KIND, KMER_KIND = (
+    "haplotype",
+    "allele-cipnp",
+    "kmer-spin",
+)  # kinds, as checkpoints name them
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
     PredictorRow(
         "haplotype",
         "attention to the panel's haplotypes",
-        kind="haplotype",
+        kind=HAPLOTYPE_KIND,
         reads=(HAPLOTYPES,),
         load="spinimpute.predictors.haplotype_attention.predictor:load",
         shipped="haplotype.safetensors",
@@ -217,7 +222,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
     PredictorRow(
         "inducing",
         "attention to inducing points, soft haplotypes that stand for the panel's",
-        kind="allele-cipnp",
+        kind=INDUCING_KIND,
         reads=(HAPLOTYPES, INDUCING_POINTS),
         load="spinimpute.predictors.spin.predictor:load",
         shipped="inducing.safetensors",
@@ -235,7 +240,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
     PredictorRow(
         "kmer",
         "SPIN on K-mers, of a checkpoint of your own",
-        kind="kmer-spin",
+        kind=KMER_KIND,
         reads=(HAPLOTYPES,),
         load="spinimpute.predictors.spin.kmer_spin:load",
         options=(

@@ -20,8 +20,9 @@ from spinimpute.errors import InputError
 from spinimpute.nn.model_weights import arrays_of, load_weights
 from spinimpute.output_files import CannotWrite, check_output
 from spinimpute.panels.panel import Panel
+from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.predictors.registry import PREDICTORS, PredictorRow, imported, row_of_kind
+from spinimpute.predictors.registry import PredictorRow, imported, row_of_kind
 from spinimpute.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
@@ -120,7 +121,7 @@ def read_configuration(path: str | Path) -> Configuration:
             raise InputError(f"configuration {path}: {table} must be a table, found {values!r}")
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
-    trained = {row.kind: row.training.settings for row in PREDICTORS if row.training is not None}
+    trained = {row.kind: row.training.settings for row in registry.PREDICTORS if row.training is not None}
     if not isinstance(kind, str) or kind not in trained:
         raise InputError(
             f"configuration {path}: model.kind must be one of {', '.join(trained)}, found {kind!r}"

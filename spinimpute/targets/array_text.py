@@ -21,9 +21,9 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
-from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
+from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
@@ -290,7 +290,7 @@ def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list
             skipped[NOT_IN_CHAIN] = skipped.get(NOT_IN_CHAIN, 0) + 1
             continue
         position, other_strand = place
-        letters = turned(call.letters) if other_strand else call.letters
+        letters = complement(call.letters) if other_strand else call.letters
         out.append(replace(call, position=position, letters=letters))
     return out
 

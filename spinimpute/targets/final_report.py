@@ -9,10 +9,10 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import LAST_POSITION, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
 from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_ALLELES, NO_PLACE
-from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift, turned
+from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where it is used: that takes its time, and few targets are reports
@@ -93,7 +93,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     letters = rows[["first", "second"]].to_numpy(dtype=str)
     if lift is not None:
         position, other_strand, lost = _lifted(position, placed, lift)
-        letters[other_strand] = np.vectorize(turned, otypes=[letters.dtype])(letters[other_strand])
+        letters[other_strand] = np.vectorize(complement, otypes=[letters.dtype])(letters[other_strand])
     letters = np.where(np.isin(np.char.upper(letters), list(_MISSING)), "", np.char.upper(letters))
     plain = np.isin(letters, ["", "A", "C", "G", "T"]).all(axis=1)
     skipped = {

@@ -12,11 +12,11 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import Sites, plain_chromosome
 
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
 INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
-_COMPLEMENT = str.maketrans("ACGTNacgtn", "TGCANtgcan")
 
 
 class Lift:
@@ -125,9 +125,7 @@ class Lift:
         kept = calls.part(chosen)
 
         def alleles(texts: list[str]) -> list[str]:
-            return [
-                t.translate(_COMPLEMENT) if turned else t for t, (*_, turned) in zip(texts, rows, strict=True)
-            ]
+            return [complement(t) if turned else t for t, (*_, turned) in zip(texts, rows, strict=True)]
 
         position = np.array([place for place, *_ in rows], np.int64)
         lifted = Sites(sites.chrom, position, alleles(kept.sites.ref), alleles(kept.sites.alt), kept.sites.id)
@@ -138,8 +136,3 @@ def _names(content: bytes) -> set[str]:
     """The chromosomes that chains start from."""
     heads = (line.split() for line in content.splitlines() if line.startswith(b"chain"))
     return {head[2].decode(errors="replace") for head in heads if len(head) > 2}
-
-
-def turned(letters: str) -> str:
-    """Bases as the other strand has them."""
-    return letters.translate(_COMPLEMENT)

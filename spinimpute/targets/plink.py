@@ -17,7 +17,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import site_alleles, snp_places
+from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
     NO_ALT,
@@ -28,7 +28,7 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
 )
 from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_PLACE
-from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift, turned
+from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift
 
 _BED_MAGIC = b"\x6c\x1b\x01"
 _PLINK_MAGIC = b"\x6c\x1b"
@@ -233,7 +233,7 @@ def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) ->
             if max(map(len, (ref, *alts))) > 1:
                 skipped[INDEL_TURNED] += 1
                 continue
-            ref, *alts = map(turned, (ref, *alts))
+            ref, *alts = map(complement, (ref, *alts))
         for allele, alt in enumerate(alts, start=1):
             one = (ref in _NO_ALLELE) != (alt in _NO_ALLELE)
             if one:

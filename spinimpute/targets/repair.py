@@ -14,6 +14,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites, plain_chromosome
 
 AMBIGUOUS = ("frequency", "keep", "drop")
@@ -23,8 +24,6 @@ BOTH = "other strand, REF and ALT swapped: complemented and exchanged"
 STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
 EVIDENCE = math.log(100)  # so many times more probable must one strand be than the other
-
-_COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
         ref, alt = target.ref[index].upper(), target.alt[index].upper()
         here = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
         snp = len(ref) == len(alt) == 1
-        other = (ref.translate(_COMPLEMENT), alt.translate(_COMPLEMENT))
+        other = (complement(ref), complement(alt))
         ambiguous = snp and other == (alt, ref)
         # a site that is one of several ALT alleles has all others coded as REF: no exchange is right
         split = any(

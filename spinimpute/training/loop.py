@@ -194,7 +194,7 @@ class TrainingLoop(ABC, Generic[Network]):
         InputError
             The loss of a step, or of a validation, is not finite.
         """
-        stop = min(self.steps, until or self.steps)
+        stop = self.steps if until is None else min(self.steps, until)
         losses: list[float] = []
         while self.step < stop and not self.exhausted:
             losses.append(self.train_step())
@@ -266,12 +266,12 @@ class TrainingLoop(ABC, Generic[Network]):
         try:
             self.model.load_state_dict(state.content["weights"])
             self.optimiser.load_state_dict(state.content["optimiser"])
-        except (RuntimeError, ValueError, KeyError) as error:
+            if self.schedule is not None:
+                self.schedule.last_epoch = state.content["schedule"]["last_epoch"]
+                self.schedule._last_lr = state.content["schedule"]["_last_lr"]
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"training state {path} holds the weights of another network, perhaps of another version of "
                 "this program: start anew"
             ) from error
-        if self.schedule is not None:
-            self.schedule.last_epoch = state.content["schedule"]["last_epoch"]
-            self.schedule._last_lr = state.content["schedule"]["_last_lr"]
         self.step, self.best, self.stale = state.step, state.best, state.stale

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from spinimpute.errors import InputError
 from spinimpute.nn.model_weights import arrays_of, tensors_of
 from spinimpute.tensor_files import load_tensors, save_tensors
 
@@ -56,17 +57,23 @@ class TrainingState:
 
     @classmethod
     def load(cls, path: str | Path, kind: str) -> TrainingState:
-        """Read what `save` wrote; raises InputError as `load_tensors` does."""
+        """Read what `save` wrote; raises InputError as `load_tensors` does, or if something is missing."""
         arrays, metadata = load_tensors(path, kind, "training state")
-        return cls(
-            metadata["run"],
-            metadata["step"],
-            # states of runs without validation had neither of these
-            metadata.get("best", math.inf),
-            metadata.get("stale", 0),
-            metadata.get("launch", ""),
-            _unflattened(metadata["plain"], tensors_of(arrays)),
-        )
+        try:
+            return cls(
+                metadata["run"],
+                metadata["step"],
+                # states of runs without validation had neither of these
+                metadata.get("best", math.inf),
+                metadata.get("stale", 0),
+                metadata.get("launch", ""),
+                _unflattened(metadata["plain"], tensors_of(arrays)),
+            )
+        except KeyError as error:
+            raise InputError(
+                f"training state {path} lacks {error}, perhaps as it is of another version of this program: "
+                "start anew"
+            ) from error
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:

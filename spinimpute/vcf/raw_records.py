@@ -1,4 +1,4 @@
-"""Records of imputed files as bytes: where they are, and the few values that joining files asks for.
+"""Imputed files as bytes: the header, where the records are, and the few values that joining files asks for.
 
 Axes: R records, N samples.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from spinimpute.kernels import kernel
 from spinimpute.vcf.bcf_format import (
+    BCF_MAGIC,
     CHAR,
     FLOAT,
     FLOAT_END,
@@ -20,14 +21,49 @@ from spinimpute.vcf.bcf_format import (
     RECORD_HEAD,
     RECORD_LENGTHS,
     SIZES,
+    START_BYTES,
     BadRecord,
+    ByteStream,
+    header_length,
     read_descriptor,
     read_integer,
 )
 from spinimpute.vcf.header import header_numbers
 
+PIECE_BYTES = 4 * 2**20  # of a file that are read at once; bounds the memory
+
+_LONGEST_HEADER = 2**30
 _MOST_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
 _FIXED_COLUMNS = 9
+
+
+class FileStart(NamedTuple):
+    """Beginning of a file, unpacked.
+
+    Whether it is a BCF, its header's lines, the bytes before the first record, and what was read beyond them.
+    """
+
+    is_bcf: bool
+    header: bytes
+    n_bytes: int
+    rest: bytes
+
+
+def read_start(stream: ByteStream) -> FileStart | None:
+    """Read a VCF's or BCF's header from the beginning of the file; None if it is cut."""
+    start = stream.read(START_BYTES)
+    if start.startswith(BCF_MAGIC):
+        size = header_length(start)
+        header = stream.read(size) if size < _LONGEST_HEADER else b""
+        whole = len(start) == START_BYTES and len(header) == size
+        return FileStart(True, header, START_BYTES + size, b"") if whole else None
+    while piece := stream.read(PIECE_BYTES):
+        start += piece
+        columns = start.find(b"\n#CHROM")
+        stop = start.find(b"\n", columns + 1) + 1 if columns >= 0 else 0
+        if stop > 0:
+            return FileStart(False, start[:stop], stop, start[stop:])
+    return None
 
 
 @dataclass

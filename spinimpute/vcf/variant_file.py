@@ -18,9 +18,8 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.vcf.bcf_format import BCF_MAGIC
-from spinimpute.vcf.bgzf import EOF_BLOCK
+from spinimpute.vcf.bgzf import EOF_BLOCK, GZIP_MAGIC
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _VCF_MAGIC = b"##fileformat=VCF"
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
 
@@ -255,7 +254,7 @@ def check_variant_file(path: Path, role: str) -> None:
     if not head:
         raise error("the file is empty")
     content = head
-    if head.startswith(_GZIP_MAGIC):
+    if head.startswith(GZIP_MAGIC):
         try:
             with gzip.open(path) as decompressed:
                 content = decompressed.read(len(_VCF_MAGIC))
@@ -278,7 +277,7 @@ def starts_as_variant_file(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             content = file.read(len(_VCF_MAGIC))
-        if content.startswith(_GZIP_MAGIC):
+        if content.startswith(GZIP_MAGIC):
             with gzip.open(path) as decompressed:
                 content = decompressed.read(len(_VCF_MAGIC))
     except (OSError, EOFError, zlib.error):
@@ -290,7 +289,7 @@ def _repeated_sample(path: Path) -> str | None:
     """The name of a sample that the header of a VCF has twice, if there is one and the header can be read."""
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == _GZIP_MAGIC
+            packed = file.read(2) == GZIP_MAGIC
         with gzip.open(path) if packed else path.open("rb") as text:
             for line in text:
                 if line.startswith(b"#CHROM"):
@@ -305,4 +304,4 @@ def _repeated_sample(path: Path) -> str | None:
 
 def _is_bgzf(head: bytes) -> bool:
     """A gzip member with the extra field "BC"; plain gzip has no block that ends the file."""
-    return head[:4] == b"\x1f\x8b\x08\x04" and head[12:14] == b"BC"
+    return head[:4] == GZIP_MAGIC + b"\x08\x04" and head[12:14] == b"BC"

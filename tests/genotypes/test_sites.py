@@ -64,12 +64,6 @@ def test_bad_region_is_refused_with_its_form(text: str) -> None:
         Region.parse(text)
 
 
-def test_region_contains_ignores_the_prefix() -> None:
-    region = Region.parse("chr20:10-20")
-    assert [region.contains("20", position) for position in (9, 10, 20, 21)] == [False, True, True, False]
-    assert not region.contains("21", 15)
-
-
 def test_take_and_concatenate() -> None:
     sites = make_sites([(1, "A", "C"), (2, "a", "g"), (5, "T", "TA")])
     assert sites.keys() == [(1, "A", "C"), (2, "A", "G"), (5, "T", "TA")]

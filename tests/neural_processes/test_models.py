@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.distributions import Distribution
 
+from benchmarks.neural_processes.cost import saved_bytes
 from spinimpute.neural_processes import blocks
-from spinimpute.neural_processes.evaluation import saved_bytes
 from spinimpute.neural_processes.gaussian_tasks import (
     Process,
     ProcessSettings,

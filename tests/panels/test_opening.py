@@ -72,6 +72,23 @@ def test_what_is_no_panel(files: dict[str, Path], example: Path, tmp_path: Path)
         pass
 
 
+def test_a_vcf_is_known_by_its_content(example: Path, tmp_path: Path) -> None:
+    unnamed = tmp_path / "panel"
+    shutil.copy(example / "panel.vcf.gz", unnamed)
+    with open_panels(unnamed, example / "genetic.map") as (panel,):
+        assert panel.holds == "haplotypes"
+    for name, content, said in (
+        ("text.vcf", b"no panel", "this is no VCF or BCF file"),
+        ("damaged.vcf.gz", b"\x1f\x8b\x08damaged", "the compressed file is damaged"),
+        ("damaged.spin", b"\x1f\x8b\x08damaged", "not a spinimpute panel"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=said), open_panels(tmp_path / name):
+            pass
+    with pytest.raises(InputError, match="there is no such file"), open_panels(tmp_path / "absent.bcf"):
+        pass
+
+
 def test_a_map_goes_with_a_vcf_alone(
     files: dict[str, Path], example: Path, example_panel: spinimpute.Panel
 ) -> None:

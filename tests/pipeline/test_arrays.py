@@ -107,3 +107,15 @@ def test_sites_of_which_none_is_visible_get_the_frequency(
     with BlockEngine(random_predictor, ImputationJob(example_panel, np.array([4000]), threads=1)) as engine:
         p = engine.impute_window(Window(0, 10, 30, 0, 50), np.ones((1, 3), dtype=np.int8))
     np.testing.assert_allclose(p, np.repeat(example_panel.frequency[10:30, None], 3, axis=1), rtol=1e-6)
+
+
+def test_the_budget_is_given_in_one_way(
+    example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    settings = spinimpute.PredictorSettings(options={"max_memory": 10**9})
+    index = np.arange(7, 4_400, 45)
+    with pytest.raises(InputError, match=r"give the budget with Resources\(max_memory=\.\.\.\)"):
+        spinimpute.impute_haplotypes(example_panel, np.zeros((len(index), 2), int), index, settings)
+    with pytest.raises(InputError, match=r"give the budget with Resources\(max_memory=\.\.\.\)"):
+        spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.vcf", example_panel, predictor=settings)
+    assert not list(tmp_path.iterdir())

@@ -4,26 +4,30 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import cyvcf2
 import numpy as np
 import pytest
+import torch
+from click.testing import CliRunner
 
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
-from spinimpute.predictors import registry
+from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
+from spinimpute.pipeline.versions import environment
+from spinimpute.predictors import loading, registry
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import FORMAT, load_predictor, predictor_for
 from spinimpute.predictors.registry import (
-    HAPLOTYPES,
-    INDUCING_POINTS,
     PREDICTORS,
     Option,
     PredictorRow,
+    Training,
     imported,
     option_help,
     options_by_name,
@@ -32,6 +36,7 @@ from spinimpute.predictors.registry import (
 )
 from spinimpute.predictors.spin.kmer_spin import KmerPredictor
 from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.train import read_configuration
 from spinimpute.tensor_files import load_tensors
 
 SHIPPED = [row for row in PREDICTORS if row.shipped is not None]
@@ -201,6 +206,31 @@ def test_a_row_is_all_that_a_new_predictor_needs(
             np.testing.assert_allclose(record.format("DS")[:, 0], frequency, atol=1e-4)
 
 
+def test_faults_of_a_predictor_are_not_called_damage(
+    toy: PredictorRow, example_panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("a fault of its own")
+
+    monkeypatch.setattr(sys.modules["toy_predictor"], "load", fails)
+    with pytest.raises(ValueError, match="a fault of its own"):
+        predictor_for(example_panel, name=toy.name)
+    monkeypatch.setitem(sys.modules, "toy_predictor", None)
+    with pytest.raises(ImportError):
+        predictor_for(example_panel, name=toy.name)
+
+
+@pytest.mark.parametrize("name", ["haplotype", "inducing"])
+def test_a_device_without_memory_is_not_called_damage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(loading, "choose_device", lambda device: "cuda")
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_predictor(name=name)
+
+
 def test_a_new_predictor_has_regions_arrays_and_inducing_panels(
     toy: PredictorRow, dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
@@ -215,6 +245,53 @@ def test_a_new_predictor_has_regions_arrays_and_inducing_panels(
         for panel in (example_panel, made):
             p_XQ = spinimpute.impute_haplotypes(panel, alleles, index, settings)
             np.testing.assert_allclose(p_XQ, example_panel.frequency[:, None].repeat(3, 1), rtol=1e-6)
+
+
+def test_a_new_predictor_reaches_the_command_line(
+    toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    sys.modules.pop(
+        "spinimpute.cli.impute", None
+    )  # its options are those of the registry when it is imported
+    try:
+        command = import_module("spinimpute.cli.impute").impute
+    finally:
+        del sys.modules["spinimpute.cli.impute"]
+    out = tmp_path / "o.vcf"
+    given = [
+        "--vcf",
+        example / "target.vcf.gz",
+        "--panel",
+        example_panel.path,
+        "--out",
+        out,
+        "--predictor",
+        "toy",
+    ]
+    given += ["--share", "0.5", "--quiet"]
+    done = CliRunner().invoke(command, [str(argument) for argument in given], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "##spinimpute_model=toy none cpu\n" in cyvcf2.VCF(str(out)).raw_header
+    assert (
+        "toy: the panel's allele frequencies"
+        in CliRunner().invoke(command, ["--help"], terminal_width=1_000).output
+    )
+
+
+def test_a_new_predictor_is_trained_and_has_a_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped = row_named("haplotype")
+    training = Training(
+        "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings", "toy_predictor:none"
+    )
+    row = dataclasses.replace(TOY, shipped=shipped.shipped, training=training)
+    monkeypatch.setattr(registry, "PREDICTORS", (*PREDICTORS, row))
+    versions = environment()
+    assert versions["model toy"] == versions["model haplotype"]
+    configuration = tmp_path / "toy.toml"
+    configuration.write_text('[model]\nkind = "toy"\nhidden = 8\n')
+    assert read_configuration(configuration).model.hidden == 8
 
 
 def test_a_new_predictor_takes_its_own_options_alone(

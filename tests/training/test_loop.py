@@ -127,6 +127,34 @@ def test_states_from_before_they_counted_validations(tmp_path: Path) -> None:
     assert (resumed.step, resumed.best, resumed.stale) == (1, float("inf"), 0)
 
 
+def test_states_that_lack_an_entry(tmp_path: Path) -> None:
+    loop, state = Line(), tmp_path / "state"
+    loop.train_step()
+    loop.save_state(state)
+    arrays, metadata = load_tensors(state, FORMAT, "training state")
+    content = dict(metadata["plain"]["__dict__"])
+    for missing in ("run", "step", "plain"):
+        without = {name: value for name, value in metadata.items() if name != missing}
+        save_tensors(state, arrays, without, FORMAT)
+        with pytest.raises(InputError, match=f"state lacks '{missing}'.*start anew"):
+            Line().restore_state(state)
+    for missing in content:
+        rest = [[name, value] for name, value in content.items() if name != missing]
+        save_tensors(state, arrays, metadata | {"plain": {"__dict__": rest}}, FORMAT)
+        with pytest.raises(InputError, match="start anew"):
+            Line().restore_state(state)
+    fewer = {name: array for name, array in arrays.items() if name != "/weights/bias"}
+    save_tensors(state, fewer, metadata, FORMAT)
+    with pytest.raises(InputError, match=r"lacks '/weights/bias'.*start anew"):
+        Line().restore_state(state)
+
+
+def test_no_step_is_taken_until_step_0() -> None:
+    loop, found = Line(), list[Report]()
+    loop.take_steps(3, found.append, until=0)
+    assert (loop.step, found) == (0, [])
+
+
 def test_differences_name_what_differs() -> None:
     there = {"a": 1, "b": {"c": [1, 2], "d": None}, "e": "x" * 100}
     assert differences(there, there) == []

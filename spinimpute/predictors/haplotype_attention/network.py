@@ -23,7 +23,6 @@ from spinimpute.predictors.haplotype_attention.settings import (
     COPIED_FEATURES,
     EPSILON,
     GAP_FEATURES,
-    KIND,
     NOTHING,
     SCALE,
     SITE_FEATURES,
@@ -87,8 +86,6 @@ class HaplotypeAttention(nn.Module):
     settings : HaplotypeSettings
         Sizes of the networks.
     """
-
-    kind = KIND
 
     def __init__(self, settings: HaplotypeSettings) -> None:
         super().__init__()

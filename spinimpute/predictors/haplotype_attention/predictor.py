@@ -32,12 +32,12 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
     find_candidates,
 )
 from spinimpute.predictors.haplotype_attention.settings import (
-    KIND,
     HaplotypeSettings,
     gap_features,
     site_features,
 )
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
 # (benchmarks/simulated), except candidates in the largest panels (`CandidateSettings.for_panel`).
@@ -102,11 +102,11 @@ class HaplotypePredictor(Predictor):
 
     Raises
     ------
-    KeyError, ValueError
+    UnfitWeights
         The weights are of another model.
     """
 
-    kind = KIND
+    kind = HAPLOTYPE_KIND
 
     def __init__(
         self,
@@ -119,7 +119,8 @@ class HaplotypePredictor(Predictor):
     ) -> None:
         self.weights, self.settings = weights, settings
         self.device_name, self.candidates, self.classes = device, candidates, classes
-        self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
+        with fitting_weights():
+            self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
@@ -217,7 +218,9 @@ def load(
     options: Mapping[str, Any],
 ) -> HaplotypePredictor:
     """As of `PredictorRow.load`."""
-    return HaplotypePredictor(weights, HaplotypeSettings(**settings), fingerprint, device)
+    with fitting_weights():
+        known = HaplotypeSettings(**settings)
+    return HaplotypePredictor(weights, known, fingerprint, device)
 
 
 class DevicePairNetwork:
@@ -227,8 +230,9 @@ class DevicePairNetwork:
         from spinimpute.nn.model_weights import load_weights
         from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 
-        self.model = HaplotypeAttention(settings)
-        load_weights(self.model, weights)
+        with fitting_weights():
+            self.model = HaplotypeAttention(settings)
+            load_weights(self.model, weights)
         self.model.to(device).eval()
         self.device = device
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from spinimpute.predictors.haplotype_attention.ibs_classes import SMALLEST_CM
 
-KIND = "haplotype"  # of checkpoints
 EPSILON = 1e-4  # copied probabilities are cut to [EPSILON, 1 - EPSILON] before their logit is taken
 ABSENT_LOGIT = -9.2  # of EPSILON
 CONTRAST = 12.0  # the largest difference of logits, also where only carriers or only others are found

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.block_engine import BlockEngine
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, InducingPredictor
 from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
@@ -85,12 +84,11 @@ def build_inducing_panel(
         Unusable indices.
     """
     out = check_output(out, force, [panel.path, model, array])
-    loaded, _ = predictor_for(
-        panel, model, None if model else "inducing", {"inducing_points": inducing_points}, device
-    )
-    if loaded.kind != InducingPredictor.kind:
-        raise InputError(f"a model of the kind {loaded.kind!r} makes no soft haplotypes: give another one")
-    predictor = cast(InducingPredictor, loaded)
+    if model is None and inducing_points is None:
+        inducing_points = MOST_INDUCING_POINTS  # their number chooses the predictor that has them
+    predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
+    if not isinstance(predictor, InducingPredictor):
+        raise InputError(f"a model of the kind {predictor.kind!r} makes no soft haplotypes: give another one")
     skipped: dict[str, int] = {}
     described: dict[str, str | int]
     if isinstance(array, np.ndarray):
@@ -155,7 +153,7 @@ def _write_blocks(
         return compress(pack_points(block, engine.typed_index))
 
     with ThreadPoolExecutor(threads, "pack") as pool:
-        for window in _stretches(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
+        for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
             blocks = engine.encode_window(window)
             for part in pool.map(pack, blocks):
                 writer.add_part(part)
@@ -165,7 +163,7 @@ def _write_blocks(
     return np.concatenate(masses)
 
 
-def _stretches(
+def _windows(
     panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, n_blocks: int
 ) -> Iterator[Window]:
     """Windows of this many whole blocks, from which all typed sites are visible."""

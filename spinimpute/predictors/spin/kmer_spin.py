@@ -25,7 +25,8 @@ from spinimpute.nn.shapes import require_count
 from spinimpute.nn.spin import SPINConfig
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.registry import KMER_KIND
 from spinimpute.predictors.spin.block_engine import BlockEngine
 
 MOST_SNPS = 16  # of a token: there are 2^k tokens
@@ -95,8 +96,6 @@ class ColumnInformation:
 class KmerSPIN(nn.Module):
     """`CIPNP` over the K-mers of a block."""
 
-    kind = "kmer-spin"
-
     def __init__(self, settings: KmerSettings) -> None:
         super().__init__()
         self.settings = settings
@@ -142,7 +141,7 @@ class KmerSPIN(nn.Module):
 class KmerPredictor(Predictor):
     """A `BlockPredictor` around `KmerSPIN`: one H for every `labels` sites of a block."""
 
-    kind = KmerSPIN.kind
+    kind = KMER_KIND
 
     def __init__(self, model: KmerSPIN, fingerprint: str, device: torch.device) -> None:
         self.model = model.to(device).eval()
@@ -218,5 +217,6 @@ def load(
     options: Mapping[str, Any],
 ) -> KmerPredictor:
     """As of `PredictorRow.load`."""
-    model = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
+    with fitting_weights():
+        model = network_of(lambda: KmerSPIN(KmerSettings(**settings)), weights)
     return KmerPredictor(model, fingerprint, torch.device(device))

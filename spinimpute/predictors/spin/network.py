@@ -381,8 +381,6 @@ def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
 class InducingNetwork(nn.Module):
     """Encoder and predictor together; the weights of a checkpoint."""
 
-    kind = "allele-cipnp"
-
     def __init__(self, settings: InducingSettings) -> None:
         super().__init__()
         self.settings = settings

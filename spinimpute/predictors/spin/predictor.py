@@ -20,7 +20,8 @@ from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.registry import INDUCING_KIND
 from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
 from spinimpute.predictors.spin.inducing_engine import InducingEngine
 from spinimpute.predictors.spin.network import (
@@ -67,7 +68,7 @@ class _Chunks:
 class InducingPredictor(Predictor):
     """A `BlockPredictor`. inducing_points: largest h of a block; see `at_work` for the other sizes."""
 
-    kind = InducingNetwork.kind
+    kind = INDUCING_KIND
 
     def __init__(
         self,
@@ -195,7 +196,8 @@ def load(
     options: Mapping[str, Any],
 ) -> InducingPredictor:
     """As of `PredictorRow.load`."""
-    model = network_of(lambda: InducingNetwork(at_work(InducingSettings(**settings))), weights)
+    with fitting_weights():
+        model = network_of(lambda: InducingNetwork(at_work(InducingSettings(**settings))), weights)
     return InducingPredictor(model, fingerprint, torch.device(device), options["inducing_points"])
 
 

@@ -1,0 +1,39 @@
+"""The beginning of a file as bytes, of every form. How records are read and changed: `tests/cli/ligate`."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from spinimpute.vcf.bcf_format import file_start
+from spinimpute.vcf.bgzf import BgzfWriter, unpacked
+from spinimpute.vcf.raw_records import FileStart, read_start
+
+HEADER = b"##fileformat=VCFv4.3\n#CHROM\tPOS\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_start_of_each_form(packed: bool, tmp_path: Path) -> None:
+    bcf = file_start(HEADER)
+    for content, expected in (
+        (HEADER + b"20\t7\n", FileStart(False, HEADER, len(HEADER), b"20\t7\n")),
+        (bcf + b"records", FileStart(True, HEADER + b"\0", len(bcf), b"")),
+    ):
+        path = tmp_path / "file"
+        with path.open("wb") as file:
+            if packed:
+                writer = BgzfWriter(file)
+                writer.write(content)
+                writer.finish()
+            else:
+                file.write(content)
+        with unpacked(path) as stream:
+            assert read_start(stream) == expected
+            assert stream.read(100) + expected.rest == content[expected.n_bytes :]
+
+
+@pytest.mark.parametrize("whole", [HEADER, file_start(HEADER)])
+def test_a_header_that_is_cut(whole: bytes) -> None:
+    assert read_start(io.BytesIO(whole)) is not None
+    for size in (0, 5, 9, len(whole) - 1):
+        assert read_start(io.BytesIO(whole[:size])) is None
