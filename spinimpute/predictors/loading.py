@@ -119,6 +119,7 @@ def _checkpoint(
     path: str | Path | None, name: str | None, panel: ReferencePanel | None, given: Mapping[str, Any]
 ) -> tuple[PredictorRow, dict[str, Any], Any]:
     """The predictor's row, its weights and its settings (JSON that may be wrong)."""
+    shipped = path is None
     if path is None:
         row = default_row(None if panel is None else panel.holds, given) if name is None else row_named(name)
         if panel is not None:
@@ -134,6 +135,12 @@ def _checkpoint(
     if found is None:
         raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
     _check_name(found, name, f"model {path}")
+    try:
+        found.chosen(given)
+    except InputError as error:
+        if shipped:
+            raise
+        raise InputError(f"model {path}: {error}") from error  # only the file says whose it is
     return found, weights, metadata.get("model")
 
 

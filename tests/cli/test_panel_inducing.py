@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spinimpute.panels.inducing_panel import InducingPanel
+from spinimpute.predictors.registry import WEIGHTS
 
 Run = Callable[..., Any]
 
@@ -114,6 +115,17 @@ def test_refusals(
     assert failed.code == 2
     assert said in failed.err
     assert not list((tmp_path / "o").iterdir())
+
+
+def test_a_model_of_another_predictor_is_named(run: Run, panel: Path, example: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.safetensors"
+    model.write_bytes((WEIGHTS / "haplotype.safetensors").read_bytes())
+    done = run(
+        "panel", "build", "--vcf", panel, "--inducing", 8, "--array", example / "array.txt", "--model", model,
+        "--out", tmp_path / "p.spip",
+    )  # fmt: skip
+    assert done.code == 2
+    assert f"model {model}: the predictor 'haplotype' does not take --inducing-points" in done.err
 
 
 def test_the_suffix_is_not_for_panels(run: Run, arguments: list[object], tmp_path: Path) -> None:
