@@ -1,0 +1,139 @@
+"""Inducing points that carry labels: exact in chunks, blind to order, true to the context."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spinimpute.nn.carrying import CarriedPoints, CompetingEncoder, read_labels
+
+
+class Dots:
+    """A `Similarity`: minus the squared distance, times a learned steepness."""
+
+    def __init__(self, steepness: Tensor) -> None:
+        self.steepness = steepness
+
+    def keys(self, feature_BHX: Tensor) -> Tensor:
+        return feature_BHX
+
+    def scores(self, x_BNX: Tensor, keys: Tensor) -> Tensor:
+        return -self.steepness * (x_BNX.unsqueeze(2) - keys.unsqueeze(1)).square().sum(-1)
+
+
+def context(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x_BNX = torch.randn(2, n, 3, generator=generator, dtype=torch.float64)
+    return x_BNX, (torch.rand(2, n, 4, generator=generator) < 0.3).double()
+
+
+def start_of(x_BNX: Tensor, count: int) -> CarriedPoints:
+    start_BHX = x_BNX[:, :count]
+    return CarriedPoints(start_BHX, start_BHX[..., :0], torch.ones(start_BHX.shape[:2]).to(start_BHX))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(lambda sizes: sum(sizes) >= 3),
+    rounds=st.integers(1, 3),
+    seed=st.integers(0, 1_000),
+)
+def test_chunks_change_neither_points_nor_gradients(sizes: list[int], rounds: int, seed: int) -> None:
+    x_BNX, label_BNU = context(sum(sizes), seed)
+    found = []
+    for parts in ([sum(sizes)], sizes):
+        encoder = CompetingEncoder[Tensor](rounds).double()
+        x = x_BNX.clone().requires_grad_()
+        steepness = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
+        chunks = list(zip(x.split(parts, 1), label_BNU.split(parts, 1), strict=True))
+        points = encoder(chunks, start_of(x, 3), Dots(steepness))
+        loss = sum((part.square() * (i + 1)).sum() for i, part in enumerate(points))
+        gradients = torch.autograd.grad(loss, [x, steepness, encoder.prior])
+        found.append([*points, *gradients])
+    for whole, chunked in zip(*found, strict=True):
+        torch.testing.assert_close(chunked, whole, rtol=1e-9, atol=1e-9)
+
+
+def test_the_order_of_datapoints_changes_nothing() -> None:
+    x_BNX, label_BNU = context(20)
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
+    encoder, start = CompetingEncoder[Tensor](2).double(), start_of(x_BNX, 5)
+    one, other = (
+        encoder([chunk], start, Dots(torch.tensor(1.0)))
+        for chunk in ((x_BNX, label_BNU), (x_BNX[:, order], label_BNU[:, order]))
+    )
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_as_many_points_as_datapoints_carry_their_labels_and_a_steep_query_finds_its_own() -> None:
+    x_BNX, label_BNU = context(12)
+    similarity = Dots(torch.tensor(500.0))
+    points = CompetingEncoder[Tensor](2).double()([(x_BNX, label_BNU)], start_of(x_BNX, 12), similarity)
+    torch.testing.assert_close(points.label_BHU, label_BNU, rtol=0, atol=1e-4)
+    torch.testing.assert_close(points.mass_BH, torch.ones_like(points.mass_BH), rtol=0, atol=1e-4)
+    logit_BGQH = similarity.scores(x_BNX, similarity.keys(points.feature_BHX)).unsqueeze(1)
+    attention_BGQH, pooled_BGQU = read_labels(logit_BGQH, points)
+    torch.testing.assert_close(pooled_BGQU[:, 0], label_BNU, rtol=0, atol=1e-4)
+    assert (attention_BGQH.argmax(-1)[0, 0] == torch.arange(12)).all()
+
+
+def test_masses_and_carried_labels_add_up_to_the_context_s() -> None:
+    x_BNX, label_BNU = context(30)
+    points = CompetingEncoder[Tensor](3).double()(
+        [(x_BNX, label_BNU)], start_of(x_BNX, 6), Dots(torch.tensor(0.7))
+    )
+    torch.testing.assert_close(points.mass_BH.sum(1), torch.full((2,), 30.0, dtype=torch.float64))
+    carried_BU = (points.mass_BH.unsqueeze(-1) * points.label_BHU).sum(1)
+    torch.testing.assert_close(carried_BU, label_BNU.sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_padding_among_the_starting_points_wins_and_gives_nothing() -> None:
+    x_BNX, label_BNU = context(15)
+    encoder, similarity = CompetingEncoder[Tensor](2).double(), Dots(torch.tensor(1.0))
+    start = start_of(x_BNX, 4)
+    padded = CarriedPoints(
+        torch.cat([start.feature_BHX, x_BNX[:, 4:6]], 1),
+        x_BNX[:, :6, :0],
+        torch.tensor([[1.0] * 4 + [0.0] * 2] * 2, dtype=torch.float64),
+    )
+    without = encoder([(x_BNX, label_BNU)], start, similarity)
+    found = encoder([(x_BNX, label_BNU)], padded, similarity)
+    for a, b in zip(without, found, strict=True):
+        torch.testing.assert_close(b[:, :4], a)
+    assert (found.mass_BH[:, 4:] == 0).all()
+    attention_BGQH, _ = read_labels(torch.zeros(2, 1, 3, 6, dtype=torch.float64), found)
+    assert (attention_BGQH[..., 4:] == 0).all()
+
+
+def test_what_is_read_follows_the_labels_of_the_context() -> None:
+    x_BNX, label_BNU = context(16)
+    similarity, start = Dots(torch.tensor(2.0)), start_of(x_BNX, 8)
+    encoder = CompetingEncoder[Tensor](2).double()
+    logit = torch.randn(2, 2, 5, 8, dtype=torch.float64)
+    pooled = [
+        read_labels(logit, encoder([(x_BNX, labels)], start, similarity))[1]
+        for labels in (label_BNU, 1 - label_BNU)
+    ]
+    torch.testing.assert_close(pooled[0], 1 - pooled[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_bfloat16_keeps_sums_in_float32(device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    x_BNX, label_BNU = (part.float().to(device) for part in context(3_000))
+    encoder, similarity = CompetingEncoder[Tensor](2).to(device), Dots(torch.tensor(1.0, device=device))
+    with torch.autocast(device, torch.bfloat16):
+        points = encoder([(x_BNX, label_BNU)], start_of(x_BNX, 8), similarity)
+    assert points.mass_BH.dtype == torch.float32
+    torch.testing.assert_close(points.mass_BH.sum(1).cpu(), torch.full((2,), 3_000.0), rtol=1e-3, atol=0)
+
+
+def test_errors() -> None:
+    x_BNX, _ = context(4)
+    with pytest.raises(ValueError, match="chunks must hold at least one chunk"):
+        CompetingEncoder[Tensor](1)([], start_of(x_BNX, 2), Dots(torch.tensor(1.0)))
+    with pytest.raises(ValueError, match="rounds must be at least 1"):
+        CompetingEncoder[Tensor](0)
