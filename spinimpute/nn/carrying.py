@@ -162,29 +162,44 @@ def _added_up(
     return total
 
 
-def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
-    """Attend to inducing points and pool the labels that they carry.
+def attend_to_points(logit_BGQH: Tensor, points: CarriedPoints) -> Tensor:
+    """Attention of head G and query Q to inducing points; none to padding.
 
     Parameters
     ----------
     logit_BGQH : Tensor
-        Of each head G, query Q and inducing point.
+        Before the softmax.
     points : CarriedPoints
-        Padding among them gets no attention.
+        Those that are attended to.
 
     Returns
     -------
     Tensor (B, G, Q, H)
-        Attention.
-    Tensor (B, G, Q, U)
-        Pooled labels.
+        Sums to 1 over H.
     """
-    absent_B11H = (points.mass_BH <= 0)[:, None, None]
-    attention_BGQH = torch.softmax(logit_BGQH.masked_fill(absent_B11H, NO_POINT), dim=-1)
-    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
+    return torch.softmax(logit_BGQH.masked_fill((points.mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
 
 
 def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
-    """Labels pooled with some attention, (B, G, Q, U)."""
+    """Labels that inducing points carry, pooled with this attention.
+
+    Parameters
+    ----------
+    attention_BGQH : Tensor
+        See `attend_to_points`.
+    label_BHU : Tensor
+        As of `CarriedPoints`, of all labels or some.
+
+    Returns
+    -------
+    Tensor (B, G, Q, U)
+        Means of the labels.
+    """
     pooled_BLU = attention_BGQH.flatten(1, 2) @ label_BHU
     return pooled_BLU.unflatten(1, attention_BGQH.shape[1:3])
+
+
+def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
+    """Attention to inducing points and all labels pooled with it, `attend_to_points` and `pooled_labels`."""
+    attention_BGQH = attend_to_points(logit_BGQH, points)
+    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)

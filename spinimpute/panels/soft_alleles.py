@@ -13,6 +13,7 @@ neighbours are alike.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -43,8 +44,8 @@ def pack_points(block: EncodedBlock, typed_index: np.ndarray) -> bytes:
     bytes
         Number of points, masses, codes at typed sites, codes at the sites that are kept.
     """
-    typed_HS = block.points["typed_BHS"].numpy()
-    untyped_HU = block.points["untyped_BHU"].numpy()
+    typed_HS = block.points["feature_BHX"].numpy()
+    untyped_HU = block.points["label_BHU"].numpy()
     seen = _seen(block.places)
     kept_U = _kept(block.sites, typed_index)
     typed_VH = np.rint(typed_HS[:, seen].T.clip(0, 1) * TYPED_STEPS).astype(np.uint8)
@@ -80,7 +81,7 @@ def unpack_points(
     Returns
     -------
     dict of str to Tensor
-        typed_BHS, untyped_BHU of the part, mass_BH.
+        feature_BHX (typed places), label_BHU (of the part), mass_BH; see `nn.carrying.CarriedPoints`.
 
     Raises
     ------
@@ -109,10 +110,32 @@ def unpack_points(
     number_U, is_typed_U = _typed_number(sites.panel_index_U[part], typed_index)
     untyped_UH[is_typed_U] = typed_SH[number_U[is_typed_U] - places.first + places.offset]
     return {
-        "typed_BHS": torch.from_numpy(np.ascontiguousarray(typed_SH.T)),
-        "untyped_BHU": torch.from_numpy(np.ascontiguousarray(untyped_UH.T)),
+        "feature_BHX": torch.from_numpy(np.ascontiguousarray(typed_SH.T)),
+        "label_BHU": torch.from_numpy(np.ascontiguousarray(untyped_UH.T)),
         "mass_BH": torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float(),
     }
+
+
+def as_stored(block: EncodedBlock, typed_index: np.ndarray) -> EncodedBlock:
+    """The block as it comes back from a file.
+
+    So a panel and the file made of it give the same, whatever the order in which haplotypes were added up.
+
+    Parameters
+    ----------
+    block : EncodedBlock
+        It imputes all of its sites.
+    typed_index : int64 (T,)
+        The typed panel sites.
+
+    Returns
+    -------
+    EncodedBlock
+        With rounded points.
+    """
+    whole = slice(0, len(block.sites.gap_U))
+    content = pack_points(block, typed_index)
+    return replace(block, points=unpack_points(content, block.places, block.sites, typed_index, whole))
 
 
 def _seen(places: TypedPlaces) -> slice:

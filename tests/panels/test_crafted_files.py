@@ -20,7 +20,7 @@ from spinimpute.panels.container import Container, ContainerWriter, compress, jo
 from spinimpute.panels.file_kind import FileKind
 from spinimpute.panels.parts import open_parts
 from spinimpute.panels.site_table import write_increasing
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 
 FILES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KINDS = {"spin": panel.KIND, "spip": inducing_panel.KIND}
@@ -37,7 +37,7 @@ def spin(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def spip(spin: Path, random_predictor: InducingPredictor) -> Path:
+def spip(spin: Path, random_predictor: SPINPredictor) -> Path:
     path = spin.with_suffix(".spip")
     if not path.exists():
         with spinimpute.Panel.open(spin) as opened:

@@ -12,7 +12,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 
 H = 32
 
@@ -83,7 +83,7 @@ def test_equal_to_the_panel_within_quantisation(
         target,
         tmp_path / "panel.bcf",
         example_panel,
-        predictor=spinimpute.PredictorSettings(name="inducing", options={"inducing_points": H}),
+        predictor=spinimpute.PredictorSettings(name="spin", options={"inducing_points": H}),
     )
     found, expected = dosages(tmp_path / "file.bcf"), dosages(tmp_path / "panel.bcf")
     assert found.keys() == expected.keys()
@@ -187,7 +187,7 @@ def test_targets_that_typed_a_part_of_the_array(
         half,
         tmp_path / "own.bcf",
         example_panel,
-        predictor=spinimpute.PredictorSettings(name="inducing", options={"inducing_points": H}),
+        predictor=spinimpute.PredictorSettings(name="spin", options={"inducing_points": H}),
     )
     spinimpute.impute(target, tmp_path / "all.bcf", made)
     truth = example / "truth.vcf.gz"
@@ -208,7 +208,7 @@ def test_targets_that_typed_a_part_of_the_array(
 
 def test_sites_outside_the_array_are_an_explained_loss(
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     edited: Callable[[Callable[[int, str], str | None]], Path],
     target: Path,
     tmp_path: Path,
@@ -251,7 +251,7 @@ def test_sites_outside_the_array_are_an_explained_loss(
 def test_where_nothing_near_is_typed_the_frequency_is_told(
     made: spinimpute.InducingPanel,
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
 ) -> None:
     index = np.arange(0, 4_400, 11)
@@ -269,7 +269,7 @@ def test_where_nothing_near_is_typed_the_frequency_is_told(
 
 def test_choices_that_do_not_fit(
     made: spinimpute.InducingPanel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     target: Path,
     example: Path,
     tmp_path: Path,
@@ -298,7 +298,7 @@ def test_damage_found_on_the_way_leaves_no_output(
     content = bytearray(made.path.read_bytes())
     content[2_000] ^= 1
     (tmp_path / "bad.spip").write_bytes(content)
-    with pytest.raises(InputError, match=r"bad\.spip: damaged: the part 1 of 16"):
+    with pytest.raises(InputError, match=r"bad\.spip: damaged: the part \d+ of \d+"):
         spinimpute.impute(target, tmp_path / "o.vcf.gz", tmp_path / "bad.spip")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.spip"]
 
