@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels
+from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
 
 FREQUENCY_SHARE = 0.001  # of the panel's frequency in what a head pools
 LEAST_PROBABILITY = 1e-6  # in float32, 1 - 1e-8 equals 1
@@ -97,8 +97,7 @@ class LabelDecoder(nn.Module):
         self.from_site = nn.Linear(SITE_FEATURES + MORE_FEATURES, width, bias=False)
         self.middle = nn.Linear(width, width)
         self.last = nn.Linear(width, 1)
-        for parameter in self.last.parameters():
-            nn.init.zeros_(parameter)
+        start_at_zero(self.last)
 
     def forward(
         self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
@@ -125,7 +124,7 @@ class LabelDecoder(nn.Module):
 
     def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> Reading:
         """The heads' attention and what is known of it, for any sites."""
-        attention_BGQH = attend_to_points(logit_BGQH, points)
+        attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
         entropy_BGQ = -(attention_BGQH * (attention_BGQH + 1e-9).log()).sum(-1) / 3
         about_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
         return Reading(attention_BGQH, about_BQC)
