@@ -57,7 +57,7 @@ def test_the_confusion_starts_with_the_same_error_at_each_snp(k: int) -> None:
     for a, b in itertools.product(range(2**k), repeat=2):
         differing = (a ^ b).bit_count()
         assert float(likelihood_VV[a, b]) == pytest.approx(
-            0.99 ** (k - differing) * 0.01**differing, abs=2e-8
+            0.99 ** (k - differing) * 0.01**differing, rel=1e-5, abs=2e-8
         )
 
 
