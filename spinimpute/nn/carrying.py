@@ -122,12 +122,14 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         if not len(chunks):
             raise ValueError("chunks must hold at least one chunk, however: it is empty")
         points = start
-        for _ in range(self.rounds):
+        for turn in range(self.rounds):
             keys = similarity.keys(points.feature_BHX)
             prior_B1H = (
                 (self.prior * points.log_mass_BH).masked_fill(start.mass_BH <= 0, NO_POINT).unsqueeze(1)
             )
-            mass_BH, feature_BHX, label_BHU = _added_up(chunks, similarity, keys, prior_B1H)
+            mass_BH, feature_BHX, label_BHU = _added_up(
+                chunks, similarity, keys, prior_B1H, with_labels=turn == self.rounds - 1
+            )
             divisor_BH1 = (mass_BH + SMALLEST_MASS).unsqueeze(-1)
             points = CarriedPoints(
                 feature_BHX / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
@@ -139,9 +141,14 @@ Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def _added_up(
-    chunks: Sequence[LabelledChunk], similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor
+    chunks: Sequence[LabelledChunk],
+    similarity: Similarity[Keys],
+    keys: Keys,
+    prior_B1H: Tensor,
+    *,
+    with_labels: bool,
 ) -> Sums:
-    """Masses (B, H), and sums of features (B, H, X) and labels (B, H, U), of all chunks."""
+    """Masses (B, H), and sums of features (B, H, X) and of all or no labels (B, H, U), of all chunks."""
 
     def won(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
         score_BNH = similarity.scores(x_BNX, keys) + prior_B1H
@@ -153,6 +160,7 @@ def _added_up(
 
     total: Sums | None = None
     for x_BNX, label_BNU in chunks:
+        label_BNU = label_BNU if with_labels else label_BNU[..., :0]
         if torch.is_grad_enabled() and len(chunks) > 1:
             part: Sums = checkpoint(won, x_BNX, label_BNU, use_reentrant=False)
         else:
