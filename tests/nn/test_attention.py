@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spinimpute.nn import attention
-from spinimpute.nn.attention import ABA, ABD, ABLA, ISAB, MAB, XABA, XABD, MABOptions, MultiHeadAttention
+from spinimpute.nn import attention, fused_attention
+from spinimpute.nn.attention import ABA, ABD, ABLA, MAB, XABA, XABD, MABOptions, MultiHeadAttention
+from spinimpute.nn.set_transformer import ISAB
 
 
 def attention_by_hand(layer: MultiHeadAttention, x: Tensor, h: Tensor, divisor: float) -> Tensor:
@@ -53,13 +54,13 @@ def test_blocks_of_queries_and_batches_change_nothing(monkeypatch: pytest.Monkey
     mask = (torch.rand(5, 7) < 0.6).index_fill(1, torch.tensor([0]), True) if visible else None
 
     def run() -> list[Tensor]:
-        out = attention.attend(q, k, v, scale=0.3, visible_BM=mask)
+        out = fused_attention.attend(q, k, v, scale=0.3, visible_BM=mask)
         return [out, *torch.autograd.grad((out * out).sum(), (q, k, v))]
 
     whole = run()
-    monkeypatch.setattr(attention, "FUSED_HEAD_WIDTH", 4)
-    monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
-    monkeypatch.setattr(attention, "BATCH_BLOCK", 2)
+    monkeypatch.setattr(fused_attention, "FUSED_HEAD_WIDTH", 4)
+    monkeypatch.setattr(fused_attention, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(fused_attention, "BATCH_BLOCK", 2)
     calls = []
     fused = nn.functional.scaled_dot_product_attention
 
@@ -73,7 +74,7 @@ def test_blocks_of_queries_and_batches_change_nothing(monkeypatch: pytest.Monkey
     assert max(shape[0] for shape in calls) == 2
     assert max(shape[2] for shape in calls) == 4
     with torch.no_grad():
-        torch.testing.assert_close(attention.attend(q, k, v, scale=0.3, visible_BM=mask), whole[0])
+        torch.testing.assert_close(fused_attention.attend(q, k, v, scale=0.3, visible_BM=mask), whole[0])
 
 
 def test_attention_between_attributes_stays_inside_a_datapoint() -> None:

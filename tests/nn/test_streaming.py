@@ -51,12 +51,16 @@ def test_states_merge_in_any_order_and_hide_nothing() -> None:
     scores = q @ k.transpose(-1, -2) * 0.5
     expected = torch.softmax(scores, -1) @ v
     a, b, c = parts
-    for whole in (a.merge(b).merge(c), c.merge(a.merge(b)), StreamState.empty(q).merge(b).merge(c).merge(a)):
+    for whole in (
+        a.merge(b).merge(c),
+        c.merge(a.merge(b)),
+        StreamState.empty(q, 4).merge(b).merge(c).merge(a),
+    ):
         torch.testing.assert_close(whole.result(), expected)
         torch.testing.assert_close(whole.log_sum_exp(), scores.logsumexp(-1, keepdim=True))
     nothing = KeysValues(k, v, torch.zeros(2, 12, dtype=torch.bool))
     hidden = StreamState.of(q, nothing, 0.5)
-    assert torch.equal(hidden.merge(StreamState.empty(q)).result(), torch.zeros_like(q))
+    assert torch.equal(hidden.merge(StreamState.empty(q, 4)).result(), torch.zeros_like(q))
     torch.testing.assert_close(hidden.merge(a).result(), a.result())
 
 
