@@ -42,9 +42,9 @@ from spinimpute.tabular.table import Rows, TableEncoder, with_days
 COUNTS = {
     "steps", "batch_size", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
-    "context_size", "members",
+    "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
-WHOLE_SHARES = {"attribute_loss", "attribute_masking"}  # which may be 1
+WHOLE_SHARES = {"attribute_loss", "attribute_masking", "read_loss"}  # which may be 1
 SHARES = WHOLE_SHARES | {"dropout", "validation_fraction"}
 LEAST_VALIDATION = 10  # rows; with fewer the loss is too noisy
 
@@ -267,7 +267,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             require_count(name, parameters[name])
         require_positive("learning_rate", self.learning_rate)
         self._device()
-        if parameters.get("width", 1) % parameters.get("heads", 1):
+        if "head_width" not in parameters and parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(
                 f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
             )
