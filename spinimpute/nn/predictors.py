@@ -346,7 +346,8 @@ class CorrectingPredictor(nn.Module):
         label_BQGU = read.label_BGQU.transpose(1, 2)
         pooled_BAQU = torch.einsum("ag,bqgu->baqu", self.mixture().to(label_BQGU.dtype), label_BQGU)
         base_BAQO = log_of_shares(pooled_BAQU) if self.probabilities else pooled_BAQU
-        density_BQG = read.density_BGQ.transpose(1, 2) / DENSITY_SCALE
+        # a row far from all others must not be far outside of what the network knows
+        density_BQG = functional.softsign(read.density_BGQ.transpose(1, 2) / DENSITY_SCALE)
         told_BQI = torch.cat((label_BQGU.flatten(2), read.feature_BQX, density_BQG), -1)
         read_BQR = self.read(told_BQI.to(x_BQDE.dtype))
         row_BAQR = torch.relu(self.fold(x_BQDE) + read_BQR[:, None])

@@ -170,6 +170,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         self.network_ = self._make().to(device)
         optimiser, schedule = self._optimiser()
         generator = torch.Generator(device).manual_seed(seed)
+        self._is_training = True
         self._remember(rows.take(kept), label_N[kept])
 
         def validation_loss() -> float:
@@ -186,7 +187,6 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             steps=self.steps,
             patience=self.patience,
         )
-        self._is_training = True
         try:
             training.train(self.evaluate_every, self.verbose)
         except InputError as error:  # scikit-learn's contract

@@ -130,12 +130,10 @@ class CarryingNetwork(nn.Module):
     def encode(self, context: Rows, label_N: Tensor) -> CarriedPoints:
         """Inducing points of a context of any size; cells are embedded of one chunk at a time."""
         chunks = self._chunks(context, label_N)
-        points = self._start(chunks)
+        start = self._start(chunks)
         if len(context) > self.inducing_points:
-            points = self.encoder(chunks, points, Nearness())
-        else:
-            points = points._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
-        return CarriedPoints(*(part.to(self.keys.weight.dtype) for part in points))
+            return self.encoder(chunks, start, Nearness())
+        return start._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
 
     def shares(self, context: Rows, label_N: Tensor) -> Tensor:
         """How much of each inducing point comes from each row of the context, (H, N)."""
@@ -147,12 +145,12 @@ class CarryingNetwork(nn.Module):
     def predict(self, query: Rows, points: CarriedPoints) -> tuple[Tensor, Tensor]:
         """As `forward`, from inducing points."""
         x_1QDE = self._embedded(query)
-        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._compared(x_1QDE), points))
+        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._asked(x_1QDE), points))
         return outputs_1AQO[0], read_1AQO[0]
 
     def attention(self, query: Rows, points: CarriedPoints) -> Tensor:
         """How much each query reads each inducing point, (Q, H): the mean over members."""
-        read = self.reader(self._compared(self._embedded(query)), points)
+        read = self.reader(self._asked(self._embedded(query)), points)
         weight_G = self.predictor.mixture().mean(0).to(read.attention_BGQH.dtype)
         return torch.einsum("g,gqh->qh", weight_G, read.attention_BGQH[0]).to(self.keys.weight.dtype)
 
@@ -197,11 +195,18 @@ class CarryingNetwork(nn.Module):
         return self.embedding(rows.value_ND[None], rows.missing_ND[None])
 
     def _compared(self, x_1NDE: Tensor) -> Tensor:
-        """(1, N, X). Not training, in double precision: steep scores magnify how batches are rounded."""
-        x_1NU = x_1NDE.flatten(-2)
+        """(1, N, X)."""
+        return self.keys(x_1NDE.flatten(-2))
+
+    def _asked(self, x_1QDE: Tensor) -> Tensor:
+        """What queries are compared by, (1, Q, X).
+
+        Of predictions in double precision: steep scores magnify rounding, which depends on a query's batch.
+        """
         if self.training:
-            return self.keys(x_1NU)
-        return functional.linear(x_1NU.double(), self.keys.weight.double(), self.keys.bias.double())
+            return self._compared(x_1QDE)
+        weight, bias = self.keys.weight.double(), self.keys.bias.double()
+        return functional.linear(x_1QDE.flatten(-2).double(), weight, bias)
 
     @torch.no_grad()
     def _start_steep(self, schema: Schema) -> None:

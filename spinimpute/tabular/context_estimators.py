@@ -261,7 +261,8 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
     def _remember(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N
-        self._encode()
+        if not self._is_training:
+            self._encode()
 
     def _encode(self, most: int | None = None) -> None:
         self.network_.eval()
