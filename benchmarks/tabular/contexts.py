@@ -23,7 +23,7 @@ NAMES = ("shuffled labels", "one row", "half of the rows")
 def errors_by_context(model: Any, problem: Problem, rows: pd.DataFrame, target: np.ndarray) -> dict[str, Any]:
     """Losses of test rows with every context, and the paired difference from the true one.
 
-    Each row's loss is its squared error, or whether its class is wrong; the mean of several contexts of a kind.
+    Each row's loss is its squared error, or whether its class is wrong; of several contexts the mean.
     """
     rows, target = rows.iloc[:MOST_TESTED], target[:MOST_TESTED]
     rng = np.random.default_rng(problem.seed)

@@ -31,7 +31,7 @@ from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
 CLIP = 1.0
 BLIND_STEPS = 300  # there is nothing to learn
-CARRYING_STEPS = 1_000  # of networks that look up from the first step on
+CARRYING_STEPS = 300  # of networks that look up from the first step on
 CLUSTER_BITS, CLUSTER_LABEL_BITS, FLIPPED = 120, 4, 0.1
 RANDOM_FEATURES = 3  # the last ones, as in the NPT paper
 VARIANTS = {
