@@ -9,8 +9,9 @@ scores pairs; it starts as a likelihood or a distance, steep and the same for bo
                             mass_h = sum_n r_nh, features and labels of h are means over n with weights r_nh;
                             H starts from datapoints
     predictor  paper, 3.2   a query attends to H, values are projected, a network gives the label
-               here         head g pools the labels that H carries, p_gq = sum_h softmax_h(logit_gqh) label_h;
-                            a network corrects what was pooled
+               here         head g pools the labels that H carries, p_gq = sum_h softmax_h(logit_gqh) label_h
+                            (`LabelReader`); a network corrects what was pooled
+                            (`spinimpute.nn.predictors.CorrectingPredictor`)
 
 So weights learn how to compare; what is true of this context comes from this context. They serve contexts and
 columns of labels that they never saw.

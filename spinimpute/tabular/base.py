@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -108,6 +108,8 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     random_state: Any = None
     verbose: bool = False
 
+    _reads_rows_apart: ClassVar[bool] = False  # whether predictions read the rows of early stopping, too
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train.
 
@@ -193,7 +195,8 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             raise ValueError(str(error)) from error
         self._is_training = False
         self.n_steps_, self.validation_losses_ = training.best_step, training.validation_losses
-        self._remember(rows.take(kept), label_N[kept])
+        read = torch.arange(len(rows), device=device) if self._reads_rows_apart else kept
+        self._remember(rows.take(read), label_N[read])
 
     @abstractmethod
     def _make(self) -> nn.Module:

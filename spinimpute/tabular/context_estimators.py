@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -190,8 +190,8 @@ class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
 class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     """SPIN with inducing points that carry labels; further parameters as of `ContextEstimator`.
 
-    `fit` encodes all training rows into `inducing_points_`, which predictions read: their cost does not
-    depend on the training rows.
+    `fit` encodes all training rows, those of early stopping too, into `inducing_points_`, which predictions
+    read: their cost does not depend on the training rows.
 
     Parameters
     ----------
@@ -231,6 +231,8 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     dropout: float = 0.1
     read_loss: float = 0.5
     context_size: int = 512
+
+    _reads_rows_apart: ClassVar[bool] = True
 
     if TYPE_CHECKING:  # no parameter
         network_: CarryingNetwork
@@ -302,7 +304,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     def training_row_attention(self) -> np.ndarray:
         """How much of each inducing point comes from each row of the context.
 
-        The context is the training rows in their order, without those kept apart, or the rows of
+        The context is all rows that `fit` was given and that have a weight, in their order, or the rows of
         `set_context`. `inducing_attention(X) @` this shows which rows a prediction comes from: with these
         weights, the mean of their labels (as numbers, or one-hot) is what was read, before its correction.
 

@@ -217,6 +217,21 @@ def test_heads_are_kernel_regressions() -> None:
                 torch.testing.assert_close(read.feature_BQX[b, q, part], mean_P - q_BQX[b, q, part])
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_bfloat16_reads_in_float32(device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    x_BNX, label_BNU = (part.float().to(device) for part in context(50))
+    reader = LabelReader(3).to(device)
+    points = CarriedPoints(x_BNX, label_BNU, torch.ones(x_BNX.shape[:2], device=device))
+    exact = reader(x_BNX, points)
+    with torch.autocast(device, torch.bfloat16):
+        found = reader(x_BNX, points)
+    for a, b in zip(exact, found, strict=True):
+        assert b.dtype == torch.float32
+        torch.testing.assert_close(a, b)
+
+
 def test_errors_of_reading() -> None:
     with pytest.raises(ValueError, match="x must have 3 dimensions"):
         spread_out(torch.zeros(2, 3), 2)

@@ -193,9 +193,9 @@ def test_spin_predicts_from_inducing_points_alone() -> None:
     np.testing.assert_array_equal(model.predict(x[:20]), before)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x[:20]), before)
     feature_1HX, label_1H1, mass_1H = model.inducing_points_
-    assert feature_1HX.shape == (1, 170, 32)  # 30 rows are apart
-    assert label_1H1.shape == (1, 170, 1)
-    assert mass_1H.tolist() == [[1.0] * 170]
+    assert feature_1HX.shape == (1, 200, 32)
+    assert label_1H1.shape == (1, 200, 1)
+    assert mass_1H.tolist() == [[1.0] * 200]
     model.inducing_points_ = model.inducing_points_._replace(label_BHU=torch.zeros_like(label_1H1))
     assert np.abs(model.predict(x[:20]) - before).max() > 1e-3  # they are read
 
