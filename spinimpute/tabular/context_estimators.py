@@ -228,7 +228,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     predictor_layers: int = 2
     row_width: int = 64
     members: int = 8
-    dropout: float = 0.1
+    dropout: float = 0.2
     read_loss: float = 0.5
     context_size: int = 512
 
