@@ -352,9 +352,10 @@ class LabelReader(nn.Module):
             q_BGQP = q_BQX.to(wide).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             h_BGHP = points.feature_BHX.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             prior_BGH = self.prior_G[:, None] * points.log_mass_BH.unsqueeze(1)
-            key_BGH = (prior_BGH - h_BGHP.square().sum(-1)).masked_fill(
-                (points.mass_BH <= 0).unsqueeze(1), NO_POINT
-            )
+            key_BGH = prior_BGH - h_BGHP.square().sum(-1)
+            # below any point that is there, however far
+            nowhere = torch.finfo(wide).min / 2
+            key_BGH = key_BGH.masked_fill((points.mass_BH <= 0).unsqueeze(1), nowhere)
             logit_BGQH = torch.baddbmm(
                 key_BGH.flatten(0, 1).unsqueeze(1),
                 2 * q_BGQP.flatten(0, 1),

@@ -232,6 +232,14 @@ def test_bfloat16_reads_in_float32(device: str) -> None:
         torch.testing.assert_close(a, b)
 
 
+def test_padding_is_not_read_however_far_the_points_are() -> None:
+    x_BNX, label_BNU = context(4)
+    mass_BH = torch.tensor([[1.0, 1.0, 0.0, 1.0]] * 2).double()
+    read = LabelReader(1).double()(x_BNX * 1e6, CarriedPoints(-x_BNX * 1e6, label_BNU, mass_BH))
+    assert (read.attention_BGQH[..., 2] == 0).all()
+    assert all(part.isfinite().all() for part in read)
+
+
 def test_errors_of_reading() -> None:
     with pytest.raises(ValueError, match="x must have 3 dimensions"):
         spread_out(torch.zeros(2, 3), 2)
