@@ -226,7 +226,7 @@ class GenotypeSPIN(nn.Module):
         Returns
         -------
         Tensor (B, G, Q, H)
-            For `read_labels`.
+            Before the softmax.
         """
         matched = (compiled_match if self.compiled else match)(
             allele_BQS,
