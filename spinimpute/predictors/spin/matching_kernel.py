@@ -20,7 +20,7 @@ def fill_match(  # type: ignore[no-untyped-def]
     kmer_QD, missing_QD, known_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
     score_GQH, runs_FQH,
 ):  # fmt: skip
-    """Fill in score_GQH and runs_FQH, see `matching.Match`; missing_QD: K-mers of 1 where a call is missing."""
+    """Fill in score_GQH and runs_FQH, see `matching.Match`; missing_QD: 1 at calls that are missing."""
     n_queries, n_columns = kmer_QD.shape
     n_heads, n_points = len(weight_GD), likelihood_DVH.shape[2]
     tolerances = len(runs_FQH) // 4
