@@ -122,12 +122,14 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         if not len(chunks):
             raise ValueError("chunks must hold at least one chunk, however: it is empty")
         points = start
-        for _ in range(self.rounds):
+        for turn in range(self.rounds):
             keys = similarity.keys(points.feature_BHX)
             prior_B1H = (
                 (self.prior * points.log_mass_BH).masked_fill(start.mass_BH <= 0, NO_POINT).unsqueeze(1)
             )
-            mass_BH, feature_BHX, label_BHU = _added_up(chunks, similarity, keys, prior_B1H)
+            mass_BH, feature_BHX, label_BHU = _added_up(
+                chunks, similarity, keys, prior_B1H, with_labels=turn == self.rounds - 1
+            )
             divisor_BH1 = (mass_BH + SMALLEST_MASS).unsqueeze(-1)
             points = CarriedPoints(
                 feature_BHX / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
@@ -139,9 +141,14 @@ Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def _added_up(
-    chunks: Sequence[LabelledChunk], similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor
+    chunks: Sequence[LabelledChunk],
+    similarity: Similarity[Keys],
+    keys: Keys,
+    prior_B1H: Tensor,
+    *,
+    with_labels: bool,
 ) -> Sums:
-    """Masses (B, H), and sums of features (B, H, X) and labels (B, H, U), of all chunks."""
+    """Masses (B, H), and sums of features (B, H, X) and of all or no labels (B, H, U), of all chunks."""
 
     def won(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
         score_BNH = similarity.scores(x_BNX, keys) + prior_B1H
@@ -153,6 +160,7 @@ def _added_up(
 
     total: Sums | None = None
     for x_BNX, label_BNU in chunks:
+        label_BNU = label_BNU if with_labels else label_BNU[..., :0]
         if torch.is_grad_enabled() and len(chunks) > 1:
             part: Sums = checkpoint(won, x_BNX, label_BNU, use_reentrant=False)
         else:
@@ -162,26 +170,26 @@ def _added_up(
     return total
 
 
-def attend_to_points(logit_BGQH: Tensor, points: CarriedPoints) -> Tensor:
-    """Attention of head G and query Q to inducing points; none to padding.
+def attend_to_points(logit_BGQH: Tensor, mass_BH: Tensor) -> Tensor:
+    """Attention of head G and query Q to points; none to padding.
 
     Parameters
     ----------
     logit_BGQH : Tensor
         Before the softmax.
-    points : CarriedPoints
-        Those that are attended to.
+    mass_BH : Tensor
+        Of the points, 0 for padding.
 
     Returns
     -------
     Tensor (B, G, Q, H)
         Sums to 1 over H.
     """
-    return torch.softmax(logit_BGQH.masked_fill((points.mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
+    return torch.softmax(logit_BGQH.masked_fill((mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
 
 
 def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
-    """Labels that inducing points carry, pooled with this attention.
+    """Labels that points carry, pooled with this attention.
 
     Parameters
     ----------
@@ -201,5 +209,31 @@ def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
 
 def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
     """Attention to inducing points and all labels pooled with it, `attend_to_points` and `pooled_labels`."""
-    attention_BGQH = attend_to_points(logit_BGQH, points)
+    attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
     return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
+
+
+def correction(inputs: int, width: int) -> nn.Sequential:
+    """A network of two hidden layers whose one output corrects what was pooled; it starts at zero.
+
+    Parameters
+    ----------
+    inputs : int
+        What is known of the query, of the label, and of the attention that pooled it.
+    width : int
+        Of the hidden layers.
+
+    Returns
+    -------
+    nn.Sequential
+        (..., inputs) -> (..., 1).
+    """
+    last = nn.Linear(width, 1)
+    start_at_zero(last)
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
+
+
+def start_at_zero(layer: nn.Linear) -> None:
+    """Set a layer's weights to zero: training starts with what is carried, uncorrected."""
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)

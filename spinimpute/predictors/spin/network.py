@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,8 +28,8 @@ from torch import Tensor, nn
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunk
 from spinimpute.nn.shapes import require_count
-from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, size_feature
-from spinimpute.predictors.spin.runs import NEAREST, compiled_runs, runs, steps
+from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
+from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, compiled_match, match
 from spinimpute.predictors.spin.similarity import (
     Columns,
     Confusion,
@@ -99,33 +98,6 @@ class SPINSettings:
     def shape(self) -> BlockShape:
         """Shape of a block."""
         return BlockShape(self.core, self.flank)
-
-
-class AttentionKeys(NamedTuple):
-    """A block as the attention of queries needs it.
-
-    Attributes
-    ----------
-    likelihood_BDVH : Tensor
-        Log-likelihood of each K-mer, given an inducing point.
-    information_BDV : Tensor
-        What a K-mer says: minus the log of its frequency in the panel.
-    log_mass_BH : Tensor
-        Of the inducing points.
-    weight_BGD : Tensor
-        Of the columns, for each head that adds them up.
-    points_B : Tensor
-        See `points_feature`.
-    columns : Columns
-        See `GenotypeSPIN.columns`.
-    """
-
-    likelihood_BDVH: Tensor
-    information_BDV: Tensor
-    log_mass_BH: Tensor
-    weight_BGD: Tensor
-    points_B: Tensor
-    columns: Columns
 
 
 class GenotypeSPIN(nn.Module):
@@ -256,32 +228,22 @@ class GenotypeSPIN(nn.Module):
         Tensor (B, G, Q, H)
             For `read_labels`.
         """
-        k, valid_BS = self.settings.k, keys.columns.valid_BS
-        # places without a site are 0 everywhere: they match
-        shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_BS.unsqueeze(1)
-        token_BDQV = kmer_distribution(shown_BQS, k).transpose(1, 2)
-        known_BQD = by_column(known_BQS * valid_BS.unsqueeze(1), k).mean(-1)
-        known_BQD = known_BQD / keys.columns.valid_BD.clamp(min=1e-6).unsqueeze(1)
-        known_BDQ1 = known_BQD.transpose(1, 2).unsqueeze(-1)
-        match_BDQH = (token_BDQV @ keys.likelihood_BDVH) * known_BDQ1
-        information_BDQ = ((token_BDQV @ keys.information_BDV.unsqueeze(-1)) * known_BDQ1).squeeze(-1)
-        b, _, q, h = match_BDQH.shape
-        score_BGQH = (keys.weight_BGD @ match_BDQH.flatten(2)).unflatten(-1, (q, h))
-        log_mass_B1QH = keys.log_mass_BH.clamp(min=LEAST_LOG_MASS)[:, None, None].expand(b, 1, q, h)
-        find_runs = compiled_runs if self.compiled else runs
-        runs_BFQH = find_runs(
-            match_BDQH,
-            information_BDQ,
-            steps(keys.columns.cM_BD, keys.columns.valid_BD),
-            keys.columns.valid_BD,
+        matched = (compiled_match if self.compiled else match)(
+            allele_BQS,
+            known_BQS,
+            keys,
+            self.settings.k,
             F.softplus(self.tolerance),
             self.settings.tolerances,
         )
+        score_BGQH = matched.score_BGQH
+        b, _, q, h = score_BGQH.shape
+        log_mass_B1QH = keys.log_mass_BH.clamp(min=LEAST_LOG_MASS)[:, None, None].expand(b, 1, q, h)
         absent_B11H = (keys.log_mass_BH <= NO_POINT)[:, None, None]
         best_BGQ1 = score_BGQH.masked_fill(absent_B11H, NO_POINT).amax(-1, keepdim=True)
         features_BFQH = torch.cat(
             [
-                runs_BFQH,
+                matched.runs_BFQH,
                 (score_BGQH - best_BGQ1).clamp(min=LEAST_SCORE) / 8,
                 log_mass_B1QH / 3,
                 torch.full_like(log_mass_B1QH, size_feature(keys.columns.n_haplotypes)),
@@ -289,7 +251,9 @@ class GenotypeSPIN(nn.Module):
             ],
             dim=1,
         )
-        logit_BGQH = torch.cat([score_BGQH, features_first(self.pair, features_BFQH)], dim=1)
+        logit_BGQH = torch.cat(
+            [score_BGQH, features_first(self.pair, features_BFQH.flatten(2)).unflatten(-1, (q, h))], dim=1
+        )
         prior_G = torch.cat([self.prior, self.prior.new_ones(self.settings.pair_heads)])
         return logit_BGQH + (prior_G[:, None] * keys.log_mass_BH.unsqueeze(1)).unsqueeze(2)
 
@@ -328,17 +292,3 @@ class GenotypeSPIN(nn.Module):
 def points_feature(mass_BH: Tensor) -> Tensor:
     """The number of inducing points, of about -1 to 1: the more, the further each one's haplotypes agree."""
     return torch.log((mass_BH > 0).sum(1).to(mass_BH.dtype)) / 4 - 1.3
-
-
-def features_first(network: nn.Sequential, x_BFQH: Tensor) -> Tensor:
-    """A network of linear maps and activations on features along axis 1.
-
-    The long axes come last: each step then runs over contiguous memory, several times faster on a processor.
-    """
-    x_BFL = x_BFQH.flatten(2)
-    for layer in network:
-        if isinstance(layer, nn.Linear):
-            x_BFL = torch.matmul(layer.weight, x_BFL) + layer.bias[:, None]
-        else:
-            x_BFL = layer(x_BFL)
-    return x_BFL.unflatten(-1, x_BFQH.shape[2:])

@@ -32,7 +32,7 @@ from spinimpute.predictors.typed_chunks import ChunkStarts
 CHUNK_ENTRIES = (
     2**22
 )  # haplotypes x (sites and inducing points) at once: bounds the memory, whatever the panel
-QUERY_CHUNK = 128  # small enough for a processor's cache
+QUERY_CHUNK = 64  # small enough for a processor's cache
 SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
 

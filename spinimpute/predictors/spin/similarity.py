@@ -124,4 +124,4 @@ class KmerSimilarity:
 def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
     """int64 (B, N, D): K-mers of known alleles."""
     power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
-    return (by_column(allele_BNS, k) @ power_K.to(allele_BNS.dtype)).long()
+    return (by_column(allele_BNS.float(), k) @ power_K.float()).long()
