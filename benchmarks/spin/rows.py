@@ -15,6 +15,7 @@ from benchmarks.spin.variants import (
     ConstantsWithoutCompetition,
     NoCompetition,
     NoiseStart,
+    NoiseStartOfConstants,
     VariantLearner,
     block_embedding,
     site_embedding,
@@ -48,8 +49,9 @@ def variant(network: Callable[..., GenotypeSPIN], budget: Budget) -> VariantLear
     return VariantLearner(network, budget.spin, budget.episodes)
 
 
-def _block_embedding(budget: Budget) -> VariantLearner:
-    return variant(partial(block_embedding, sites_per_gap=budget.episodes.sites_per_gap), budget)
+def _block_embedding(budget: Budget, network: type[GenotypeSPIN] = GenotypeSPIN) -> VariantLearner:
+    sites = budget.episodes.sites_per_gap
+    return variant(partial(block_embedding, sites_per_gap=sites, network=network), budget)
 
 
 def _token_masking(hidden_share: float, budget: Budget) -> TokenMaskingLearner:
@@ -116,6 +118,7 @@ def ablation() -> list[Row]:
         SPIN,
         *(Row(name, partial(variant, network)) for name, network in networks.items()),
         Row("labels embedded, a block together", _block_embedding),
+        Row("without all of that", partial(_block_embedding, network=NoiseStartOfConstants)),
         FREQUENCIES,
     ]
 

@@ -98,8 +98,10 @@ def site_embedding(settings: SPINSettings) -> GenotypeSPIN:
     return model
 
 
-def block_embedding(settings: SPINSettings, sites_per_gap: int) -> GenotypeSPIN:
-    model = GenotypeSPIN(settings)
+def block_embedding(
+    settings: SPINSettings, sites_per_gap: int, network: Callable[[SPINSettings], GenotypeSPIN] = GenotypeSPIN
+) -> GenotypeSPIN:
+    model = network(settings)
     model.decoder = BlockEmbedding(settings, settings.core * sites_per_gap)
     return model
 
@@ -154,3 +156,7 @@ class NoiseStart(GenotypeSPIN):
         super().__init__(settings)
         nn.init.normal_(self.confusion.log_confusion)
         nn.init.normal_(self.log_sharpness)
+
+
+class NoiseStartOfConstants(NoiseStart, ConstantsWithoutCompetition):
+    """Neither points from data, that compete, nor a steep start."""

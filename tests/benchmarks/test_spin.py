@@ -21,6 +21,7 @@ from benchmarks.spin.variants import (
     BlockEmbedding,
     ConstantStarts,
     NoCompetition,
+    NoiseStart,
     ReadingEncoder,
     SiteEmbedding,
     VariantLearner,
@@ -160,7 +161,7 @@ def test_noise_start_is_neither_alike_nor_steep() -> None:
     assert not (noise.argmax(1) == torch.arange(8)).all()
 
 
-@pytest.mark.parametrize("row", rows.ablation()[-3:-1], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", rows.ablation()[-4:-2], ids=lambda row: row.name)
 def test_embedded_labels_start_as_frequencies_and_are_learned(row: rows.Row, episode: Episode) -> None:
     learner = row.learner(TINY)
     assert isinstance(learner.model.decoder, SiteEmbedding | BlockEmbedding)
@@ -172,6 +173,14 @@ def test_embedded_labels_start_as_frequencies_and_are_learned(row: rows.Row, epi
     # labels of the context reach the prediction
     spoilt = replace(episode, context_BGUN=1 - episode.context_BGUN)
     assert not np.allclose(predicted(learner, episode), predicted(learner, spoilt), atol=1e-3)
+
+
+def test_the_last_row_is_without_all_of_it() -> None:
+    model = rows.ablation()[-2].learner(TINY).model
+    assert isinstance(model, NoiseStart)
+    assert isinstance(model, ConstantStarts)
+    assert isinstance(model.encoder, ReadingEncoder)
+    assert isinstance(model.decoder, BlockEmbedding)
 
 
 def test_no_competition_is_spin_otherwise() -> None:
