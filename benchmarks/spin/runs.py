@@ -107,15 +107,17 @@ def _report(rows: Sequence[Row], lines: list[dict[str, str]], budget: Budget) ->
 
 
 def _write_configuration(path: Path, budget: Budget) -> None:
+    """commits: of all calls that added rows."""
+    before = json.loads(path.read_text()) if path.exists() else {"commits": []}
     configuration = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "commit": commit(),
+        "commits": list(dict.fromkeys([*before["commits"], commit()])),
         "shipped model": load_predictor(name="spin", device="cpu").fingerprint,
         "processor": processor(),
         "cores": os.cpu_count(),
         "versions": {name: version(name) for name in PACKAGES},
         "budget": json.loads(json.dumps(budget.as_dict())),
     }
-    if path.exists() and json.loads(path.read_text())["budget"] != configuration["budget"]:
+    if before.get("budget", configuration["budget"]) != configuration["budget"]:
         raise SystemExit(f"{path.parent} was made with another budget: move it away first")
     path.write_text(json.dumps(configuration, indent=1) + "\n")
