@@ -164,6 +164,11 @@ class PredictorRow:
     training: Training | None = None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its aliases."""
+        return self.name, *self.aliases
+
+    @property
     def shipped_checkpoint(self) -> Path:
         """Path of the shipped checkpoint; raises InputError if there is none."""
         if self.shipped is None:
@@ -250,7 +255,7 @@ def imported(reference: str) -> Any:
 def row_named(name: str) -> PredictorRow:
     """The row of a predictor's name; raises InputError for an unknown name."""
     for row in PREDICTORS:
-        if name in (row.name, *row.aliases):
+        if name in row.names:
             return row
     names = " or ".join(row.name for row in PREDICTORS)
     raise InputError(f"predictor must be {names}, found {name!r}")

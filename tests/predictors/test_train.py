@@ -112,7 +112,7 @@ def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_pane
     train(config, out, panel=example_panel.path, init="shipped")
     _, metadata = load_tensors(out, FORMAT, "model")
     assert metadata["model"]["flank"] == 6  # said by the configuration
-    assert metadata["model"]["core"] == 4  # taken from the shipped model, which was trained so
+    assert metadata["model"]["core"] == 8  # taken from the shipped model, which was trained so
     assert metadata["provenance"]["data"] == f"panel {example_panel.checksum}"
     assert metadata["provenance"]["init"]["weights"]
     tuned, shipped = weights(out), weights(REPOSITORY / "spinimpute" / "weights" / "spin.safetensors")

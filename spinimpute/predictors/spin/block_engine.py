@@ -58,7 +58,7 @@ class BlockEngine(TorchEngine):
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
-            encoded = as_stored(self.predictor.encode(block), self.typed_index)
+            encoded = as_stored(self.predictor.encode(block))
             return encoded.sites.panel_index_U, predict_block(self.predictor, encoded, typed_TQ)
 
         for index_U, p in self._map_blocks(window, impute):

@@ -154,7 +154,7 @@ def _write_blocks(
     masses = []
 
     def pack(block: EncodedBlock) -> bytes:
-        return compress(pack_points(block, engine.typed_index))
+        return compress(pack_points(block))
 
     with ThreadPoolExecutor(threads, "pack") as pool:
         for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
