@@ -36,10 +36,11 @@ NAMES = {
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
     "tuned": "spinimpute, panel tuned (`panel tune`)",
-    "inducing_points": "inducing points (`--predictor inducing`)",
-    "tuned_on_the_panel": "inducing points, tuned on the panel",
-    "K-mer_SPIN": "K-mer SPIN (the paper's form), unseen windows",
-    "K-mer_SPIN_tuned_on_the_panel": "K-mer SPIN, tuned on the panel",
+    # models of earlier versions
+    "inducing_points": "inducing points, an earlier model",
+    "tuned_on_the_panel": "inducing points, an earlier model tuned on the panel",
+    "K-mer_SPIN": "latent inducing points and CIPNP head, unseen windows",
+    "K-mer_SPIN_tuned_on_the_panel": "latent inducing points and CIPNP head, tuned on the panel",
 }
 
 
