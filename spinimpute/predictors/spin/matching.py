@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers
 from spinimpute.predictors.spin.matching_kernel import NEAREST, fill_match
-from spinimpute.predictors.spin.similarity import Columns, by_column, kmer_distribution, kmer_numbers
+from spinimpute.predictors.spin.similarity import Columns
 
 
 class AttentionKeys(NamedTuple):
