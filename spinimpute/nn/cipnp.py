@@ -24,6 +24,7 @@ from spinimpute.nn.spin import SPIN, SPINConfig
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 
 RECOMPUTED_FROM = 256  # datapoints: what grows with a larger context is computed again for the gradient
+PIECE = 256  # datapoints of a larger context that are read at a time: they stay in a processor's cache
 DistributionName = Literal["categorical", "bernoulli"]
 
 
@@ -236,14 +237,17 @@ class LabelledEncoder(nn.Module):
 
             return keys_values
 
-        answers = [answering(chunk) for chunk in chunks]
-        batch = len(chunks[0][0])
-        if len(chunks) == 1 and chunks[0][0].shape[1] < RECOMPUTED_FROM:
-            keys, values, _ = answers[0]()
+        batch, first = chunks[0][0].shape[:2]
+        if len(chunks) == 1 and first < RECOMPUTED_FROM:
+            keys, values, _ = answering(chunks[0])()
             read_BGHP = attend(query_1GHP.expand(batch, -1, -1, -1), keys, values, scale=scale)
         else:
             weights = position.parameters() if isinstance(position, nn.Module) else ()
-            sources = [*self.parameters(), *weights, *(part for chunk in chunks for part in chunk)]
+            pieces = [
+                piece for x, y in chunks for piece in zip(x.split(PIECE, 1), y.split(PIECE, 1), strict=True)
+            ]
+            sources = [*self.parameters(), *weights, *(part for piece in pieces for part in piece)]
+            answers = [answering(piece) for piece in pieces]
             read_BGHP = streamed_attention(query_1GHP, answers, scale=scale, sources=sources)
         h_1HE = self.embed(functional.pad(start_HX, (0, self.y_size)))[None]
         h_BH1E, label_BGHU = self.xabd.carry(h_1HE.expand(batch, -1, -1).unsqueeze(2), read_BGHP)
