@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.tabular.california import california
-from benchmarks.tabular.cost import cost, one_cost
+from benchmarks.tabular.cost import KINDS, cost, one_cost
 from benchmarks.tabular.memory import memory, one_memory
 from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.poker import poker
@@ -74,6 +74,7 @@ def main() -> None:
     sub = commands.add_parser("cost", help="time and memory against rows and columns")
     sub.set_defaults(function=cost)
     sub.add_argument("--results", type=Path, default=RESULTS / "cost")
+    sub.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="others stay as they are")
     sub = commands.add_parser("one-cost", help="one point, for `cost`")
     sub.set_defaults(function=one_cost)
     sub.add_argument("kind")

@@ -33,8 +33,10 @@ LARGEST = 16e9  # bytes
 def cost(arguments: argparse.Namespace) -> None:
     out: Path = arguments.results
     out.mkdir(parents=True, exist_ok=True)
-    results = []
-    for kind in KINDS:
+    known = out / "cost.json"
+    results = json.loads(known.read_text()) if known.exists() else []
+    results = [row for row in results if row["kind"] not in arguments.kinds]
+    for kind in arguments.kinds:
         for axis, sizes in (("rows", ROWS), ("columns", COLUMNS)):
             for size in sizes:
                 n_rows, n_columns = (size, FEW_COLUMNS) if axis == "rows" else (FEW_ROWS, size)
@@ -56,7 +58,8 @@ def cost(arguments: argparse.Namespace) -> None:
                 print(found, flush=True)
                 if found["step_seconds"] > SLOWEST / 9 or found["peak_bytes"] > LARGEST / 9:
                     break  # the next is three times as large
-    (out / "cost.json").write_text(json.dumps(results, indent=1) + "\n")
+    results.sort(key=lambda row: (KINDS.index(row["kind"]), row["axis"] == "columns", row["size"]))
+    known.write_text(json.dumps(results, indent=1) + "\n")
     _report(results, out)
 
 

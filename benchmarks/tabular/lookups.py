@@ -24,11 +24,13 @@ from spinimpute.nn.attention import ABD, XABD, MABOptions, start_alike
 from spinimpute.nn.attention_maps import recorded_attention
 from spinimpute.nn.npt import NPT
 from spinimpute.nn.spin import SPIN, SPINConfig
+from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.datasets import load_table, split
-from spinimpute.tabular.table import TableEncoder
+from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
 CLIP = 1.0
 BLIND_STEPS = 300  # there is nothing to learn
+CARRYING_STEPS = 300  # of networks that look up from the first step on
 CLUSTER_BITS, CLUSTER_LABEL_BITS, FLIPPED = 120, 4, 0.1
 RANDOM_FEATURES = 3  # the last ones, as in the NPT paper
 VARIANTS = {
@@ -58,9 +60,16 @@ class Task(NamedTuple):
     true_BNL: Tensor
 
 
-def predicted(network: SPIN | NPT, task: Task, blind: bool = False) -> Tensor:
+Network = SPIN | NPT | CarryingNetwork
+
+
+def predicted(network: Network, task: Task, blind: bool = False) -> Tensor:
     """Outputs for the label columns of the queries, (B, N, L, K). blind (SPIN): inducing points stay as they
     started, as without XABD."""
+    if isinstance(network, CarryingNetwork):
+        return torch.stack(
+            [_carried(network, *table) for table in zip(task.context, task.query, strict=True)]
+        )
     hidden = task.labels_D.expand(task.query.shape)
     shown = torch.zeros_like(hidden)
     if isinstance(network, SPIN):
@@ -77,6 +86,15 @@ def predicted(network: SPIN | NPT, task: Task, blind: bool = False) -> Tensor:
     return outputs[:, :, task.labels_D]
 
 
+def _carried(network: CarryingNetwork, context_ND: Tensor, query_ND: Tensor) -> Tensor:
+    """The mean over members for a table of numbers, whose last column is the label: (N, 1, 1)."""
+    shown, asked = (
+        Rows(x[:, :-1], torch.zeros_like(x[:, :-1], dtype=torch.bool)) for x in (context_ND, query_ND)
+    )
+    outputs_AN1, _ = network(shown, context_ND[:, -1], asked)
+    return network.mean_of_members(outputs_AN1)[:, None]
+
+
 def bits_loss(outputs_BNLK: Tensor, true_BNL: Tensor) -> Tensor:
     return functional.cross_entropy(outputs_BNLK.flatten(0, 2), true_BNL.flatten())
 
@@ -86,7 +104,7 @@ def squared_error(outputs_BNLK: Tensor, true_BNL: Tensor) -> Tensor:
 
 
 def train(
-    network: SPIN | NPT,
+    network: Network,
     draw: Callable[[int, torch.Generator], Task],
     loss_of: Callable[[Tensor, Tensor], Tensor],
     training: Training,
@@ -360,7 +378,8 @@ def lookup(
 
     variant: "random_features" (the last three are replaced by noise, N(1, 1), in either copy another),
     "add_one" (the label in the context is the true one plus one standard deviation), "both", "original".
-    model: NPT, or "SPIN h=16" with so many inducing points. The rows of tests are not in training.
+    model: NPT, "SPIN h=16" with so many inducing points, which carry labels, or "paper's SPIN h=16", whose
+    points are latent. The rows of tests are not in training.
     """
     torch.manual_seed(seed)
     started = time.process_time()
@@ -370,15 +389,22 @@ def lookup(
     def draw(count: int, generator: torch.Generator) -> Task:
         return protein.draw("train", variant, count, rows, generator)
 
-    network: SPIN | NPT
+    network: Network
     if model == "NPT":
         training = Training(steps, 2, 1e-3)
         network = make_npt(1, columns, 32, 4, continuous=continuous, pieces=16)
         configuration: dict[str, Any] = {"width": 32, "blocks": 1, "heads": 4, "pieces": 16}
+    elif model.startswith("SPIN"):
+        training = Training(min(steps, CARRYING_STEPS), 2, 3e-3)
+        configuration = {
+            "width": 16, "heads": 4, "head_width": 16, "inducing_points": int(model.removeprefix("SPIN h=")),
+            "rounds": 2, "predictor_layers": 2, "row_width": 64, "members": 8, "dropout": 0.0, "pieces": 16,
+        }  # fmt: skip
+        network = CarryingNetwork(Schema((0,) * (columns - 1), (False,) * (columns - 1)), 0, **configuration)
     else:
         training = Training(steps, 2, 3e-3)
         config = SPINConfig(
-            1, columns, 32, int(model.removeprefix("SPIN h=")), latent_attributes=4, blocks=1,
+            1, columns, 32, int(model.removeprefix("paper's SPIN h=")), latent_attributes=4, blocks=1,
             predictor="flat", continuous=continuous, pieces=16, heads=8,
         )  # fmt: skip
         places = protein.draw(

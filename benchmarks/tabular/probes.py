@@ -26,7 +26,7 @@ from torch.nn import functional
 from benchmarks.imputation.tables import markdown
 from benchmarks.tabular.lookups import VARIANTS, Protein, clusters, lookup, random_labels
 from benchmarks.tabular.methods import Problem, network
-from spinimpute.nn.spin import SPIN
+from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.datasets import Table, load_table, split
 from spinimpute.tabular.table import Rows
 
@@ -84,7 +84,8 @@ def _runs(
         for variant in VARIANTS:
             points = LOOKUP_POINTS if variant == "original" else MIDDLE_POINTS
             run = partial(lookup, protein, variant)
-            runs += [(f"lookup_{variant}", model, run) for model in ("NPT", *(f"SPIN h={h}" for h in points))]
+            spins = [f"{name} h={h}" for name in ("SPIN", "paper's SPIN") for h in points]
+            runs += [(f"lookup_{variant}", model, run) for model in ("NPT", *spins)]
     if "spoilt_context" in arguments.only:
         for name in SPOILT_SETS:
             table = load_table(name, arguments.data)
@@ -160,12 +161,18 @@ class _Context:
         context = Rows(table_ND[:, :-1], torch.zeros(table_ND[:, :-1].shape, dtype=torch.bool))
         asked = Rows(query, torch.zeros(query.shape, dtype=torch.bool))
         with torch.no_grad():
-            label_Q1 = network.predicted_label(network(context, table_ND[:, -1], asked))
+            if isinstance(network, CarryingNetwork):
+                label_Q1 = network.mean_of_members(network(context, table_ND[:, -1], asked)[0])
+            else:
+                label_Q1 = network.label_outputs(network(context, table_ND[:, -1], asked))
         return self._unscaled(label_Q1[:, 0])
 
     def predictions(self, query: Tensor, kept_TN: Tensor) -> np.ndarray:
         """Of each query from its own part of the context."""
-        net = self.estimator.network_.network
+        network = self.estimator.network_
+        if isinstance(network, CarryingNetwork):
+            kept = zip(query, kept_TN, strict=True)
+            return np.concatenate([self.all_predictions(one[None], self.table_ND[of]) for one, of in kept])
         most = int(kept_TN.sum(1).max())
         index = torch.argsort(kept_TN.long(), dim=1, descending=True, stable=True)[:, :most]
         told_TND, visible = self.table_ND[index], kept_TN.gather(1, index)
@@ -174,12 +181,8 @@ class _Context:
         hidden_T1D[..., -1] = True
         shown = torch.zeros(told_TND.shape, dtype=torch.bool)
         with torch.no_grad():
-            if isinstance(net, SPIN):
-                # one query of each task, by every member
-                out_TM1K = net(told_TND, shown, asked_T1D, hidden_T1D, None, visible, only=-1)
-                return self._unscaled(out_TM1K[:, :, 0, 0].mean(1))
             both, masks = torch.cat((told_TND, asked_T1D), 1), torch.cat((shown, hidden_T1D), 1)
-            out_TLDK = net.rows(both, masks, None, functional.pad(visible, (0, 1)))
+            out_TLDK = network.network.rows(both, masks, None, functional.pad(visible, (0, 1)))
         return self._unscaled(out_TLDK[:, -1, -1, 0])
 
     def _unscaled(self, label_T: Tensor) -> np.ndarray:

@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.tabular.contexts import context_table
 from benchmarks.tabular.methods import ATTENTION, METHODS
 
 # Rastogi et al. 2023, tables 11 and 12: RMSE; accuracy in per cent
@@ -30,7 +31,8 @@ def read_results(folder: Path) -> dict[str, dict[str, list[dict]]]:
 
 def report(arguments: argparse.Namespace) -> None:
     found = read_results(arguments.results)
-    text = "\n\n".join((_scores(found), _ranks(found), _costs(found)))
+    contexts = f"SPIN with other contexts (RMSE, or % of wrong classes):\n\n{context_table(found)}"
+    text = "\n\n".join((_scores(found), _ranks(found), contexts, _costs(found)))
     (arguments.results / "report.md").write_text(f"# Tables\n\n{text}\n")
     print(text)
 

@@ -17,6 +17,7 @@ import sklearn
 import torch
 import xgboost
 
+from benchmarks.tabular.contexts import errors_by_context
 from benchmarks.tabular.methods import METHODS, Problem, loss
 from spinimpute.tabular.datasets import FOLDS, load_table, split
 
@@ -76,6 +77,10 @@ def one(arguments: argparse.Namespace) -> None:
         "predict_seconds": round(time.process_time() - started, 2),
         "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
         "versions": {module.__name__: module.__version__ for module in (torch, sklearn, lightgbm, xgboost)},
-        "processor": platform.processor() or platform.machine(),
+        "processor": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
+    if arguments.method == "SPIN":
+        model = fitted.predict.__self__  # type: ignore[attr-defined]
+        rows = table.features.iloc[test]
+        row["contexts"] = errors_by_context(model, problem, rows, table.target[test])
     print(json.dumps(row))

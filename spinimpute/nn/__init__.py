@@ -13,7 +13,7 @@ Names of tensors end in their axes; a letter means the same here, in `spinimpute
     T  tokens of a row in FT-Transformer: [CLS] and the columns
     H  inducing points
     E  width of an embedding
-    U  numbers of all attributes of a datapoint, D * E
+    U  numbers of all attributes of a datapoint, D * E; labels that a datapoint carries
     R  width that a row is folded to
     W  width of what attends
     V  width of what is attended to
@@ -24,7 +24,7 @@ Names of tensors end in their axes; a letter means the same here, in `spinimpute
     O  outputs for the label of a table: classes, or 1 for a number
     C  numbers of side information about an attribute
     I  numbers that a network of a neural process takes
-    X  input dimensions of a process
+    X  numbers that datapoints are compared by; input dimensions of a process
     Y  output dimensions of a process
     S  samples of a latent variable, or of a bootstrap
 

@@ -9,8 +9,9 @@ scores pairs; it starts as a likelihood or a distance, steep and the same for bo
                             mass_h = sum_n r_nh, features and labels of h are means over n with weights r_nh;
                             H starts from datapoints
     predictor  paper, 3.2   a query attends to H, values are projected, a network gives the label
-               here         head g pools the labels that H carries, p_gq = sum_h softmax_h(logit_gqh) label_h;
-                            a network corrects what was pooled
+               here         head g pools the labels that H carries, p_gq = sum_h softmax_h(logit_gqh) label_h
+                            (`LabelReader`); a network corrects what was pooled
+                            (`spinimpute.nn.predictors.CorrectingPredictor`)
 
 So weights learn how to compare; what is true of this context comes from this context. They serve contexts and
 columns of labels that they never saw.
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from spinimpute.nn.shapes import require_count
+from spinimpute.nn.shapes import require_count, require_dimensions
 
 NO_POINT = -1e4  # logit of an inducing point that is padding
 SMALLEST_MASS = 1e-6  # avoids division by 0 where a point has won nothing
@@ -119,40 +120,77 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         ValueError
             There is no chunk.
         """
+        return self._after(self.rounds, chunks, start, similarity)
+
+    def shares(
+        self, chunks: Sequence[LabelledChunk], start: CarriedPoints, similarity: Similarity[Keys]
+    ) -> Tensor:
+        """How much of each inducing point comes from each datapoint: the weights of its means.
+
+        Parameters
+        ----------
+        chunks, start, similarity
+            As of `forward`.
+
+        Returns
+        -------
+        Tensor (B, H, N)
+            Rows sum to 1; those of padding are 0.
+        """
+        points = self._after(self.rounds - 1, chunks, start, similarity)
+        keys, prior_B1H = similarity.keys(points.feature_BHX), self._prior(points, start)
+        r_BHN = torch.cat([_won(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
+        present_BH1 = (start.mass_BH > 0).unsqueeze(-1)
+        return r_BHN * present_BH1 / (r_BHN.sum(-1, keepdim=True) + SMALLEST_MASS)
+
+    def _after(
+        self,
+        rounds: int,
+        chunks: Sequence[LabelledChunk],
+        start: CarriedPoints,
+        similarity: Similarity[Keys],
+    ) -> CarriedPoints:
         if not len(chunks):
             raise ValueError("chunks must hold at least one chunk, however: it is empty")
         points = start
-        for _ in range(self.rounds):
-            keys = similarity.keys(points.feature_BHX)
-            prior_B1H = (
-                (self.prior * points.log_mass_BH).masked_fill(start.mass_BH <= 0, NO_POINT).unsqueeze(1)
+        for turn in range(rounds):
+            keys, prior_B1H = similarity.keys(points.feature_BHX), self._prior(points, start)
+            mass_BH, feature_BHX, label_BHU = _added_up(
+                chunks, similarity, keys, prior_B1H, with_labels=turn == rounds - 1
             )
-            mass_BH, feature_BHX, label_BHU = _added_up(chunks, similarity, keys, prior_B1H)
             divisor_BH1 = (mass_BH + SMALLEST_MASS).unsqueeze(-1)
             points = CarriedPoints(
                 feature_BHX / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
             )
         return points
 
+    def _prior(self, points: CarriedPoints, start: CarriedPoints) -> Tensor:
+        """Log prior of the points (B, 1, H)."""
+        return (self.prior * points.log_mass_BH).masked_fill(start.mass_BH <= 0, NO_POINT).unsqueeze(1)
+
 
 Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def _added_up(
-    chunks: Sequence[LabelledChunk], similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor
+    chunks: Sequence[LabelledChunk],
+    similarity: Similarity[Keys],
+    keys: Keys,
+    prior_B1H: Tensor,
+    *,
+    with_labels: bool,
 ) -> Sums:
-    """Masses (B, H), and sums of features (B, H, X) and labels (B, H, U), of all chunks."""
+    """Masses (B, H), and sums of features (B, H, X) and of all or no labels (B, H, U), of all chunks."""
 
     def won(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
-        score_BNH = similarity.scores(x_BNX, keys) + prior_B1H
+        r_BHN = _won(x_BNX, similarity, keys, prior_B1H)
         # sums over a large context need more digits than autocast keeps
-        with torch.autocast(score_BNH.device.type, enabled=False):
-            wide = torch.promote_types(score_BNH.dtype, torch.float32)
-            r_BHN = torch.softmax(score_BNH.to(wide), dim=-1).transpose(1, 2)
+        with torch.autocast(r_BHN.device.type, enabled=False):
             return r_BHN.sum(-1), r_BHN @ x_BNX.to(r_BHN.dtype), r_BHN @ label_BNU.to(r_BHN.dtype)
 
     total: Sums | None = None
     for x_BNX, label_BNU in chunks:
+        label_BNU = label_BNU if with_labels else label_BNU[..., :0]
         if torch.is_grad_enabled() and len(chunks) > 1:
             part: Sums = checkpoint(won, x_BNX, label_BNU, use_reentrant=False)
         else:
@@ -162,29 +200,223 @@ def _added_up(
     return total
 
 
-def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
-    """Attend to inducing points and pool the labels that they carry.
+def _won(x_BNX: Tensor, similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor) -> Tensor:
+    """The share of each datapoint that each point wins, (B, H, N), in float32 at least."""
+    score_BNH = similarity.scores(x_BNX, keys) + prior_B1H
+    wide = torch.promote_types(score_BNH.dtype, torch.float32)
+    return torch.softmax(score_BNH.to(wide), dim=-1).transpose(1, 2)
+
+
+def attend_to_points(logit_BGQH: Tensor, mass_BH: Tensor) -> Tensor:
+    """Attention of head G and query Q to points; none to padding.
 
     Parameters
     ----------
     logit_BGQH : Tensor
-        Of each head G, query Q and inducing point.
-    points : CarriedPoints
-        Padding among them gets no attention.
+        Before the softmax.
+    mass_BH : Tensor
+        Of the points, 0 for padding.
 
     Returns
     -------
     Tensor (B, G, Q, H)
-        Attention.
-    Tensor (B, G, Q, U)
-        Pooled labels.
+        Sums to 1 over H.
     """
-    absent_B11H = (points.mass_BH <= 0)[:, None, None]
-    attention_BGQH = torch.softmax(logit_BGQH.masked_fill(absent_B11H, NO_POINT), dim=-1)
-    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
+    return torch.softmax(logit_BGQH.masked_fill((mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
 
 
 def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
-    """Labels pooled with some attention, (B, G, Q, U)."""
+    """Labels that points carry, pooled with this attention.
+
+    Parameters
+    ----------
+    attention_BGQH : Tensor
+        See `attend_to_points`.
+    label_BHU : Tensor
+        As of `CarriedPoints`, of all labels or some.
+
+    Returns
+    -------
+    Tensor (B, G, Q, U)
+        Means of the labels.
+    """
     pooled_BLU = attention_BGQH.flatten(1, 2) @ label_BHU
     return pooled_BLU.unflatten(1, attention_BGQH.shape[1:3])
+
+
+def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
+    """Attention to inducing points and all labels pooled with it, `attend_to_points` and `pooled_labels`."""
+    attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
+    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
+
+
+def correction(inputs: int, width: int) -> nn.Sequential:
+    """A network of two hidden layers whose one output corrects what was pooled; it starts at zero.
+
+    Parameters
+    ----------
+    inputs : int
+        What is known of the query, of the label, and of the attention that pooled it.
+    width : int
+        Of the hidden layers.
+
+    Returns
+    -------
+    nn.Sequential
+        (..., inputs) -> (..., 1).
+    """
+    last = nn.Linear(width, 1)
+    start_at_zero(last)
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
+
+
+def start_at_zero(layer: nn.Linear) -> None:
+    """Set a layer's weights to zero: training starts with what is carried, uncorrected."""
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+
+
+class Nearness:
+    """A `Similarity`: minus the squared distance.
+
+    Of it the datapoint's own square is left out, which is the same for all points: no softmax over points
+    sees it. What is left is one matrix product.
+    """
+
+    def keys(self, feature_BHX: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and their squares (B, 1, H)."""
+        return feature_BHX, feature_BHX.square().sum(-1).unsqueeze(1)
+
+    def scores(self, x_BNX: Tensor, keys: tuple[Tensor, Tensor]) -> Tensor:
+        """Scores (B, N, H)."""
+        feature_BHX, square_B1H = keys
+        # squares that nearly cancel need more digits than autocast keeps
+        with torch.autocast(x_BNX.device.type, enabled=False):
+            return 2 * x_BNX.to(feature_BHX.dtype) @ feature_BHX.mT - square_B1H
+
+
+def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
+    """Datapoints that inducing points start from: quantiles along the feature that varies most.
+
+    The choice depends on what the datapoints are, never on their order. Of no more than `count` datapoints
+    it is all of them.
+
+    Parameters
+    ----------
+    x_BNX : Tensor
+        Datapoints.
+    count : int
+        How many points are wanted.
+
+    Returns
+    -------
+    CarriedPoints
+        `count` points, or N where that is less, without labels.
+
+    Raises
+    ------
+    ValueError
+        x has not three dimensions, or count is none.
+    """
+    require_dimensions("x", x_BNX, 3)
+    require_count("count", count)
+    n = x_BNX.shape[1]
+    start_BHX = x_BNX
+    if n > count:
+        with torch.no_grad():
+            widest_B11 = x_BNX.var(1).argmax(-1)[:, None, None]
+            order_BN = x_BNX.gather(2, widest_B11.expand(-1, n, 1)).squeeze(-1).argsort(1)
+            middle_H = (2 * torch.arange(count, device=x_BNX.device) + 1) * n // (2 * count)
+            chosen_BH1 = order_BN[:, middle_H].unsqueeze(-1)
+        start_BHX = x_BNX.gather(1, chosen_BH1.expand(-1, -1, x_BNX.shape[2]))
+    return CarriedPoints(start_BHX, start_BHX[..., :0], start_BHX.new_ones(start_BHX.shape[:2]))
+
+
+class Read(NamedTuple):
+    """What queries have read of inducing points, with several heads.
+
+    Attributes
+    ----------
+    attention_BGQH : Tensor
+    label_BGQU : Tensor
+        Pooled labels.
+    feature_BQX : Tensor
+        Pooled features less those of the query: a head's own of each head.
+    density_BGQ : Tensor
+        Log of the summed weights before they are normalised: how near a query is to any point. It has no
+        gradient.
+    """
+
+    attention_BGQH: Tensor
+    label_BGQU: Tensor
+    feature_BQX: Tensor
+    density_BGQ: Tensor
+
+
+class LabelReader(nn.Module):
+    """Queries attend to inducing points with several heads and pool what they carry.
+
+    The features are shared out among the heads: head g has the logit -||q_g - h_g||^2 + prior_g log(mass_h).
+    Where each point is a datapoint, a head is a kernel regression with a learned metric.
+
+    Parameters
+    ----------
+    heads : int
+        G; must divide the features.
+
+    Raises
+    ------
+    ValueError
+        Heads are no count.
+
+    References
+    ----------
+    Neighbourhood components: Goldberger et al., NeurIPS 2004; for tables: Ye et al., ModernNCA, ICLR 2025.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        require_count("heads", heads)
+        self.heads = heads
+        self.prior_G = nn.Parameter(torch.ones(heads))
+
+    def forward(self, q_BQX: Tensor, points: CarriedPoints) -> Read:
+        """Read.
+
+        Parameters
+        ----------
+        q_BQX : Tensor
+            Queries, as the encoder's datapoints.
+        points : CarriedPoints
+            Padding among them gets no attention.
+
+        Returns
+        -------
+        Read
+            Attention, and what it pools.
+        """
+        with torch.autocast(q_BQX.device.type, enabled=False):
+            wide = torch.promote_types(q_BQX.dtype, torch.float32)
+            points = CarriedPoints(*(part.to(wide) for part in points))
+            q_BGQP = q_BQX.to(wide).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            h_BGHP = points.feature_BHX.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            prior_BGH = self.prior_G[:, None] * points.log_mass_BH.unsqueeze(1)
+            key_BGH = prior_BGH - h_BGHP.square().sum(-1)
+            # below any point that is there, however far
+            nowhere = torch.finfo(wide).min / 2
+            key_BGH = key_BGH.masked_fill((points.mass_BH <= 0).unsqueeze(1), nowhere)
+            logit_BGQH = torch.baddbmm(
+                key_BGH.flatten(0, 1).unsqueeze(1),
+                2 * q_BGQP.flatten(0, 1),
+                h_BGHP.flatten(0, 1).mT,
+            ).unflatten(0, key_BGH.shape[:2])
+            attention_BGQH = torch.softmax(logit_BGQH, -1)
+            label_BGQU = pooled_labels(attention_BGQH, points.label_BHU)
+            feature_BGQP = attention_BGQH @ h_BGHP - q_BGQP
+            with torch.no_grad():  # of the point that is read most
+                most_BGQ1 = attention_BGQH.argmax(-1, keepdim=True)
+                logit_BGQ, share_BGQ = (
+                    x.gather(-1, most_BGQ1).squeeze(-1) for x in (logit_BGQH, attention_BGQH)
+                )
+                density_BGQ = logit_BGQ - share_BGQ.log() - q_BGQP.square().sum(-1)
+        return Read(attention_BGQH, label_BGQU, feature_BGQP.transpose(1, 2).flatten(2), density_BGQ)

@@ -12,8 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spinimpute.nn.attention import ABA, MAB, MABOptions
+from spinimpute.nn.carrying import Read
 from spinimpute.nn.embedding import ColumnHead
 from spinimpute.nn.shapes import require_column, require_count, require_dimensions, require_size
+
+LEAST_SHARE = 0.01  # of a class among what was read, in logits
+DENSITY_SCALE = 10.0
 
 
 class TokenwiseReader(nn.Module):
@@ -97,6 +101,51 @@ class FlatPredictor(nn.Module):
         return self.head(out.unflatten(-1, (self.columns, self.width)))
 
 
+class MemberFold(nn.Linear):
+    """Rows folded to R numbers, by each of A members in its own way.
+
+    Members share all weights but a scaling of what they fold. It starts normal for the numbers of
+    `continuous` columns, and with one random sign for a column of categories, which keeps categories as far
+    apart as before.
+
+    Parameters
+    ----------
+    width, columns : int
+        E and D.
+    row_width : int
+        R.
+    members : int
+        A.
+    continuous : sequence of int
+        Columns of numbers.
+
+    References
+    ----------
+    Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
+    """
+
+    def __init__(
+        self, width: int, columns: int, row_width: int, members: int, continuous: Sequence[int] = ()
+    ) -> None:
+        super().__init__(columns * width, row_width)
+        require_count("members", members)
+        self.scaling: nn.Parameter | None = None
+        if members > 1:
+            scaling_A1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
+            scaling_A1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
+            self.scaling = nn.Parameter(scaling_A1DE.flatten(-2))
+
+    def forward(self, x_BQDE: Tensor) -> Tensor:
+        """Fold: (B, Q, D, E) -> (B, A, Q, R)."""
+        x_BQU = x_BQDE.flatten(-2)
+        if self.scaling is None:
+            return super().forward(x_BQU)[:, None]
+        # weights are scaled in place of queries, which would be copied for every member
+        weight_ARU = self.weight * self.scaling
+        row_BQAR = functional.linear(x_BQU, weight_ARU.flatten(0, 1)).unflatten(-1, weight_ARU.shape[:2])
+        return (row_BQAR + self.bias).transpose(1, 2)
+
+
 class RowPredictor(nn.Module):
     """The paper's predictor with rows folded to R numbers.
 
@@ -120,16 +169,14 @@ class RowPredictor(nn.Module):
     options : MABOptions
         Shared by the attention blocks.
     members : int
-        A: predictors that share all weights but a scaling of what they fold and the map to logits. Each is
-        to be trained on its own loss; their mean is what to predict. The scaling starts normal for the
-        numbers of `continuous` columns, and with one random sign for a column of categories, which keeps
-        categories as far apart as before.
+        A: predictors that share all weights but those of a `MemberFold` and the map to logits. Each is to be
+        trained on its own loss; their mean is what to predict.
     continuous : sequence of int
         Columns of numbers.
 
     References
     ----------
-    Rastogi et al., ICLR 2023; members: Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
+    Rastogi et al., ICLR 2023.
     """
 
     def __init__(
@@ -145,17 +192,11 @@ class RowPredictor(nn.Module):
         continuous: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        for name, value in (("predictor_layers", layers), ("members", members)):
-            require_count(name, value)
+        require_count("predictor_layers", layers)
         self.width = width
         self.columns = columns
         self.members = members
-        self.scaling: nn.Parameter | None = None
-        if members > 1:
-            scaling_A1DE = (2.0 * torch.randint(2, (members, 1, columns, 1)) - 1).repeat(1, 1, 1, width)
-            scaling_A1DE[:, :, list(continuous)] = torch.randn(members, 1, len(continuous), width)
-            self.scaling = nn.Parameter(scaling_A1DE.flatten(-2))
-        self.fold = nn.Linear(columns * width, row_width)
+        self.fold = MemberFold(width, columns, row_width, members, continuous)
         self.read = nn.ModuleList(MAB(row_width, latent_attributes * width, options) for _ in range(layers))
         self.unfold = nn.Linear(row_width, columns * width)
         self.head = ColumnHead(width, outputs, members * columns)
@@ -185,7 +226,7 @@ class RowPredictor(nn.Module):
         _check(x_BQDE, h_BHFE, self.width)
         require_size("x", x_BQDE, 2, self.columns, "columns")
         require_column(only, self.columns)
-        row_BLR = self._folded(x_BQDE.flatten(-2)).flatten(1, 2)
+        row_BLR = self.fold(x_BQDE).flatten(1, 2)
         for read in self.read:
             row_BLR = read(row_BLR, h_BHFE.flatten(-2))
         first, after = (0, self.columns) if only is None else (only % self.columns, only % self.columns + 1)
@@ -198,13 +239,131 @@ class RowPredictor(nn.Module):
         logit_BQLK = self.head(token_BAQDE.transpose(1, 2).flatten(2, 3), heads)
         return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
 
-    def _folded(self, x_BQU: Tensor) -> Tensor:
-        """(B, A, Q, R). Weights are scaled in place of queries, which would be copied for every member."""
-        if self.scaling is None:
-            return self.fold(x_BQU)[:, None]
-        weight_ARU = self.fold.weight * self.scaling
-        row_BQAR = functional.linear(x_BQU, weight_ARU.flatten(0, 1)).unflatten(-1, weight_ARU.shape[:2])
-        return (row_BQAR + self.fold.bias).transpose(1, 2)
+
+class CorrectionLayer(nn.Module):
+    """x + narrow(dropout(relu(widen(norm(x))))); members drop the same numbers, so that fewer are drawn."""
+
+    def __init__(self, row_width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(row_width)
+        self.widen = nn.Linear(row_width, 2 * row_width)
+        self.narrow = nn.Linear(2 * row_width, row_width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BAQR: Tensor) -> Tensor:
+        """Transform rows, (B, A, Q, R) -> (B, A, Q, R)."""
+        hidden_BAQR = torch.relu(self.widen(self.norm(x_BAQR)))
+        if self.training and self.dropout.p:
+            hidden_BAQR = hidden_BAQR * self.dropout(torch.ones_like(hidden_BAQR[:, :1]))
+        return x_BAQR + self.narrow(hidden_BAQR)
+
+
+class CorrectingPredictor(nn.Module):
+    """What was read of inducing points that carry labels, corrected by a network of the query.
+
+        p_a   = sum_g softmax_g(gate_a)_g label_g             what the heads pooled, mixed by member a
+        row_a = relu(fold_a(x) + read(label, feature, density))
+        out_a = base(p_a) + head_a(layers(row_a))             head_a starts at zero
+
+    base is the logarithm of probabilities, or a number itself. So an untrained predictor gives what was read.
+
+    Parameters
+    ----------
+    width, columns : int
+        E and D.
+    outputs : int
+        O, numbers of a carried label.
+    features : int
+        X, of the encoder's datapoints.
+    heads : int
+        G, of the `LabelReader`.
+    row_width : int
+        R.
+    layers : int
+        Residual layers of the network.
+    members : int
+        A: see `MemberFold`. Each is to be trained on its own loss; their mean is what to predict.
+    continuous : sequence of int
+        Columns of numbers.
+    probabilities : bool
+        Whether labels are probabilities of classes; otherwise numbers.
+    dropout : float
+        Probability of dropping a number of the network in training.
+
+    Raises
+    ------
+    ValueError
+        Layers or members are no count.
+
+    References
+    ----------
+    A correction of what neighbours say: Gorishniy et al., TabR, ICLR 2024, section 3.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        columns: int,
+        outputs: int,
+        features: int,
+        heads: int,
+        row_width: int,
+        layers: int,
+        members: int,
+        continuous: Sequence[int] = (),
+        *,
+        probabilities: bool,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        require_count("predictor_layers", layers)
+        self.members = members
+        self.probabilities = probabilities
+        self.gate_AG = nn.Parameter(torch.zeros(members, heads))
+        self.fold = MemberFold(width, columns, row_width, members, continuous)
+        self.read = nn.Linear(heads * (outputs + 1) + features, row_width)
+        self.layers = nn.ModuleList(CorrectionLayer(row_width, dropout) for _ in range(layers))
+        self.head_A1RO = nn.Parameter(torch.zeros(members, 1, row_width, outputs))
+        self.bias_A1O = nn.Parameter(torch.zeros(members, 1, outputs))
+
+    def forward(self, x_BQDE: Tensor, read: Read) -> tuple[Tensor, Tensor]:
+        """Predict.
+
+        Parameters
+        ----------
+        x_BQDE : Tensor
+            Embedded queries.
+        read : Read
+            What they have read.
+
+        Returns
+        -------
+        Tensor (B, A, Q, O)
+            Logits, or numbers, of all members.
+        Tensor (B, A, Q, O)
+            The same without the correction.
+        """
+        label_BQGU = read.label_BGQU.transpose(1, 2)
+        pooled_BAQU = torch.einsum("ag,bqgu->baqu", self.mixture().to(label_BQGU.dtype), label_BQGU)
+        base_BAQO = log_of_shares(pooled_BAQU) if self.probabilities else pooled_BAQU
+        # a row far from all others must not be far outside of what the network knows
+        density_BQG = functional.softsign(read.density_BGQ.transpose(1, 2) / DENSITY_SCALE)
+        told_BQI = torch.cat((label_BQGU.flatten(2), read.feature_BQX, density_BQG), -1)
+        read_BQR = self.read(told_BQI.to(x_BQDE.dtype))
+        row_BAQR = torch.relu(self.fold(x_BQDE) + read_BQR[:, None])
+        for layer in self.layers:
+            row_BAQR = layer(row_BAQR)
+        correction_BAQO = (row_BAQR.unsqueeze(-2) @ self.head_A1RO).squeeze(-2) + self.bias_A1O
+        return base_BAQO + correction_BAQO, base_BAQO
+
+    def mixture(self) -> Tensor:
+        """Weights of the heads by member, (A, G); rows sum to 1."""
+        return torch.softmax(self.gate_AG, -1)
+
+
+def log_of_shares(share: Tensor) -> Tensor:
+    """Logits of pooled classes, finite where a class was not read at all."""
+    return (share + LEAST_SHARE).log()
 
 
 def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -42,9 +42,9 @@ from spinimpute.tabular.table import Rows, TableEncoder, with_days
 COUNTS = {
     "steps", "batch_size", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
-    "context_size", "members",
+    "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
-WHOLE_SHARES = {"attribute_loss", "attribute_masking"}  # which may be 1
+WHOLE_SHARES = {"attribute_loss", "attribute_masking", "read_loss"}  # which may be 1
 SHARES = WHOLE_SHARES | {"dropout", "validation_fraction"}
 LEAST_VALIDATION = 10  # rows; with fewer the loss is too noisy
 
@@ -108,6 +108,8 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     random_state: Any = None
     verbose: bool = False
 
+    _reads_rows_apart: ClassVar[bool] = False  # whether predictions read the rows of early stopping, too
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train.
 
@@ -170,6 +172,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         self.network_ = self._make().to(device)
         optimiser, schedule = self._optimiser()
         generator = torch.Generator(device).manual_seed(seed)
+        self._is_training = True
         self._remember(rows.take(kept), label_N[kept])
 
         def validation_loss() -> float:
@@ -186,14 +189,14 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             steps=self.steps,
             patience=self.patience,
         )
-        self._is_training = True
         try:
             training.train(self.evaluate_every, self.verbose)
         except InputError as error:  # scikit-learn's contract
             raise ValueError(str(error)) from error
         self._is_training = False
         self.n_steps_, self.validation_losses_ = training.best_step, training.validation_losses
-        self._remember(rows.take(kept), label_N[kept])
+        read = torch.arange(len(rows), device=device) if self._reads_rows_apart else kept
+        self._remember(rows.take(read), label_N[read])
 
     @abstractmethod
     def _make(self) -> nn.Module:
@@ -267,7 +270,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             require_count(name, parameters[name])
         require_positive("learning_rate", self.learning_rate)
         self._device()
-        if parameters.get("width", 1) % parameters.get("heads", 1):
+        if "head_width" not in parameters and parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(
                 f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
             )

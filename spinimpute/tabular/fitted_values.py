@@ -11,6 +11,7 @@ import torch
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
+from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.tabular.table import Rows, Schema
 
 SCALARS = (str, bool, int, float)
@@ -49,6 +50,8 @@ def stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
         return {"tensor": name}
     if isinstance(value, Rows):
         return {"rows": [stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]}
+    if isinstance(value, CarriedPoints):
+        return {"points": [stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]}
     if isinstance(value, Schema):
         return {"schema": asdict(value)}
     if isinstance(value, QuantileTransformer):
@@ -89,6 +92,8 @@ def restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return np.array(held, dtype=str if kind == "text" else object)
     if kind == "rows":
         return Rows(*restored_value(held, arrays))
+    if kind == "points":
+        return CarriedPoints(*restored_value(held, arrays))
     if kind == "schema":
         return Schema(**{key: tuple(values) for key, values in held.items()})
     require(kind == "quantiles", f"it holds a {kind!r}")

@@ -1,7 +1,8 @@
 """Fitted estimators as safetensors files: weights, scales, categories, and what predictions read.
 
 A file names one of the twelve estimators and nothing else that could be run. Training rows enter only as far
-as predictions read them: the context of NPT and the Set Transformer, the inducing points of SPIN.
+as predictions read them: the context of NPT and the Set Transformer; the inducing points of SPIN, which are
+means of rows as its network compares them, and of their labels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from spinimpute.errors import InputError
+from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.nn.model_weights import arrays_of, check_weights, network_of
 from spinimpute.tabular import estimators
 from spinimpute.tabular.base import TableEstimator
@@ -27,7 +29,7 @@ from spinimpute.tabular.fitted_values import SCALARS, require, restored_value, s
 from spinimpute.tabular.table import TableEncoder
 from spinimpute.tensor_files import load_tensors, save_tensors
 
-FORMAT = "spinimpute-table-model-2"
+FORMAT = "spinimpute-table-model-3"
 KINDS = ("SPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")
 ESTIMATORS: dict[str, type[TableEstimator]] = {
     name: getattr(estimators, name) for kind in KINDS for name in (f"{kind}Classifier", f"{kind}Regressor")
@@ -283,8 +285,7 @@ def _check_prediction(estimator: TableEstimator) -> None:
     row = estimator.encoder_.transform(np.zeros((1, columns)))
     with torch.no_grad():
         if isinstance(estimator, SPINEstimator):
-            encoded = estimator.network_.encode(row, torch.zeros(1))
-            require(encoded.shape == estimator.inducing_points_.shape, "other inducing points")
+            _check_points(estimator)
         if isinstance(estimator, RowsAsContext):
             label_N, known = estimator.context_label_, estimator._classes
             shape = (len(label_N), columns)
@@ -292,3 +293,17 @@ def _check_prediction(estimator: TableEstimator) -> None:
             inside = (label_N >= 0) & (label_N < known)
             require(known == 0 or bool(inside.all()), "a context of other classes")
         require(estimator._outputs(row).shape == (1, estimator._n_outputs), "outputs of another label")
+
+
+def _check_points(estimator: SPINEstimator) -> None:
+    """Inducing points of the network's sizes, with labels of the estimator's kind."""
+    points = estimator.inducing_points_
+    require(isinstance(points, CarriedPoints), "inducing points that are none")
+    count = points.mass_BH.shape[-1]
+    features = estimator.heads * estimator.head_width
+    shapes = ((1, count, features), (1, count, estimator._n_outputs), (1, count))
+    require(0 < count <= estimator.inducing_points, "other inducing points")
+    require(tuple(part.shape for part in points) == shapes, "other inducing points")
+    require(all(part.dtype == torch.float32 for part in points), "inducing points of another type")
+    require(all(bool(part.isfinite().all()) for part in points), "inducing points that are no numbers")
+    require(bool((points.mass_BH >= 0).all()), "inducing points with masses below 0")

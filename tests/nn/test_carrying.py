@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spinimpute.nn.carrying import CarriedPoints, CompetingEncoder, read_labels
+from spinimpute.nn.carrying import (
+    CarriedPoints,
+    CompetingEncoder,
+    LabelReader,
+    Nearness,
+    read_labels,
+    spread_out,
+)
 
 
 class Dots:
@@ -137,3 +144,106 @@ def test_errors() -> None:
         CompetingEncoder[Tensor](1)([], start_of(x_BNX, 2), Dots(torch.tensor(1.0)))
     with pytest.raises(ValueError, match="rounds must be at least 1"):
         CompetingEncoder[Tensor](0)
+
+
+@pytest.mark.parametrize("count", [3, 7, 20])
+def test_starting_points_are_datapoints_whatever_their_order(count: int) -> None:
+    x_BNX, _ = context(20)
+    x_BNX[1, :, 2] *= 9  # along another feature in another context
+    start = spread_out(x_BNX, count)
+    assert start.feature_BHX.shape == (2, count, 3)
+    assert (start.mass_BH == 1).all()
+    for b, widest in ((0, int(x_BNX[0].var(0).argmax())), (1, 2)):
+        chosen = torch.cdist(start.feature_BHX[b], x_BNX[b]).argmin(1)
+        torch.testing.assert_close(x_BNX[b, chosen], start.feature_BHX[b])
+        assert len(set(chosen.tolist())) == count
+        if count < 20:  # one of each of so many equal parts
+            rank = x_BNX[b, :, widest].argsort().argsort()[chosen]
+            assert (rank * count // 20).tolist() == list(range(count))
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
+    other = spread_out(x_BNX[:, order], count).feature_BHX
+    if count == 20:
+        other = other[:, order.argsort()]
+    torch.testing.assert_close(other, start.feature_BHX)
+
+
+def test_nearness_ranks_by_distance() -> None:
+    x_BNX, _ = context(20)
+    nearness, point_BHX = Nearness(), context(5, seed=1)[0]
+    score_BNH = nearness.scores(x_BNX, nearness.keys(point_BHX))
+    own_BN1 = x_BNX.square().sum(-1, keepdim=True)
+    torch.testing.assert_close(score_BNH - own_BN1, -torch.cdist(x_BNX, point_BHX).square())
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 6), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 3),
+    rounds=st.integers(1, 3),
+)
+def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> None:
+    x_BNX, label_BNU = context(sum(sizes))
+    encoder, start = CompetingEncoder[tuple[Tensor, Tensor]](rounds).double(), start_of(x_BNX, 3)
+    start = start._replace(mass_BH=torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]).double())
+    chunks = list(zip(x_BNX.split(sizes, 1), label_BNU.split(sizes, 1), strict=True))
+    points, share_BHN = encoder(chunks, start, Nearness()), encoder.shares(chunks, start, Nearness())
+    for mean, of in ((points.feature_BHX, x_BNX), (points.label_BHU, label_BNU)):
+        present = points.mass_BH > 0
+        torch.testing.assert_close((share_BHN @ of)[present], mean[present])
+    torch.testing.assert_close(share_BHN.sum(-1), (points.mass_BH > 0).double(), rtol=1e-4, atol=1e-4)
+
+
+def test_heads_are_kernel_regressions() -> None:
+    """Each with its own part of the features, against a loop."""
+    x_BNX, label_BNU = context(9)
+    points = CarriedPoints(
+        torch.cat((x_BNX, x_BNX.flip(1)), -1), label_BNU, torch.rand(2, 9, dtype=torch.float64) + 0.5
+    )
+    q_BQX = context(4, seed=2)[0].repeat(1, 1, 2) * torch.tensor([1.0] * 3 + [2.0] * 3)
+    reader = LabelReader(2).double()
+    with torch.no_grad():
+        reader.prior_G.copy_(torch.tensor([0.3, 1.2]))
+    read = reader(q_BQX, points)
+    for b in range(2):
+        for g in range(2):
+            part = slice(3 * g, 3 * g + 3)
+            for q in range(4):
+                away_H = (q_BQX[b, q, part] - points.feature_BHX[b, :, part]).square().sum(-1)
+                weight_H = (points.mass_BH[b] + 0.1) ** reader.prior_G[g] * (-away_H).exp()
+                share_H = weight_H / weight_H.sum()
+                torch.testing.assert_close(read.attention_BGQH[b, g, q], share_H)
+                torch.testing.assert_close(read.label_BGQU[b, g, q], share_H @ label_BNU[b])
+                torch.testing.assert_close(read.density_BGQ[b, g, q], weight_H.sum().log())
+                mean_P = share_H @ points.feature_BHX[b, :, part]
+                torch.testing.assert_close(read.feature_BQX[b, q, part], mean_P - q_BQX[b, q, part])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_bfloat16_reads_in_float32(device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    x_BNX, label_BNU = (part.float().to(device) for part in context(50))
+    reader = LabelReader(3).to(device)
+    points = CarriedPoints(x_BNX, label_BNU, torch.ones(x_BNX.shape[:2], device=device))
+    exact = reader(x_BNX, points)
+    with torch.autocast(device, torch.bfloat16):
+        found = reader(x_BNX, points)
+    for a, b in zip(exact, found, strict=True):
+        assert b.dtype == torch.float32
+        torch.testing.assert_close(a, b)
+
+
+def test_padding_is_not_read_however_far_the_points_are() -> None:
+    x_BNX, label_BNU = context(4)
+    mass_BH = torch.tensor([[1.0, 1.0, 0.0, 1.0]] * 2).double()
+    read = LabelReader(1).double()(x_BNX * 1e6, CarriedPoints(-x_BNX * 1e6, label_BNU, mass_BH))
+    assert (read.attention_BGQH[..., 2] == 0).all()
+    assert all(part.isfinite().all() for part in read)
+
+
+def test_errors_of_reading() -> None:
+    with pytest.raises(ValueError, match="x must have 3 dimensions"):
+        spread_out(torch.zeros(2, 3), 2)
+    with pytest.raises(ValueError, match="count must be at least 1"):
+        spread_out(torch.zeros(1, 2, 3), 0)
+    with pytest.raises(ValueError, match="heads must be at least 1"):
+        LabelReader(0)

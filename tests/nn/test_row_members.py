@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.predictors import RowPredictor
+from spinimpute.nn.predictors import MemberFold, RowPredictor
 from spinimpute.nn.spin import SPIN, SPINConfig
 
 COLUMNS, WIDTH, OUTPUTS, MEMBERS, QUERIES = 5, 4, 3, 3, 7
@@ -24,9 +24,9 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor]:
 def alone(ensemble: RowPredictor, member: int) -> RowPredictor:
     """A single predictor with a member's weights: its scaling goes into the fold."""
     single = build(1)
-    state = {k: v for k, v in ensemble.state_dict().items() if k != "scaling"}
-    assert ensemble.scaling is not None
-    state["fold.weight"] = state["fold.weight"] * ensemble.scaling[member].detach()
+    state = {k: v for k, v in ensemble.state_dict().items() if k != "fold.scaling"}
+    assert ensemble.fold.scaling is not None
+    state["fold.weight"] = state["fold.weight"] * ensemble.fold.scaling[member].detach()
     for part in ("head.weight", "head.bias"):
         state[part] = state[part][member * COLUMNS : (member + 1) * COLUMNS]
     single.load_state_dict(state)
@@ -76,7 +76,7 @@ def test_members_differ_from_the_start() -> None:
 
 def test_categories_start_with_a_sign_and_numbers_with_a_normal_factor() -> None:
     torch.manual_seed(1)
-    mixed = RowPredictor(WIDTH, OUTPUTS, COLUMNS, 2, 8, 1, MABOptions(), 40, continuous=(1, 4))
+    mixed = MemberFold(WIDTH, COLUMNS, 8, 40, continuous=(1, 4))
     assert mixed.scaling is not None
     scaling_MDE = mixed.scaling.detach().unflatten(-1, (COLUMNS, WIDTH))[:, 0]
     categories, numbers = scaling_MDE[:, [0, 2, 3]], scaling_MDE[:, [1, 4]]

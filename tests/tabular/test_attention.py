@@ -8,7 +8,7 @@ import torch
 
 from spinimpute.tabular import NPTRegressor, SPINClassifier, SPINRegressor
 
-SMALL: dict[str, Any] = {"width": 8, "heads": 2, "blocks": 2, "steps": 3, "random_state": 0}
+SMALL: dict[str, Any] = {"width": 8, "heads": 2, "steps": 3, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -22,40 +22,48 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return x, x[:, 0] + x[:, 1]
 
 
+@pytest.mark.parametrize("inducing_points", [5, 69, 70, 1_000])
 def test_predictions_trace_to_training_rows_through_inducing_points(
-    table: tuple[np.ndarray, np.ndarray],
+    inducing_points: int, table: tuple[np.ndarray, np.ndarray]
 ) -> None:
     x, y = table
-    model = SPINRegressor(**SMALL, inducing_points=5, latent_attributes=2, row_width=8).fit(x, y)
+    model = SPINRegressor(**SMALL, inducing_points=inducing_points, row_width=8).fit(x, y)
     read, kept = model.inducing_attention(x[:9]), model.training_row_attention()
-    assert read.shape == (9, 5)
-    assert kept.shape == (5, 60)  # 10 of 70 are apart
+    points = min(inducing_points, 70)
+    assert read.shape == (9, points)
+    assert kept.shape == (points, 70)  # rows of early stopping are read, too
     np.testing.assert_allclose(read.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(kept.sum(1), 1, rtol=1e-5)
     assert (read >= 0).all()
     assert (kept >= 0).all()
     # of one row as of many, and after other predictions
-    np.testing.assert_allclose(model.inducing_attention(x[4:5]), read[4:5], rtol=1e-5)
+    np.testing.assert_allclose(model.inducing_attention(x[4:5]), read[4:5], rtol=1e-4)
 
 
-def test_attention_follows_what_is_read() -> None:
-    """An inducing point whose key is every query's own is read alone."""
-    x = np.random.default_rng(1).normal(size=(40, 2))
-    model = SPINClassifier(**SMALL, inducing_points=3, latent_attributes=1, predictor_layers=1, row_width=8)
-    model.fit(x, x[:, 0] > 0)
-    (layer,) = model.network_.predictor_layers()
+@pytest.mark.parametrize("inducing_points", [5, 1_000])
+def test_what_was_read_is_the_mean_of_the_rows_that_are_named(
+    inducing_points: int, table: tuple[np.ndarray, np.ndarray]
+) -> None:
+    x, y = table
+    model = SPINRegressor(**SMALL, inducing_points=inducing_points, validation_fraction=0).fit(x, y)
+    come_from = model.inducing_attention(x) @ model.training_row_attention()
     with torch.no_grad():
-        layer.query.weight.zero_()
-        layer.query.bias.fill_(10.0)
-        layer.key.bias.zero_()
-        layer.key.weight.copy_(torch.ones_like(layer.key.weight))
-        model.inducing_points_[:] = 0
-        model.inducing_points_[:, 1] = 1.0
-    np.testing.assert_allclose(model.inducing_attention(x), np.tile([[0, 1, 0]], (40, 1)), atol=1e-6)
+        _, read_AQ1 = model.network_.predict(model._rows(x), model.inducing_points_)
+    read = read_AQ1.mean(0)[:, 0].numpy() * model.label_sd_ + model.label_mean_
+    np.testing.assert_allclose(come_from @ y, read, rtol=1e-4, atol=1e-4)
+    nearest = come_from.argmax(1)
+    assert np.abs(x[nearest] - x).sum(1).mean() < 0.75 * np.abs(x[::-1] - x).sum(1).mean()
+
+
+def test_rows_that_are_inducing_points_are_read_themselves(table: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = table
+    model = SPINClassifier(**SMALL, validation_fraction=0).fit(x, y > 0)
+    np.testing.assert_array_equal(model.training_row_attention(), np.eye(70))
+    np.testing.assert_array_equal(model.inducing_points_.label_BHU[0].argmax(1), y > 0)
 
 
 def test_forgotten_rows_cannot_be_traced(table: tuple[np.ndarray, np.ndarray]) -> None:
-    model = SPINRegressor(**SMALL).fit(*table).forget_training_data()
+    model = SPINRegressor(**SMALL, inducing_points=16).fit(*table).forget_training_data()
     with pytest.raises(ValueError, match="have been forgotten"):
         model.training_row_attention()
     assert model.inducing_attention(table[0]).shape == (70, 16)
@@ -63,7 +71,7 @@ def test_forgotten_rows_cannot_be_traced(table: tuple[np.ndarray, np.ndarray]) -
 
 def test_npt_attends_to_its_context(table: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = table
-    model = NPTRegressor(**SMALL, context_size=50).fit(x, y)
+    model = NPTRegressor(**SMALL, blocks=2, context_size=50).fit(x, y)
     found = model.row_attention(x[:6])
     assert found.shape == (2, 6, 50)
     np.testing.assert_allclose(found.sum(2), 1, rtol=1e-5)

@@ -10,15 +10,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from spinimpute import tabular
 
 ROWS = {"steps": 60, "learning_rate": 0.02, "batch_size": 32, "width": 16}
-CONTEXT = {"steps": 30, "learning_rate": 0.04, "batch_size": 32, "width": 8, "heads": 2, "blocks": 1}
-CONTEXT |= {"attribute_loss": 0.0}
+CONTEXT = {"steps": 30, "learning_rate": 0.04, "batch_size": 32, "width": 8, "heads": 2}
 SMALL: dict[str, dict[str, Any]] = {
     "MLP": ROWS | {"layers": 2},
     "ResNet": ROWS | {"blocks": 1, "hidden": 16},
     "FTTransformer": ROWS | {"blocks": 1, "heads": 2},
-    "SPIN": CONTEXT | {"inducing_points": 4, "latent_attributes": 2, "predictor_layers": 1, "members": 2},
-    "NPT": CONTEXT,
-    "SetTransformer": CONTEXT | {"inducing_points": 4, "latent_attributes": 2},
+    "SPIN": CONTEXT | {"inducing_points": 20, "row_width": 8, "predictor_layers": 1, "members": 2},
+    "NPT": CONTEXT | {"blocks": 1},
+    "SetTransformer": CONTEXT | {"blocks": 1, "inducing_points": 4, "latent_attributes": 2},
 }
 ESTIMATORS = [
     getattr(tabular, name + kind)(random_state=0, **parameters)

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from spinimpute.nn.embedding import ColumnHead
-from spinimpute.nn.predictors import RowPredictor
-from spinimpute.nn.spin import SPIN
 from spinimpute.tabular import SPINClassifier, SPINRegressor
-from spinimpute.tabular.context_networks import make_spin
+from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.model_files import load_estimator, save_estimator
 from spinimpute.tabular.table import Schema
 
@@ -26,8 +23,9 @@ def one_thread() -> None:
 def of_members(model: Any, x: np.ndarray) -> torch.Tensor:
     """(3, N, O)."""
     with torch.no_grad():
-        outputs = model.network_.predict(model._rows(x), model.inducing_points_)
-        return model.network_.label_outputs(outputs).unflatten(0, (3, -1))
+        outputs_AQO, _ = model.network_.predict(model._rows(x), model.inducing_points_)
+    assert len(outputs_AQO) == 3
+    return outputs_AQO
 
 
 def test_classes_have_the_mean_probability_of_all_members() -> None:
@@ -40,7 +38,7 @@ def test_classes_have_the_mean_probability_of_all_members() -> None:
 
 def test_numbers_are_the_mean_of_all_members() -> None:
     x = np.random.default_rng(0).normal(size=(50, 3))
-    model = SPINRegressor(**SMALL, attribute_loss=0.5).fit(x, 3 + 2 * x[:, 0])
+    model = SPINRegressor(**SMALL).fit(x, 3 + 2 * x[:, 0])
     mean = of_members(model, x).mean(0)[:, 0].numpy() * model.label_sd_ + model.label_mean_
     np.testing.assert_allclose(model.predict(x), mean, rtol=1e-5)
 
@@ -60,36 +58,14 @@ def test_large_tables_have_as_many_as_small_ones() -> None:
     assert SPINRegressor(steps=1, random_state=0).fit(x, x[:, 0]).network_.members == 8
 
 
-@pytest.mark.parametrize("classes", [0, 3])
-def test_scalings_start_by_the_kind_of_column(classes: int) -> None:
+def test_scalings_start_by_the_kind_of_column() -> None:
     torch.manual_seed(0)
     schema = Schema((3, 0, 2, 0), (False,) * 4)
-    network = make_spin(schema, classes, 8, 1, 2, 4, 2, 1, 8, 5, 0.0, 4).network
-    assert isinstance(network, SPIN)
-    assert isinstance(network.predictor, RowPredictor)
-    assert network.predictor.scaling is not None
-    scaling_MDE = network.predictor.scaling.detach().unflatten(-1, (5, 8))[:, 0]
+    scaling = CarryingNetwork(schema, 0, 8, 2, 4, 6, 1, 1, 8, 5, 0.0, 4).predictor.fold.scaling
+    assert scaling is not None
+    scaling_MDE = scaling.detach().unflatten(-1, (4, 8))[:, 0]
     are_signs_D = (scaling_MDE.abs() == 1).all(-1).all(0)
-    assert are_signs_D.tolist() == [True, False, True, False, classes > 0]  # the label's column is last
-
-
-@pytest.mark.parametrize(("attribute_loss", "fitting"), [(0.0, {1}), (0.5, {1, 4})])
-def test_no_more_is_computed_than_is_asked_for(
-    attribute_loss: float, fitting: set[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns, forward = [], ColumnHead.forward
-
-    def recorded(self: ColumnHead, x_BNDE: torch.Tensor, only: slice) -> torch.Tensor:
-        columns.append(x_BNDE.shape[2] // 3)  # of three members
-        return forward(self, x_BNDE, only)
-
-    monkeypatch.setattr(ColumnHead, "forward", recorded)
-    x = np.random.default_rng(0).normal(size=(80, 3))
-    model = SPINRegressor(**SMALL, attribute_loss=attribute_loss).fit(x, x[:, 0])
-    assert set(columns) == fitting
-    columns.clear()
-    model.predict(x)
-    assert set(columns) == {1}
+    assert are_signs_D.tolist() == [True, False, True, False]
 
 
 def test_without_members_nothing_is_fitted() -> None:

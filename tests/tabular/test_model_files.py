@@ -28,6 +28,7 @@ from spinimpute.tabular.model_files import (
 from spinimpute.tensor_files import load_tensors, save_tensors
 
 SMALL = {"steps": 4, "batch_size": 16, "width": 8, "heads": 2, "blocks": 1, "layers": 1, "random_state": 0}
+SMALL |= {"row_width": 8, "inducing_points": 16}
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 
 
@@ -195,8 +196,10 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("MLPRegressor", setting("parameters", "width", 10**12), "weights of another network"),
     ("MLPRegressor", setting("parameters", "width", 10**30), "description"),
     ("MLPRegressor", setting("parameters", "layers", 10**12), "larger network"),
-    ("SPINRegressor", setting("parameters", "blocks", 10**12), "larger network"),
-    ("SPINRegressor", setting("parameters", "inducing_points", 10**9), "weights of another network"),
+    ("SPINRegressor", setting("parameters", "predictor_layers", 10**12), "larger network"),
+    ("SPINRegressor", setting("parameters", "head_width", 9), "weights of another network"),
+    ("SPINRegressor", setting("parameters", "inducing_points", 15), "other inducing points"),
+    ("SPINRegressor", setting("parameters", "blocks", 1), "no parameter 'blocks'"),
     ("MLPRegressor", setting("parameters", "width", 8.0), "width must be a whole number"),
     ("MLPRegressor", setting("parameters", "width", "8"), "width must be a whole number"),
     ("MLPRegressor", setting("parameters", "width", -1), "width must be at least 1"),
@@ -238,7 +241,13 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("NPTClassifier", array("context_/1", lambda part: part[:5]), "another context"),
     ("NPTClassifier", array("context_/0", lambda part: part[:, :2]), "description"),
     ("NPTClassifier", array("context_/0", lambda part: part + 99), "codes"),
-    ("SPINClassifier", array("inducing_points_", lambda h: h[:, :1]), "other inducing points"),
+    ("SPINClassifier", array("inducing_points_/0", lambda h: h[:, :1]), "other inducing points"),
+    ("SPINClassifier", array("inducing_points_/0", lambda h: h[..., :1]), "other inducing points"),
+    ("SPINClassifier", array("inducing_points_/1", lambda label: label[..., :1]), "other inducing points"),
+    ("SPINClassifier", array("inducing_points_/0", lambda h: h * np.nan), "points that are no numbers"),
+    ("SPINClassifier", array("inducing_points_/1", lambda label: label.astype(int)), "of another type"),
+    ("SPINClassifier", array("inducing_points_/2", lambda mass: -mass), "masses below 0"),
+    ("SPINClassifier", setting("fitted", "inducing_points_", 1), "inducing points that are none"),
 ]
 
 
@@ -286,7 +295,7 @@ def test_files_of_something_else(files: dict[str, Path], tmp_path: Path) -> None
     save_tensors(path, {"a": np.zeros(2)}, {}, "another-format")
     with pytest.raises(InputError, match="another-format"):
         load_estimator(path)
-    save_tensors(path, {"a": np.zeros(2)}, {}, FORMAT.removesuffix("2") + "1")
+    save_tensors(path, {"a": np.zeros(2)}, {}, FORMAT.removesuffix("3") + "2")
     said = r"of another version of spinimpute .* make it again with this version"
     with pytest.raises(InputError, match=said):
         load_estimator(path)

@@ -29,7 +29,6 @@ from spinimpute.tabular.table import TableEncoder, with_days
 SMALL: dict[str, Any] = {
     "width": 16,
     "heads": 2,
-    "blocks": 1,
     "steps": 150,
     "batch_size": 32,
     "random_state": 0,
@@ -193,8 +192,11 @@ def test_spin_predicts_from_inducing_points_alone() -> None:
     assert len(pickle.dumps(model)) < size - 200 * 3 * 4 * 0.8
     np.testing.assert_array_equal(model.predict(x[:20]), before)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x[:20]), before)
-    assert model.inducing_points_.shape[1:] == (16, 4, 16)
-    model.inducing_points_ = torch.zeros_like(model.inducing_points_)
+    feature_1HX, label_1H1, mass_1H = model.inducing_points_
+    assert feature_1HX.shape == (1, 200, 32)
+    assert label_1H1.shape == (1, 200, 1)
+    assert mass_1H.tolist() == [[1.0] * 200]
+    model.inducing_points_ = model.inducing_points_._replace(label_BHU=torch.zeros_like(label_1H1))
     assert np.abs(model.predict(x[:20]) - before).max() > 1e-3  # they are read
 
 
@@ -309,11 +311,14 @@ def test_what_cannot_be_fitted() -> None:
     with pytest.raises(ValueError, match="must be a list"):
         MLPClassifier(categorical_features="x").fit(table, label)
     with pytest.raises(ValueError, match="heads must divide the width"):
-        SPINClassifier(width=8, heads=3).fit(x, y)
+        NPTClassifier(width=8, heads=3).fit(x, y)
     with pytest.raises(ValueError, match="learning_rate must be a finite number"):
         MLPClassifier(learning_rate=None).fit(x, y)
     for wrong in ({"dropout": None}, {"dropout": "x"}, {"dropout": 1}, {"attribute_loss": 1.01}):
         with pytest.raises(ValueError, match=r"must be in \[0, 1"):
+            NPTClassifier(**wrong).fit(x, y)
+    for wrong in ({"read_loss": 1.01}, {"read_loss": None}):
+        with pytest.raises(ValueError, match=r"read_loss must be in \[0, 1\]"):
             SPINClassifier(**wrong).fit(x, y)
     with pytest.raises(ValueError, match="pieces must be 0 or a whole number"):
         SPINClassifier(pieces=2.5).fit(x, y)

@@ -1,0 +1,224 @@
+"""SPIN on tables: inducing points that carry the label, read by queries, and corrected.
+
+    z = keys(embed(row))        H = encoder(z, label)        outputs = predictor(embed(query), read(z, H))
+
+As in the paper's SPIN (`spinimpute.nn.spin`), H is all that predictions need of a context, and queries never
+meet. Inducing points start from rows, compete for rows and carry their labels, which are never embedded (see
+`spinimpute.nn.carrying`). A context of no more rows than inducing points is its own set of inducing points.
+
+Axes: see `spinimpute.nn`; D columns without the label, X numbers that rows are compared by.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from spinimpute.nn.carrying import (
+    CarriedPoints,
+    CompetingEncoder,
+    LabelledChunk,
+    LabelReader,
+    Nearness,
+    spread_out,
+)
+from spinimpute.nn.embedding import ColumnEmbedding
+from spinimpute.nn.predictors import CorrectingPredictor
+from spinimpute.tabular.table import Rows, Schema
+
+CHUNK = 4_096  # context rows that are embedded at a time
+STEEPNESS = (4.0, 32.0)  # mean squared distance of two rows at the start, by the first head and by the last
+MADE_ROWS = 512  # that these are measured with
+
+
+class CarryingNetwork(nn.Module):
+    """A SPIN over a table whose inducing points carry the label.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns hold, without the label.
+    classes : int
+        Classes of the label; 0 for a number.
+    width : int
+        Of a cell.
+    heads, head_width : int
+        Heads that read, and numbers that each compares rows by.
+    inducing_points : int
+        H, at most.
+    rounds : int
+        Of the `CompetingEncoder`.
+    predictor_layers, row_width, members : int
+        Of the `CorrectingPredictor`.
+    dropout : float
+        Of the `CorrectingPredictor`.
+    pieces : int
+        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
+
+    Raises
+    ------
+    ValueError
+        A size is no count.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        classes: int,
+        width: int,
+        heads: int,
+        head_width: int,
+        inducing_points: int,
+        rounds: int,
+        predictor_layers: int,
+        row_width: int,
+        members: int,
+        dropout: float,
+        pieces: int,
+    ) -> None:
+        super().__init__()
+        columns, features = len(schema.cardinality), heads * head_width
+        self.classes = classes
+        self.inducing_points = inducing_points
+        self.embedding = ColumnEmbedding(
+            schema.vocabulary, width, columns, continuous=schema.continuous, pieces=pieces
+        )
+        self.keys = nn.Linear(columns * width, features)
+        self.encoder = CompetingEncoder[tuple[Tensor, Tensor]](rounds)
+        self.reader = LabelReader(heads)
+        self.predictor = CorrectingPredictor(
+            width,
+            columns,
+            classes or 1,
+            features,
+            heads,
+            row_width,
+            predictor_layers,
+            members,
+            schema.continuous,
+            probabilities=classes > 0,
+            dropout=dropout,
+        )
+        self._start_steep(schema)
+
+    def forward(self, context: Rows, label_N: Tensor, query: Rows) -> tuple[Tensor, Tensor]:
+        """Outputs for the label of the queries; queries read the context and never each other.
+
+        Parameters
+        ----------
+        context : Rows
+            Rows with known labels.
+        label_N : Tensor
+            These labels: codes of classes, or scaled numbers.
+        query : Rows
+            Rows to predict.
+
+        Returns
+        -------
+        Tensor (A, Q, O)
+            Logits, or numbers, of each member.
+        Tensor (A, Q, O)
+            The same without the correction.
+        """
+        return self.predict(query, self.encode(context, label_N))
+
+    def encode(self, context: Rows, label_N: Tensor) -> CarriedPoints:
+        """Inducing points of a context of any size; cells are embedded of one chunk at a time."""
+        chunks = self._chunks(context, label_N)
+        start = self._start(chunks)
+        if len(context) > self.inducing_points:
+            return self.encoder(chunks, start, Nearness())
+        return start._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
+
+    def shares(self, context: Rows, label_N: Tensor) -> Tensor:
+        """How much of each inducing point comes from each row of the context, (H, N)."""
+        if len(context) <= self.inducing_points:
+            return torch.eye(len(context), device=label_N.device)
+        chunks = self._chunks(context, label_N)
+        return self.encoder.shares(chunks, self._start(chunks), Nearness())[0]
+
+    def predict(self, query: Rows, points: CarriedPoints) -> tuple[Tensor, Tensor]:
+        """As `forward`, from inducing points."""
+        x_1QDE = self._embedded(query)
+        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._asked(x_1QDE), points))
+        return outputs_1AQO[0], read_1AQO[0]
+
+    def attention(self, query: Rows, points: CarriedPoints) -> Tensor:
+        """How much each query reads each inducing point, (Q, H): the mean over members."""
+        read = self.reader(self._asked(self._embedded(query)), points)
+        weight_G = self.predictor.mixture().mean(0).to(read.attention_BGQH.dtype)
+        return torch.einsum("g,gqh->qh", weight_G, read.attention_BGQH[0]).to(self.keys.weight.dtype)
+
+    @property
+    def members(self) -> int:
+        """A, of the predictor."""
+        return self.predictor.members
+
+    def mean_of_members(self, outputs_AQO: Tensor) -> Tensor:
+        """Logits (Q, classes) of the mean probability over members, or mean numbers (Q, 1)."""
+        if self.members == 1:
+            return outputs_AQO[0]
+        # in double precision: otherwise sums, and what they are rounded to, depend on the order of queries
+        wide_AQO = outputs_AQO.double()
+        if not self.classes:
+            return wide_AQO.mean(0).to(outputs_AQO.dtype)
+        summed_QO = torch.logsumexp(functional.log_softmax(wide_AQO, -1), 0)
+        return (summed_QO - math.log(self.members)).to(outputs_AQO.dtype)
+
+    def _chunks(self, context: Rows, label_N: Tensor) -> list[LabelledChunk]:
+        """What rows are compared by, and labels as they are carried: one-hot classes, or the number."""
+        label_1NO = label_N[None, :, None].to(self.keys.weight.dtype)
+        if self.classes:
+            codes_O = torch.arange(self.classes, device=label_N.device)
+            label_1NO = (label_N[None, :, None] == codes_O).to(self.keys.weight.dtype)
+        of_chunk = self._compared_rows
+        if torch.is_grad_enabled() and len(context) > CHUNK:
+            of_chunk = partial(checkpoint, self._compared_rows, use_reentrant=False)
+        return [
+            (of_chunk(*context.take(index)), label_1NO[:, index])
+            for index in torch.arange(len(context), device=label_N.device).split(CHUNK)
+        ]
+
+    def _start(self, chunks: list[LabelledChunk]) -> CarriedPoints:
+        return spread_out(torch.cat([x_1NX for x_1NX, _ in chunks], 1), self.inducing_points)
+
+    def _compared_rows(self, value_ND: Tensor, missing_ND: Tensor) -> Tensor:
+        return self._compared(self._embedded(Rows(value_ND, missing_ND)))
+
+    def _embedded(self, rows: Rows) -> Tensor:
+        """(1, N, D, E)."""
+        return self.embedding(rows.value_ND[None], rows.missing_ND[None])
+
+    def _compared(self, x_1NDE: Tensor) -> Tensor:
+        """(1, N, X)."""
+        return self.keys(x_1NDE.flatten(-2))
+
+    def _asked(self, x_1QDE: Tensor) -> Tensor:
+        """What queries are compared by, (1, Q, X).
+
+        Of predictions in double precision: steep scores magnify rounding, which depends on a query's batch.
+        """
+        if self.training:
+            return self._compared(x_1QDE)
+        weight, bias = self.keys.weight.double(), self.keys.bias.double()
+        return functional.linear(x_1QDE.flatten(-2).double(), weight, bias)
+
+    @torch.no_grad()
+    def _start_steep(self, schema: Schema) -> None:
+        """Scale the keys of each head so that most rows start far apart; measured with rows that are made."""
+        value_ND = torch.randn(MADE_ROWS, len(schema.cardinality))
+        for column, n in enumerate(schema.cardinality):
+            if n:
+                value_ND[:, column] = torch.randint(n, (MADE_ROWS,)).float()
+        z_1NX = self._compared_rows(value_ND, torch.zeros_like(value_ND, dtype=torch.bool))
+        distance_G = 2 * z_1NX[0].var(0).unflatten(0, (self.reader.heads, -1)).sum(-1)
+        low, high = (math.log10(end) for end in STEEPNESS)
+        wanted_G = torch.logspace(low, high, self.reader.heads)
+        scale_G1 = (wanted_G / distance_G.clamp(min=torch.finfo(distance_G.dtype).tiny)).sqrt()[:, None]
+        self.keys.weight.unflatten(0, (self.reader.heads, -1)).mul_(scale_G1.unsqueeze(-1))
+        self.keys.bias.zero_()

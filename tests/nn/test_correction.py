@@ -1,0 +1,78 @@
+"""A prediction is a correction of what was read."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spinimpute.nn.carrying import CarriedPoints, LabelReader, Read
+from spinimpute.nn.predictors import LEAST_SHARE, CorrectingPredictor
+
+COLUMNS, WIDTH, CLASSES, FEATURES, HEADS, MEMBERS, QUERIES = 3, 4, 2, 6, 2, 3, 7
+
+
+def build(members: int = MEMBERS, **more: Any) -> CorrectingPredictor:
+    torch.manual_seed(1)
+    return CorrectingPredictor(
+        WIDTH, COLUMNS, CLASSES, FEATURES, HEADS, 8, 2, members, **{"probabilities": True, **more}
+    )
+
+
+def inputs() -> tuple[Tensor, Read]:
+    torch.manual_seed(2)
+    points = CarriedPoints(
+        torch.randn(2, 5, FEATURES), torch.rand(2, 5, CLASSES).softmax(-1), torch.ones(2, 5)
+    )
+    return torch.randn(2, QUERIES, COLUMNS, WIDTH), LabelReader(HEADS)(
+        torch.randn(2, QUERIES, FEATURES), points
+    )
+
+
+@pytest.mark.parametrize("probabilities", [True, False])
+def test_untrained_it_gives_what_was_read(probabilities: bool) -> None:
+    x_BQDE, read = inputs()
+    outputs_BAQO, base_BAQO = build(probabilities=probabilities)(x_BQDE, read)
+    assert torch.equal(outputs_BAQO, base_BAQO)
+    pooled_BQO = read.label_BGQU.mean(1)
+    wanted = (pooled_BQO + LEAST_SHARE).log() if probabilities else pooled_BQO
+    for member in range(MEMBERS):
+        torch.testing.assert_close(base_BAQO[:, member], wanted)
+
+
+def test_a_class_that_was_not_read_has_a_finite_logit() -> None:
+    x_BQDE, read = inputs()
+    nothing = read._replace(label_BGQU=torch.zeros_like(read.label_BGQU))
+    assert build()(x_BQDE, nothing)[0].isfinite().all()
+
+
+def test_members_correct_in_their_own_way_and_as_they_would_alone() -> None:
+    (x_BQDE, read), ensemble = inputs(), build()
+    with torch.no_grad():
+        for parameter in (ensemble.head_A1RO, ensemble.bias_A1O, ensemble.gate_AG):
+            parameter.normal_()
+    outputs_BAQO, _ = ensemble(x_BQDE, read)
+    for member in range(MEMBERS):
+        single, state = build(members=1), ensemble.state_dict()
+        state["fold.weight"] = state["fold.weight"] * state.pop("fold.scaling")[member]
+        for name in ("gate_AG", "head_A1RO", "bias_A1O"):
+            state[name] = state[name][[member]]
+        single.load_state_dict(state)
+        torch.testing.assert_close(
+            single(x_BQDE, read)[0][:, 0], outputs_BAQO[:, member], rtol=1e-4, atol=1e-5
+        )
+    assert (outputs_BAQO[:, 0] - outputs_BAQO[:, 1]).abs().max() > 0.1
+
+
+def test_queries_never_meet() -> None:
+    (x_BQDE, read), predictor = inputs(), build()
+    with torch.no_grad():
+        predictor.head_A1RO.normal_()
+    some = Read(*(part[..., :3, :] for part in read[:2]), read.feature_BQX[:, :3], read.density_BGQ[..., :3])
+    torch.testing.assert_close(predictor(x_BQDE[:, :3], some)[0], predictor(x_BQDE, read)[0][:, :, :3])
+
+
+@pytest.mark.parametrize(("name", "value"), [("predictor_layers", (8, 0, 1)), ("members", (8, 1, 0))])
+def test_counts(name: str, value: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+        CorrectingPredictor(WIDTH, COLUMNS, CLASSES, FEATURES, HEADS, *value, probabilities=True)
