@@ -1,7 +1,7 @@
 """The conditional inducing point neural process (SPIN paper, section 3.3), over tokens and over points.
 
 r_c = Encoder(context), r(x, r_c) = MAB(x, r_c), and a small network turns (x, r) into the parameters of a
-distribution of every attribute. `CIPNP` is that over tokens. `LabelledEncoder` and `LabelledReader` are the
+distribution of every attribute. `CIPNP` is that over tokens. `PointEncoder` and `PointReader` are the
 encoder and the reader of points (x, y), with labels y that attention carries.
 
 Axes: see `spinimpute.nn`; U labels of an inducing point, Y + X.
@@ -163,7 +163,7 @@ class KeptPoints(NamedTuple):
     label_BGLU: Tensor
 
 
-class LabelledEncoder(nn.Module):
+class PointEncoder(nn.Module):
     """Inducing points at positions of their own read labelled points and carry their labels: XABD once.
 
         paper  H' = MAB(H, D), H starts from constants, keys are of D, labels among its attributes
@@ -254,7 +254,7 @@ class LabelledEncoder(nn.Module):
         return KeptPoints(key_1HE.expand(batch, -1, -1), h_BH1E.squeeze(2), label_BGHU)
 
 
-class Read(NamedTuple):
+class PointsRead(NamedTuple):
     """What queries have read.
 
     Attributes
@@ -269,7 +269,7 @@ class Read(NamedTuple):
     carried_BQY: Tensor
 
 
-class LabelledReader(nn.Module):
+class PointReader(nn.Module):
     """Queries read inducing points and the labels that they carry.
 
         paper  r(x, H) = MAB(x, H), and a decoder of (x, r) gives the distribution of y
@@ -296,7 +296,7 @@ class LabelledReader(nn.Module):
         self.share_G = nn.Parameter(torch.zeros(options.heads))
         self.width = width + options.heads * (x_size + y_size)
 
-    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: KeptPoints) -> Read:
+    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: KeptPoints) -> PointsRead:
         """Read.
 
         Parameters
@@ -308,7 +308,7 @@ class LabelledReader(nn.Module):
 
         Returns
         -------
-        Read
+        PointsRead
             `r_BQI` is as wide as `width`.
         """
         asked_BGQP = self.attention.queries(key_BQE)
@@ -318,4 +318,4 @@ class LabelledReader(nn.Module):
         carried_BQY = (self.share_G.softmax(0)[:, None] * y_BQGY).sum(2)
         offsets = (y_BQGY - carried_BQY.unsqueeze(2), x_BQGX - x_BQX.unsqueeze(2))
         r_BQI = torch.cat([read_BQE, *(part.flatten(2).to(read_BQE.dtype) for part in offsets)], -1)
-        return Read(r_BQI, carried_BQY)
+        return PointsRead(r_BQI, carried_BQY)
