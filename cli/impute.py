@@ -59,7 +59,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
 @click.option(
     "--predictor",
-    type=click.Choice([row.name for row in registry.PREDICTORS]),
+    type=click.Choice([name for row in registry.PREDICTORS for name in row.names]),
     help="; ".join(f"{row.name}: {row.help}" for row in registry.PREDICTORS)
     + ". Default: the first of them that reads the panel.",
 )

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 import spinimpute
-from spinimpute.predictors.spin.kmer_spin import KmerPredictor, KmerSettings, KmerSPIN
-from spinimpute.predictors.spin.network import InducingNetwork, InducingSettings
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -185,23 +184,27 @@ def segment() -> Segment:
     return simulate_segment(5, settings)
 
 
-@pytest.fixture
-def random_predictor() -> InducingPredictor:
+def random_spin(settings: SPINSettings) -> GenotypeSPIN:
     """Random weights, also where training starts from zero: nothing may hold by accident."""
     torch.manual_seed(0)
-    model = InducingNetwork(InducingSettings(core=3, flank=5, candidates=6, rounds=2))
-    for parameter in model.predictor.decoder[-1].parameters():
+    model = GenotypeSPIN(settings)
+    for parameter in model.decoder.last.parameters():
         torch.nn.init.normal_(parameter)
-    return InducingPredictor(model, "random", torch.device("cpu"), 12)
+    return model
 
 
 @pytest.fixture
-def random_kmer_predictor() -> KmerPredictor:
-    torch.manual_seed(0)
-    settings = KmerSettings(
-        core=3, flank=5, labels=17, width=8, inducing_points=4, latent_attributes=3, blocks=1, heads=2
-    )
-    return KmerPredictor(KmerSPIN(settings), "random", torch.device("cpu"))
+def random_predictor() -> SPINPredictor:
+    """Its places make whole columns; at their middle is the block's."""
+    model = random_spin(SPINSettings(core=4, flank=5))
+    return SPINPredictor(model, "random", torch.device("cpu"), 12)
+
+
+@pytest.fixture
+def random_predictor_of_3mers() -> SPINPredictor:
+    """Its outermost columns are filled up."""
+    model = random_spin(SPINSettings(core=3, flank=5, k=3, heads=4, pair_heads=3, tolerances=2, rounds=1))
+    return SPINPredictor(model, "random 3-mers", torch.device("cpu"), 12)
 
 
 @pytest.fixture

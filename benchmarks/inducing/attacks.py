@@ -54,13 +54,13 @@ def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarra
         block = panel.read(number)
         index_U = block.sites.panel_index_U
         known_U = sites[index_U]
-        own_HU = block.points["untyped_BHU"].numpy()[:, known_U]
+        own_HU = block.points["label_BHU"].numpy()[:, known_U]
         index_U = index_U[known_U]
         places = block.places
         around = typed[places.first : places.last]
         further = ~np.isin(around, index_U)
         at = slice(places.offset, places.offset + len(around))
-        wide_HS = block.points["typed_BHS"].numpy()[:, at][:, further]
+        wide_HS = block.points["feature_BHX"].numpy()[:, at][:, further]
         log_mass_H = np.log(block.points["mass_BH"].numpy() / panel.n_haplotypes + 1e-9)
         for name in out:
             reach, error = name.split()

@@ -20,8 +20,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spinimpute.neural_processes.blocks import start_alike
-from spinimpute.nn.attention import ABD, XABD, MABOptions
+from spinimpute.nn.attention import ABD, XABD, MABOptions, start_alike
 from spinimpute.nn.attention_maps import recorded_attention
 from spinimpute.nn.npt import NPT
 from spinimpute.nn.spin import SPIN, SPINConfig

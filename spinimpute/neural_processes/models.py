@@ -3,7 +3,8 @@
 CANP  conditional attentive neural process (Kim et al. 2018, without the latent path)
 ANP   attentive neural process with a latent variable (Kim et al. 2018)
 BANP  bootstrapping attentive neural process (Lee et al. 2020)
-CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16)
+CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
+      attention compares positions by their distance and carries y (see `nn.cipnp.LabelledEncoder`)
 IPNP  the same with a latent variable (Table 17)
 LBANP latent bottlenecked attentive neural process (Feng et al. 2023), with the start of the inducing models
 RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
@@ -26,23 +27,21 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, kl_divergence
+from torch.distributions import Distribution, Normal, kl_divergence
 from torch.nn import functional
 
 from spinimpute.neural_processes.blocks import (
     Decoder,
-    InducedPoints,
     Reader,
     SelfAttendedPoints,
-    induced,
-    mlp,
+    mixture,
     pooled,
-    spread_points,
-    start_alike,
     without_output,
 )
 from spinimpute.neural_processes.gaussian_tasks import Task
-from spinimpute.nn.attention import MAB, MABOptions
+from spinimpute.nn.attention import MAB, STEEPNESS, MABOptions
+from spinimpute.nn.cipnp import KeptPoints, LabelledEncoder, LabelledReader, Read
+from spinimpute.nn.embedding import mlp, spread_positions
 from spinimpute.nn.shapes import require_count, require_dimensions, require_size
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
@@ -116,18 +115,15 @@ class Summary(NamedTuple):
 
     Attributes
     ----------
-    key_BLE, value_BLE : Tensor
-        What targets read; of LBANP both are the latents of all blocks.
+    kept : tuple of KeptPoints
+        What targets read: of the context, then of what was left of it at every further reading. Of LBANP the
+        latents of all blocks.
     pooled_BE : Tensor
         Of the whole context.
-    left : tuple of Tensor (B, L, E)
-        The values of what was read again.
     """
 
-    key_BLE: Tensor
-    value_BLE: Tensor
+    kept: tuple[KeptPoints, ...]
     pooled_BE: Tensor
-    left: tuple[Tensor, ...] = ()
 
 
 class NeuralProcess(nn.Module, ABC):
@@ -199,54 +195,61 @@ class NeuralProcess(nn.Module, ABC):
         require_size("y_context", y_context, 1, x_context.shape[1], "points (as x_context has)")
 
 
-def _mixture(parts_SBQY: Normal) -> Distribution:
-    """Of S equally likely Normals."""
-    mean, sd = (x.movedim(0, -1) for x in (parts_SBQY.mean, parts_SBQY.stddev))
-    checked = None if mean.numel() else False  # torch's checks fail without targets
-    equally = Categorical(logits=torch.zeros_like(mean), validate_args=checked)
-    return MixtureSameFamily(equally, Normal(mean, sd), validate_args=checked)
-
-
 class _AttentiveProcess(NeuralProcess):
-    """Two encoders and a reader, and one of each for every further reading of the context."""
+    """An encoder and a reader, and one of each for every further reading; inducing ones are those of `nn`."""
 
     def __init__(self, settings: ModelSettings, pooled_width: int) -> None:
         super().__init__(settings)
-        inducing = settings.kind.endswith("IPNP")
-        s, options = settings, MABOptions(heads=settings.heads)
-
-        def encoder() -> SelfAttendedPoints | InducedPoints:
-            if inducing:
-                return InducedPoints(s.x_size, s.y_size, s.width, VALUE_LAYERS, s.inducing_points, options)
-            return SelfAttendedPoints(s.x_size + s.y_size, s.width, VALUE_LAYERS, options)
-
-        self.value_encoder, self.pooled_encoder = encoder(), encoder()
+        s, further = settings, settings.readings - 1 if settings.reads_again else 0
+        self.points = (
+            nn.Parameter(spread_positions(s.x_size, s.inducing_points)) if s.kind.endswith("IPNP") else None
+        )
+        self.value_encoder = self._encoder()
+        self.pooled_encoder = self._encoder() if self.points is None else None
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
-        # of targets and of context points alike; inducing points are their own keys
-        self.position = None if inducing else mlp(s.x_size, s.width, s.width, QUERY_LAYERS)
-        self.reader = Reader(s.width, s.heads)
-        further = s.readings - 1 if s.reads_again else 0
-        self.left_encoders = nn.ModuleList(encoder() for _ in range(further))
-        self.left_readers = nn.ModuleList(Reader(s.width, s.heads) for _ in range(further))
-        known = s.x_size + 2 * s.width
-        extra = known if s.kind == "BANP" else further * s.width
+        self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # of all points alike
+        self.reader = self._reader()
+        self.left_encoders = nn.ModuleList(self._encoder() for _ in range(further))
+        self.left_readers = nn.ModuleList(self._reader() for _ in range(further))
+        known = s.x_size + self.reader.width + s.width
+        extra = known if s.kind == "BANP" else further * self.reader.width
         self.decoder = Decoder(known, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
+
+    def _encoder(self) -> SelfAttendedPoints | LabelledEncoder:
+        s = self.settings
+        if self.points is None:
+            return SelfAttendedPoints(s.x_size + s.y_size, s.width, VALUE_LAYERS, MABOptions(heads=s.heads))
+        options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
+        return LabelledEncoder(s.x_size, s.y_size, s.width, VALUE_LAYERS, options)
+
+    def _reader(self) -> Reader | LabelledReader:
+        s = self.settings
+        if self.points is None:
+            return Reader(s.width, MABOptions(heads=s.heads, steepness=STEEPNESS))
+        options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
+        return LabelledReader(s.x_size, s.y_size, s.width, options)
 
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         summary = self.first_reading(x_BNX, y_BNY)
         for encoder in self.left_encoders:
             with torch.no_grad():  # what is read before learns to predict, not to leave something
                 left_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
-            left_BLE = encoder(torch.cat([x_BNX, left_BNY], -1))
-            summary = summary._replace(left=(*summary.left, left_BLE))
+            summary = summary._replace(kept=(*summary.kept, self._kept(encoder, x_BNX, left_BNY)))
         return summary
 
     def first_reading(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         """A summary that `decode` takes, too, without what a second reading finds."""
-        d_BNI = torch.cat([x_BNX, y_BNY], -1)
-        value_BLE = self.value_encoder(d_BNI)
-        key_BLE = value_BLE if self.position is None else self.position(x_BNX)
-        return Summary(key_BLE, value_BLE, self.after_pooling(pooled(self.pooled_encoder(d_BNI))))
+        kept = self._kept(self.value_encoder, x_BNX, y_BNY)
+        whole_BLE = kept.value_BLE
+        if self.pooled_encoder is not None:
+            whole_BLE = self.pooled_encoder(torch.cat([x_BNX, y_BNY], -1))
+        return Summary((kept,), self.after_pooling(pooled(whole_BLE)))
+
+    def _kept(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> KeptPoints:
+        if isinstance(encoder, LabelledEncoder):
+            return encoder([(x_BNX, y_BNY)], self.points, self.position)
+        nothing_B1N0 = y_BNY[:, None, :, :0]
+        return KeptPoints(self.position(x_BNX), encoder(torch.cat([x_BNX, y_BNY], -1)), nothing_B1N0)
 
     @abstractmethod
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
@@ -255,32 +258,22 @@ class _AttentiveProcess(NeuralProcess):
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:
         """The first reading, the first two, ... all of them; training teaches each to predict."""
-        return [summary._replace(left=summary.left[:n]) for n in range(len(summary.left) + 1)]
+        return [summary._replace(kept=summary.kept[: n + 1]) for n in range(len(summary.kept))]
 
-    def read(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """r(x, context): (B, Q, E)."""
-        return self.reader(self._ask(self.value_encoder, x_BQX), summary.key_BLE, summary.value_BLE)
+    def read(self, summary: Summary, x_BQX: Tensor) -> list[Read]:
+        """What targets read of every reading of the context."""
+        key_BQE = self.position(x_BQX)
+        readers = [self.reader, *self.left_readers][: len(summary.kept)]
+        return [reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.kept, strict=True)]
 
-    def read_left(self, summary: Summary, x_BQX: Tensor) -> Tensor | None:
-        """r(x, what was left of the context), (B, Q, (readings - 1) * E): of all further readings.
-
-        It is zero for readings that the summary lacks; None where it has none.
-        """
-        if not summary.left:
-            return None
-        found = []
-        for number, left_BLE in enumerate(summary.left):
-            ask_BQE = self._ask(self.left_encoders[number], x_BQX)
-            key_BLE = left_BLE if self.position is None else summary.key_BLE
-            found.append(self.left_readers[number](ask_BQE, key_BLE, left_BLE))
-        missing = len(self.left_readers) - len(found)
-        return functional.pad(torch.cat(found, -1), (0, missing * self.settings.width))
-
-    def _ask(self, encoder: nn.Module, x_BQX: Tensor) -> Tensor:
-        if self.position is not None:
-            return self.position(x_BQX)
-        assert isinstance(encoder, InducedPoints)
-        return encoder.at(x_BQX)
+    def _decoded(self, known_BQI: Tensor, read: list[Read]) -> Normal:
+        """A correction of what all readings carried; readings that the summary lacks are zero."""
+        carried_BQY = torch.stack([one.carried_BQY for one in read]).sum(0)
+        if len(read) == 1:
+            return self.decoder(known_BQI, None, carried_BQY)
+        extra_BQI = torch.cat([one.r_BQI for one in read[1:]], -1)
+        lacking = (1 + len(self.left_readers) - len(read)) * self.reader.width
+        return self.decoder(known_BQI, functional.pad(extra_BQI, (0, lacking)), carried_BQY)
 
 
 class ConditionalProcess(_AttentiveProcess):
@@ -291,16 +284,18 @@ class ConditionalProcess(_AttentiveProcess):
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
         """Predict at targets from a summary alone."""
-        return self.decoder(self.known(summary, x_BQX), self.read_left(summary, x_BQX))
+        read = self.read(summary, x_BQX)
+        return self._decoded(self.known(summary, x_BQX, read), read)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Mean prediction at targets, (B, Q, Y)."""
         return self.decode(summary, x_BQX).mean
 
-    def known(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """The decoder's input, (B, Q, X + 2 E)."""
+    @staticmethod
+    def known(summary: Summary, x_BQX: Tensor, read: list[Read]) -> Tensor:
+        """The decoder's input (B, Q, I): the position, what was read first, and the whole context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
-        return torch.cat([x_BQX, self.read(summary, x_BQX), pooled_BQE], -1)
+        return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)
 
     def loss(self, task: Task) -> Tensor:
         """The negative log-likelihood, the mean of all readings'."""
@@ -326,15 +321,16 @@ class LatentProcess(_AttentiveProcess):
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
         """Predict at targets: a mixture over samples of z."""
         z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
-        return _mixture(self._given(summary, x_BQX, z_SBE))
+        return mixture(self._given(summary, x_BQX, z_SBE))
 
     def _given(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
         """p(y | z, x, context), batch shape (S, B, Q, Y)."""
-        known_BQI = torch.cat([x_BQX, self.read(summary, x_BQX)], -1)
+        read = self.read(summary, x_BQX)
+        known_BQI = torch.cat([x_BQX, read[0].r_BQI], -1)
         shape = (len(z_SBE), *known_BQI.shape[:2], -1)
         z_SBQE = z_SBE[:, :, None].expand(*shape[:-1], z_SBE.shape[-1])
         known_SBQI = torch.cat([known_BQI.expand(*shape[:-1], known_BQI.shape[-1]), z_SBQE], -1)
-        return self.decoder(known_SBQI, self.read_left(summary, x_BQX))
+        return self._decoded(known_SBQI, read)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Mean prediction at targets with the mean of z, (B, Q, Y)."""
@@ -397,11 +393,11 @@ class BootstrappedProcess(ConditionalProcess):
     ) -> Distribution:
         """Predict every target's y on its own: a mixture over bootstrapped contexts, see `NeuralProcess`."""
         self._check(x_context, y_context, x_target, samples)
-        return _mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
+        return mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
     def _bootstrapped(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor, samples: int) -> Normal:
         """Batch shape (S, B, Q, Y)."""
-        known_BQI = self.known(self.summarize(x_BNX, y_BNY), x_BQX)
+        known_BQI = self._known_of(x_BNX, y_BNY, x_BQX)
         n_tasks, n_context = x_BNX.shape[:2]
         x_SBNX = x_BNX.expand(samples, *x_BNX.shape).flatten(0, 1)
         y_SBNY = y_BNY.expand(samples, *y_BNY.shape).flatten(0, 1)
@@ -411,14 +407,18 @@ class BootstrappedProcess(ConditionalProcess):
                 kept_x, kept_y = (
                     torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_SBNX, y_SBNY)
                 )
-                said = self.decoder(self.known(self.summarize(kept_x, kept_y), x_SBNX))
+                said = self.decoder(self._known_of(kept_x, kept_y, x_SBNX))
                 residual = (y_SBNY - said.mean) / said.stddev
                 again = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
                 residual = torch.gather(residual, 1, again.expand(-1, -1, residual.shape[-1]))
                 y_SBNY = said.mean + said.stddev * (residual - residual.mean(1, keepdim=True))
         x_SBQX = x_BQX.expand(samples, *x_BQX.shape).flatten(0, 1)
-        extra = self.known(self.summarize(x_SBNX, y_SBNY), x_SBQX).unflatten(0, (samples, n_tasks))
+        extra = self._known_of(x_SBNX, y_SBNY, x_SBQX).unflatten(0, (samples, n_tasks))
         return self.decoder(known_BQI.expand(samples, *known_BQI.shape), extra)
+
+    def _known_of(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor) -> Tensor:
+        summary = self.summarize(x_BNX, y_BNY)
+        return self.known(summary, x_BQX, self.read(summary, x_BQX))
 
     def loss(self, task: Task) -> Tensor:
         """That of the plain prediction and that of the bootstrapped ones together."""
@@ -437,31 +437,34 @@ class BottleneckProcess(NeuralProcess):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        s, options = settings, MABOptions(heads=settings.heads)
+        s = settings
+        plain, steep = (MABOptions(heads=s.heads, steepness=steepness) for steepness in (None, STEEPNESS))
         self.embed = mlp(s.x_size + s.y_size, s.width, s.width, VALUE_LAYERS)
-        self.points = spread_points(s.x_size, s.y_size, s.inducing_points)
-        read, mix, answer = ([MAB(s.width, s.width, options) for _ in range(s.blocks)] for _ in range(3))
-        for block in (*read, *answer):
-            start_alike(block.attention)
-        self.read_context, self.read_latents, self.answer = map(nn.ModuleList, (read, mix, answer))
+        start_HX = spread_positions(s.x_size, s.inducing_points)
+        self.points = nn.Parameter(without_output(start_HX[None], s.y_size))
+        self.read_context, self.read_latents, self.answer = (
+            nn.ModuleList(MAB(s.width, s.width, options) for _ in range(s.blocks))
+            for options in (steep, plain, steep)
+        )
         self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
 
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """value_BLE: the latents of all blocks, one block behind the other."""
+        """Keys and values are the latents of all blocks, one block behind the other."""
         d_BNE = self.embed(torch.cat([x_BNX, y_BNY], -1))
         l_BHE = self.embed(self.points).expand(len(d_BNE), -1, -1)
         kept = []
         for read, mix in zip(self.read_context, self.read_latents, strict=True):
-            l_BHE = induced(read, l_BHE, d_BNE)
+            l_BHE = read(l_BHE, d_BNE)
             l_BHE = mix(l_BHE, l_BHE)
             kept.append(l_BHE)
         value_BLE = torch.cat(kept, 1)
-        return Summary(value_BLE, value_BLE, pooled(l_BHE))
+        nothing_B1L0 = value_BLE[:, None, :, :0]
+        return Summary((KeptPoints(value_BLE, value_BLE, nothing_B1L0),), pooled(l_BHE))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
         """Predict at targets from a summary alone."""
         q_BQE = self.embed(without_output(x_BQX, self.settings.y_size))
-        blocks = summary.value_BLE.split(self.settings.inducing_points, 1)
+        blocks = summary.kept[0].value_BLE.split(self.settings.inducing_points, 1)
         for answer, l_BHE in zip(self.answer, blocks, strict=True):
             q_BQE = answer(q_BQE, l_BHE)
         return self.decoder(q_BQE)

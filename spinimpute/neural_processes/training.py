@@ -269,5 +269,8 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
             raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
         said = str(error).partition("\n")[0][:200]
-        raise InputError(f"neural process {path}: it does not fit its own description ({said})") from error
+        raise InputError(
+            f"neural process {path}: it does not fit its own description ({said}); inducing points did not "
+            "always carry y: models with them that were trained before must be trained again"
+        ) from error
     return model.to(device).eval(), metadata

@@ -7,7 +7,6 @@ Axes: see `spinimpute.nn`.
     XABD  cross-attention between datapoints:  inducing points read all datapoints
     ABD   attention between datapoints:        self-attention of whole datapoints (NPT)
     ABA   attention between attributes:        self-attention inside a datapoint (NPT)
-    ISAB  induced set attention block:         attention through learned inducing points (Set Transformer)
 """
 
 from dataclasses import dataclass
@@ -16,18 +15,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
-from spinimpute.nn.shapes import require_count, require_dimensions, require_size
+from spinimpute.nn.fused_attention import attend
+from spinimpute.nn.shapes import require_count, require_dimensions, require_positive, require_size
 
 Scale = Literal["head", "full"]
+Score = Literal["dot", "distance"]
 
-# Fused kernels stop at this head width; wider heads would hold the whole L x M matrix of scores.
-FUSED_HEAD_WIDTH = 256
-# Queries handled at a time when heads are wider than that.
-QUERY_BLOCK = 512
-# CUDA kernels number the batch with 16 bits; B * N of a large context exceeds that.
-BATCH_BLOCK = 32_768
+STEEPNESS = 3.0  # with 1 attention starts nearly even, and takes twice as many steps to learn where to look
 
 
 @dataclass(frozen=True)
@@ -48,6 +43,8 @@ class MABOptions:
         Probability of dropping attention weights and feed-forward outputs in training.
     expansion : int
         Hidden width of the feed-forward network, in units of its input width.
+    score, steepness
+        See `MultiHeadAttention`.
     """
 
     heads: int = 1
@@ -55,6 +52,8 @@ class MABOptions:
     learned_residual: bool = False
     dropout: float = 0.0
     expansion: int = 4
+    score: Score = "dot"
+    steepness: float | None = None
 
     def __post_init__(self) -> None:
         require_count("heads", self.heads)
@@ -62,68 +61,34 @@ class MABOptions:
             raise ValueError(f"scale must be 'head' or 'full', however: scale={self.scale!r}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), however: dropout={self.dropout}")
+        if self.score not in ("dot", "distance"):
+            raise ValueError(f"score must be 'dot' or 'distance', however: score={self.score!r}")
+        if self.steepness is not None:
+            require_positive("steepness", self.steepness)
 
 
-def attend(
-    q_BGLP: Tensor,
-    k_BGMP: Tensor,
-    v_BGMP: Tensor,
-    *,
-    scale: float,
-    visible_BM: Tensor | None = None,
-    dropout: float = 0.0,
-) -> Tensor:
-    """Scaled dot-product attention with bounded memory.
+def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -> None:
+    """Start queries and keys with the same projection, torch's times `steepness`.
 
-    Parameters
-    ----------
-    q_BGLP, k_BGMP, v_BGMP : Tensor
-        Queries, keys and values.
-    scale : float
-        Multiplies the scores.
-    visible_BM : bool Tensor, optional
-        True where a key may be read, at least one in every row; all by default.
-    dropout : float
-        Probability of dropping an attention weight.
-
-    Returns
-    -------
-    Tensor (B, G, L, P)
-        What each query reads.
+    Attention is then far from uniform, and different for different queries, from the first step.
     """
-    if q_BGLP.shape[0] > BATCH_BLOCK:
-        parts = [
-            attend(
-                q_BGLP[i : i + BATCH_BLOCK],
-                k_BGMP[i : i + BATCH_BLOCK],
-                v_BGMP[i : i + BATCH_BLOCK],
-                scale=scale,
-                visible_BM=None if visible_BM is None else visible_BM[i : i + BATCH_BLOCK],
-                dropout=dropout,
-            )
-            for i in range(0, q_BGLP.shape[0], BATCH_BLOCK)
-        ]
-        return torch.cat(parts)
-
-    mask_B11M = None if visible_BM is None else visible_BM[:, None, None, :]
-
-    def fused(q_BGLP: Tensor, k_BGMP: Tensor, v_BGMP: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(
-            q_BGLP, k_BGMP, v_BGMP, attn_mask=mask_B11M, dropout_p=dropout, scale=scale
-        )
-
-    if q_BGLP.shape[-1] <= FUSED_HEAD_WIDTH or q_BGLP.shape[-2] <= QUERY_BLOCK:
-        return fused(q_BGLP, k_BGMP, v_BGMP)
-    blocks = q_BGLP.split(QUERY_BLOCK, dim=-2)
-    if torch.is_grad_enabled():
-        done = [checkpoint(fused, block, k_BGMP, v_BGMP, use_reentrant=False) for block in blocks]
-    else:
-        done = [fused(block, k_BGMP, v_BGMP) for block in blocks]
-    return torch.cat(done, dim=-2)
+    with torch.no_grad():
+        for parameter in attention.key.parameters():
+            parameter.mul_(steepness)
+    attention.query.load_state_dict(attention.key.state_dict())
 
 
 class MultiHeadAttention(nn.Module):
     """MHA(x, h, h): x asks, h answers.
+
+        paper  score(q, k) = q . k / sqrt(P)
+        here   the same, or with "distance" -|q - k|^2 / (2 sqrt(P)), a query's own |q|^2 left out: no softmax
+               over keys sees it. What is left is q . k - |k|^2 / 2, the dot product of (q, 1) and
+               (k, -|k|^2 / 2): whatever computes attention, at once or in chunks, computes it.
+
+    With equal projections a distance is a similarity: nothing scores higher than what is equal to the query.
+    Of a dot product a long key does. And the weights can pool labels as they are, beside the values: labels
+    are appended to the values of each head.
 
     Parameters
     ----------
@@ -137,58 +102,131 @@ class MultiHeadAttention(nn.Module):
         See `MABOptions`.
     dropout : float
         Probability of dropping an attention weight in training.
+    score : {"dot", "distance"}
+        Distances are computed in float32, also where autocast is on.
+    steepness : float, optional
+        Queries and keys start with the same projection, this many times as steep as usual (see
+        `start_alike`); by default each has its own start, as in the papers.
 
     Raises
     ------
     ValueError
-        Heads do not divide the width.
+        Heads do not divide the width, or queries and keys are to start alike but differ in width.
     """
 
     def __init__(
-        self, query_width: int, key_width: int, heads: int = 1, scale: Scale = "head", dropout: float = 0.0
+        self,
+        query_width: int,
+        key_width: int,
+        heads: int = 1,
+        scale: Scale = "head",
+        dropout: float = 0.0,
+        *,
+        score: Score = "dot",
+        steepness: float | None = None,
     ) -> None:
         super().__init__()
         if query_width % heads:
             raise ValueError(f"heads must divide the width of the queries, however: {query_width=}, {heads=}")
+        if steepness is not None and query_width != key_width:
+            raise ValueError(
+                f"queries and keys must have one width to start alike, however: {query_width=}, {key_width=}"
+            )
         self.query_width = query_width
         self.key_width = key_width
         self.heads = heads
         self.scale = (query_width // heads if scale == "head" else query_width) ** -0.5
         self.dropout = dropout
+        self.score = score
         self.query = nn.Linear(query_width, query_width)
         self.key = nn.Linear(key_width, query_width)
         self.value = nn.Linear(key_width, query_width)
         self.output = nn.Linear(query_width, query_width)
+        if steepness is not None:
+            start_alike(self, steepness)
 
     def _split_heads(self, x_BLW: Tensor) -> Tensor:
         return x_BLW.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def queries(self, x_BLW: Tensor) -> Tensor:
-        """Project what asks and split it by heads: (B, L, W) -> (B, G, L, P)."""
-        return self._split_heads(self.query(x_BLW))
+        """Project what asks and split it by heads: (B, L, W) -> (B, G, L, P), P + 1 for distances."""
+        if self.score == "dot":
+            return self._split_heads(self.query(x_BLW))
+        return functional.pad(self._split_heads(_precisely(self.query, x_BLW)), (0, 1), value=1.0)
 
-    def keys_values(self, h_BMV: Tensor) -> tuple[Tensor, Tensor]:
-        """Project rows to keys and values, (B, G, M, P) each. They depend on their own row of h only."""
-        return self._split_heads(self.key(h_BMV)), self._split_heads(self.value(h_BMV))
+    def _keys(self, h_BMV: Tensor) -> Tensor:
+        if self.score == "dot":
+            return self._split_heads(self.key(h_BMV))
+        k_BGMP = self._split_heads(_precisely(self.key, h_BMV))
+        return torch.cat([k_BGMP, -0.5 * k_BGMP.square().sum(-1, keepdim=True)], -1)
 
-    def look_up(self, q_BGLP: Tensor, key_BMV: Tensor, value_BMV: Tensor) -> Tensor:
+    def keys_values(
+        self, key_BMV: Tensor, value_BMV: Tensor | None = None, label: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Project rows to keys and values. They depend on their own row only.
+
+        Parameters
+        ----------
+        key_BMV : Tensor
+            What keys are made of, and values, too.
+        value_BMV : Tensor, optional
+            What values are made of instead.
+        label : Tensor (B, M, U), or (B, G, M, U) with labels of each head, optional
+            What the weights are to pool as it is.
+
+        Returns
+        -------
+        Tensor (B, G, M, P), P + 1 for distances
+            Keys.
+        Tensor (B, G, M, P + U)
+            Values with the labels behind them.
+        """
+        v_BGMP = self._split_heads(self.value(key_BMV if value_BMV is None else value_BMV))
+        if label is not None:
+            label_BGMU = (label.unsqueeze(1) if label.ndim == 3 else label).expand(-1, self.heads, -1, -1)
+            v_BGMP = torch.cat([v_BGMP, label_BGMU], -1)  # labels keep their digits: cat promotes
+        return self._keys(key_BMV), v_BGMP
+
+    def pooled(self, o_BGLP: Tensor) -> tuple[Tensor, Tensor]:
+        """Split what was read into values, their heads mixed, and labels.
+
+        Parameters
+        ----------
+        o_BGLP : Tensor (B, G, L, P + U)
+            What attention gave.
+
+        Returns
+        -------
+        Tensor (B, L, W)
+            What each query reads.
+        Tensor (B, G, L, U)
+            The labels that it pools.
+        """
+        head = self.query_width // self.heads
+        return self.join(o_BGLP[..., :head]), o_BGLP[..., head:]
+
+    def look_up(
+        self, q_BGLP: Tensor, key_BMV: Tensor, value_BMV: Tensor, label: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Attend with keys that are made of something else than the values.
 
         Parameters
         ----------
         q_BGLP : Tensor
             See `queries`.
-        key_BMV, value_BMV : Tensor
-            What keys and values are made of.
+        key_BMV, value_BMV, label : Tensor
+            See `keys_values`.
 
         Returns
         -------
         Tensor (B, L, W)
             What each query reads.
+        Tensor (B, G, L, U)
+            The labels that it pools; U is 0 without labels.
         """
-        k_BGMP, v_BGMP = self._split_heads(self.key(key_BMV)), self._split_heads(self.value(value_BMV))
+        k_BGMP, v_BGMP = self.keys_values(key_BMV, value_BMV, label)
         dropout = self.dropout if self.training else 0.0
-        return self.join(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
+        return self.pooled(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
 
     def join(self, o_BGLP: Tensor) -> Tensor:
         """Mix the heads: (B, G, L, P) -> (B, L, W)."""
@@ -236,10 +274,17 @@ class MultiHeadAttention(nn.Module):
         return self.join(o_BGLP)
 
 
+def _precisely(projection: nn.Linear, x: Tensor) -> Tensor:
+    """Project in float32 at least: differences of positions need more digits than autocast keeps."""
+    with torch.autocast(x.device.type, enabled=False):
+        return projection(x.to(projection.weight.dtype))
+
+
 class MAB(nn.Module):
     """Multi-head attention block: O = X + MHA(LN(X), H, H); out = O + FF(LN(O)).
 
-    With `learned_residual` the first term of O is a learned projection of X.
+    With `learned_residual` the first term of O is a learned projection of X. Where scores are distances
+    queries are not normalised, as keys are not.
 
     References
     ----------
@@ -249,9 +294,10 @@ class MAB(nn.Module):
     def __init__(self, query_width: int, key_width: int, options: MABOptions) -> None:
         super().__init__()
         self.options = options
-        self.norm = nn.LayerNorm(query_width)
+        self.norm = nn.LayerNorm(query_width) if options.score == "dot" else nn.Identity()
+        o = options
         self.attention = MultiHeadAttention(
-            query_width, key_width, options.heads, options.scale, options.dropout
+            query_width, key_width, o.heads, o.scale, o.dropout, score=o.score, steepness=o.steepness
         )
         self.residual = nn.Linear(query_width, query_width) if options.learned_residual else nn.Identity()
         self.feed_forward_norm = nn.LayerNorm(query_width)
@@ -339,6 +385,12 @@ class ABLA(ABA):
 class XABD(nn.Module):
     """Cross-attention between datapoints: H inducing points read N datapoints, each unfolded to one vector.
 
+    `forward` is the paper's. `queries`, `keys_values` and `carry` are its parts, with keys that are made of
+    something else than the values (of positions alone), and with labels that the same weights pool:
+
+        paper  H' = MAB(H, A): O = H + W sum_n softmax_n(score(LN(H), A)) value(A_n); H' = O + FF(LN(O))
+        here   scores compare key_h with key_n, values are of A; label_gh = sum_n softmax_n(score_g) label_n
+
     Parameters
     ----------
     attributes : int
@@ -381,6 +433,35 @@ class XABD(nn.Module):
         out = self.mab(h_BHFE.flatten(-2), a_BNFE.flatten(-2), visible_BN)
         return out.unflatten(-1, (self.attributes, self.width))
 
+    def queries(self, key_BHFE: Tensor) -> Tensor:
+        """What inducing points with these keys ask with, (B, G, H, P)."""
+        return self.mab.queries(key_BHFE.flatten(-2))
+
+    def keys_values(self, key_BNFE: Tensor, a_BNFE: Tensor, label_BNU: Tensor) -> tuple[Tensor, Tensor]:
+        """What datapoints with these keys and labels answer with; see `MultiHeadAttention.keys_values`."""
+        return self.mab.attention.keys_values(key_BNFE.flatten(-2), a_BNFE.flatten(-2), label_BNU)
+
+    def carry(self, h_BHFE: Tensor, read_BGHP: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute what follows the attention.
+
+        Parameters
+        ----------
+        h_BHFE : Tensor
+            Inducing points before.
+        read_BGHP : Tensor (B, G, H, P + U)
+            What the attention gave, at once or in chunks.
+
+        Returns
+        -------
+        Tensor (B, H, F, E)
+            Inducing points that have read the datapoints.
+        Tensor (B, G, H, U)
+            The labels that they carry, of each head.
+        """
+        attended_BHW, label_BGHU = self.mab.attention.pooled(read_BGHP)
+        out_BHW = self.mab.close(h_BHFE.flatten(-2), attended_BHW)
+        return out_BHW.unflatten(-1, (self.attributes, self.width)), label_BGHU
+
     def check(self, h_BHFE: Tensor, a_BNFE: Tensor) -> None:
         """Raise ValueError where shapes do not fit this layer."""
         for name, tensor in (("h", h_BHFE), ("a", a_BNFE)):
@@ -404,25 +485,3 @@ class ABD(nn.Module):
         require_size("d", d_BNDE, 2, self.attributes, "attributes")
         rows = d_BNDE.flatten(-2)
         return self.mab(rows, rows, visible_BN).unflatten(-1, (self.attributes, self.width))
-
-
-class ISAB(nn.Module):
-    """Induced set attention: ISAB(X) = MAB(X, MAB(I, X)) with learned inducing points I of X's width.
-
-    References
-    ----------
-    Lee et al., Set Transformer, ICML 2019, section 3.1.
-    """
-
-    def __init__(self, inducing_points: int, width: int, options: MABOptions) -> None:
-        super().__init__()
-        self.inducing = nn.Parameter(torch.empty(1, inducing_points, width))
-        nn.init.xavier_uniform_(self.inducing)
-        self.read = MAB(width, width, options)
-        self.write = MAB(width, width, options)
-
-    def forward(self, x_BLW: Tensor, visible_BL: Tensor | None = None) -> Tensor:
-        """Mix a set: (B, L, W) -> the same. visible_BL: bool, False for padding."""
-        require_dimensions("x", x_BLW, 3)
-        i_BHW = self.inducing.expand(x_BLW.shape[0], -1, -1)
-        return self.write(x_BLW, self.read(i_BHW, x_BLW, visible_BL))

@@ -153,9 +153,11 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         if not len(chunks):
             raise ValueError("chunks must hold at least one chunk, however: it is empty")
         points = start
-        for _ in range(rounds):
+        for turn in range(rounds):
             keys, prior_B1H = similarity.keys(points.feature_BHX), self._prior(points, start)
-            mass_BH, feature_BHX, label_BHU = _added_up(chunks, similarity, keys, prior_B1H)
+            mass_BH, feature_BHX, label_BHU = _added_up(
+                chunks, similarity, keys, prior_B1H, with_labels=turn == rounds - 1
+            )
             divisor_BH1 = (mass_BH + SMALLEST_MASS).unsqueeze(-1)
             points = CarriedPoints(
                 feature_BHX / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
@@ -171,9 +173,14 @@ Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def _added_up(
-    chunks: Sequence[LabelledChunk], similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor
+    chunks: Sequence[LabelledChunk],
+    similarity: Similarity[Keys],
+    keys: Keys,
+    prior_B1H: Tensor,
+    *,
+    with_labels: bool,
 ) -> Sums:
-    """Masses (B, H), and sums of features (B, H, X) and labels (B, H, U), of all chunks."""
+    """Masses (B, H), and sums of features (B, H, X) and of all or no labels (B, H, U), of all chunks."""
 
     def won(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
         r_BHN = _won(x_BNX, similarity, keys, prior_B1H)
@@ -183,6 +190,7 @@ def _added_up(
 
     total: Sums | None = None
     for x_BNX, label_BNU in chunks:
+        label_BNU = label_BNU if with_labels else label_BNU[..., :0]
         if torch.is_grad_enabled() and len(chunks) > 1:
             part: Sums = checkpoint(won, x_BNX, label_BNU, use_reentrant=False)
         else:
@@ -199,30 +207,39 @@ def _won(x_BNX: Tensor, similarity: Similarity[Keys], keys: Keys, prior_B1H: Ten
     return torch.softmax(score_BNH.to(wide), dim=-1).transpose(1, 2)
 
 
-def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
-    """Attend to inducing points and pool the labels that they carry.
+def attend_to_points(logit_BGQH: Tensor, mass_BH: Tensor) -> Tensor:
+    """Attention of head G and query Q to points; none to padding.
 
     Parameters
     ----------
     logit_BGQH : Tensor
-        Of each head G, query Q and inducing point.
-    points : CarriedPoints
-        Padding among them gets no attention.
+        Before the softmax.
+    mass_BH : Tensor
+        Of the points, 0 for padding.
 
     Returns
     -------
     Tensor (B, G, Q, H)
-        Attention.
-    Tensor (B, G, Q, U)
-        Pooled labels.
+        Sums to 1 over H.
     """
-    absent_B11H = (points.mass_BH <= 0)[:, None, None]
-    attention_BGQH = torch.softmax(logit_BGQH.masked_fill(absent_B11H, NO_POINT), dim=-1)
-    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
+    return torch.softmax(logit_BGQH.masked_fill((mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
 
 
 def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
-    """Labels pooled with some attention, (B, G, Q, U)."""
+    """Labels that points carry, pooled with this attention.
+
+    Parameters
+    ----------
+    attention_BGQH : Tensor
+        See `attend_to_points`.
+    label_BHU : Tensor
+        As of `CarriedPoints`, of all labels or some.
+
+    Returns
+    -------
+    Tensor (B, G, Q, U)
+        Means of the labels.
+    """
     pooled_BLU = attention_BGQH.flatten(1, 2) @ label_BHU
     return pooled_BLU.unflatten(1, attention_BGQH.shape[1:3])
 
@@ -371,3 +388,35 @@ class LabelReader(nn.Module):
                 )
                 density_BGQ = logit_BGQ - share_BGQ.log() - q_BGQP.square().sum(-1)
         return Read(attention_BGQH, label_BGQU, feature_BGQP.transpose(1, 2).flatten(2), density_BGQ)
+
+
+def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
+    """Attention to inducing points and all labels pooled with it, `attend_to_points` and `pooled_labels`."""
+    attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
+    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
+
+
+def correction(inputs: int, width: int) -> nn.Sequential:
+    """A network of two hidden layers whose one output corrects what was pooled; it starts at zero.
+
+    Parameters
+    ----------
+    inputs : int
+        What is known of the query, of the label, and of the attention that pooled it.
+    width : int
+        Of the hidden layers.
+
+    Returns
+    -------
+    nn.Sequential
+        (..., inputs) -> (..., 1).
+    """
+    last = nn.Linear(width, 1)
+    start_at_zero(last)
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
+
+
+def start_at_zero(layer: nn.Linear) -> None:
+    """Set a layer's weights to zero: training starts with what is carried, uncorrected."""
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)

@@ -4,6 +4,7 @@ Axes: see `spinimpute.nn`.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from numbers import Integral
 
 import torch
@@ -12,6 +13,31 @@ from torch import Tensor, nn
 from spinimpute.nn.shapes import require_dimensions, require_same_shape, require_size
 
 OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar end
+INPUT_RANGE = 2.0  # numbers are of about this size: bends and inducing points start within it
+
+
+def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
+    """`layers` linear layers with ReLU between them.
+
+    Weights start as in He et al. (2015): torch's own start shrinks the differences between points at every
+    layer, and attention to points that all look alike learns nothing for thousands of steps.
+    """
+    widths = [input_width, *[width] * (layers - 1), output_width]
+    parts: list[nn.Module] = []
+    for i, (a, b) in enumerate(pairwise(widths)):
+        parts += [nn.ReLU()] if i else []
+        linear = nn.Linear(a, b)
+        nn.init.kaiming_normal_(linear.weight, nonlinearity="relu" if i < layers - 1 else "linear")
+        reach = 0.0 if i else INPUT_RANGE
+        nn.init.uniform_(linear.bias, -reach, reach)
+        parts.append(linear)
+    return nn.Sequential(*parts)
+
+
+def spread_positions(x_size: int, number: int) -> Tensor:
+    """Positions (H, X) over the range of inputs, evenly in all dimensions: where inducing points start."""
+    spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(number)
+    return INPUT_RANGE * (2 * spread_HX - 1)
 
 
 class ColumnEmbedding(nn.Module):

@@ -5,12 +5,35 @@ Axes: see `spinimpute.nn`.
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
-from spinimpute.nn.attention import ISAB, MABOptions
+from spinimpute.nn.attention import MAB, MABOptions
 from spinimpute.nn.embedding import ColumnEmbedding, ColumnHead
 from spinimpute.nn.rows import RowModel
 from spinimpute.nn.shapes import require_dimensions, require_size
+
+
+class ISAB(nn.Module):
+    """Induced set attention: ISAB(X) = MAB(X, MAB(I, X)) with learned inducing points I of X's width.
+
+    References
+    ----------
+    Lee et al., Set Transformer, ICML 2019, section 3.1.
+    """
+
+    def __init__(self, inducing_points: int, width: int, options: MABOptions) -> None:
+        super().__init__()
+        self.inducing = nn.Parameter(torch.empty(1, inducing_points, width))
+        nn.init.xavier_uniform_(self.inducing)
+        self.read = MAB(width, width, options)
+        self.write = MAB(width, width, options)
+
+    def forward(self, x_BLW: Tensor, visible_BL: Tensor | None = None) -> Tensor:
+        """Mix a set: (B, L, W) -> the same. visible_BL: bool, False for padding."""
+        require_dimensions("x", x_BLW, 3)
+        i_BHW = self.inducing.expand(x_BLW.shape[0], -1, -1)
+        return self.write(x_BLW, self.read(i_BHW, x_BLW, visible_BL))
 
 
 class SetTransformerBlock(nn.Module):

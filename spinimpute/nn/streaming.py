@@ -25,7 +25,9 @@ class KeysValues(NamedTuple):
 
     Attributes
     ----------
-    keys, values : Tensor (B, G, M, P)
+    keys : Tensor (B, G, M, P)
+    values : Tensor (B, G, M, P)
+        They may have another width than the keys, the same in all chunks.
     visible : bool Tensor (B, M), optional
         True where a key may be read; all by default.
     """
@@ -61,7 +63,7 @@ class StreamState:
     total : Tensor
         (B, G, L, 1) sum of exp(score - maximum).
     weighted : Tensor
-        (B, G, L, P) sum of exp(score - maximum) * value.
+        (B, G, L, P) sum of exp(score - maximum) * value, P that of the values.
     """
 
     maximum: Tensor
@@ -69,18 +71,18 @@ class StreamState:
     weighted: Tensor
 
     @classmethod
-    def empty(cls, q_BGLP: Tensor) -> "StreamState":
-        """State before the first key, for queries (B, G, L, P)."""
+    def empty(cls, q_BGLP: Tensor, width: int) -> "StreamState":
+        """State before the first key, for queries (B, G, L, P) and values of some width."""
         dtype = torch.promote_types(q_BGLP.dtype, torch.float32)
-        weighted = torch.zeros_like(q_BGLP, dtype=dtype)
-        total = weighted[..., :1].clone()
+        total = torch.zeros_like(q_BGLP[..., :1], dtype=dtype)
+        weighted = total.expand(*total.shape[:-1], width).clone()
         return cls(torch.full_like(total, -torch.inf), total, weighted)
 
     @classmethod
     def of(cls, q_BGLP: Tensor, chunk: KeysValues, scale: float) -> "StreamState":
         """State of queries (B, G, L, P) after this one chunk. Queries may have B = 1 for all tasks."""
         if chunk.keys.shape[-2] == 0:
-            return cls.empty(q_BGLP.expand(chunk.keys.shape[0], -1, -1, -1))
+            return cls.empty(q_BGLP.expand(chunk.keys.shape[0], -1, -1, -1), chunk.values.shape[-1])
         wide = q_BGLP.to(torch.promote_types(q_BGLP.dtype, torch.float32))
         with torch.autocast(q_BGLP.device.type, enabled=False):
             scores_BGLM = _scores(wide, chunk, scale)
@@ -131,15 +133,19 @@ class _StreamedAttention(torch.autograd.Function):
         processes: Processes,
         *sources: Tensor,
     ) -> Tensor:
-        state = StreamState.empty(q_BGLP)
+        state: StreamState | None = None
         for i, chunk in enumerate(chunks):
             part = StreamState.of(q_BGLP, chunk(), scale)
-            if i > 0 and part.total.shape != state.total.shape:
+            if state is None:
+                state = part
+                continue
+            if part.total.shape != state.total.shape:
                 raise ValueError(
                     f"chunks must hold the same tasks, however: chunk {i} has {part.total.shape[0]}, "
                     f"those before it {state.total.shape[0]}"
                 )
             state = state.merge(part)
+        assert state is not None, "`streamed_attention` has counted the chunks"
         state = state.merged_across(processes)
         attended = state.result()
         ctx.save_for_backward(q_BGLP, attended, state.log_sum_exp(), *sources)
@@ -236,14 +242,14 @@ def streamed_attention(
 
     Returns
     -------
-    Tensor (B, G, L, P)
+    Tensor (B, G, L, P), P that of the values
         Equal to attention over the concatenated chunks of all processes.
 
     Raises
     ------
     ValueError
-        Queries do not have 4 dimensions, chunks differ in B, or `recompute` has another length
-        than `chunks`.
+        Queries do not have 4 dimensions, there is no chunk, chunks differ in B, or `recompute` has another
+        length than `chunks`.
     """
     require_dimensions("q", q_BGLP, 4)
     recompute = chunks if recompute is None else recompute
@@ -251,6 +257,8 @@ def streamed_attention(
         raise ValueError(
             f"recompute must have the length of chunks, however: {len(recompute)=}, {len(chunks)=}"
         )
+    if not len(chunks):
+        raise ValueError("chunks must hold at least one chunk, however: it is empty")
     # A tensor named twice would receive its gradient twice.
     distinct = {id(tensor): tensor for tensor in sources}.values()
     return _StreamedAttention.apply(q_BGLP, chunks, recompute, scale, processes, *distinct)

@@ -335,6 +335,11 @@ class Container:
                 f"{kind.name} {path}: made by a newer version of spinimpute (file version {version}, this "
                 f"one reads {kind.version}). Update spinimpute"
             )
+        if 1 <= version < kind.first_version:
+            raise InputError(
+                f"{kind.name} {path}: made by an earlier version of spinimpute (file version {version}, this "
+                f"one reads {kind.first_version}): {kind.remedy}"
+            )
         if self._size != total:
             raise kind.wrong_size(path, self._size, total)
         place = Place(offset, length, crc)

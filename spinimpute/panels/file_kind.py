@@ -43,6 +43,8 @@ class FileKind:
         Whether there is a table of parts.
     checksum_seed : bytes
         What the checksum of the content begins with.
+    first_version : int
+        The oldest version that is read.
     joined_magic : bytes
         Of a file that holds several of these; empty where there is none.
     joined_remedy : str
@@ -60,6 +62,7 @@ class FileKind:
     compressed: bool = False
     has_parts: bool = False
     checksum_seed: bytes = b""
+    first_version: int = 1
     joined_magic: bytes = b""
     joined_remedy: str = ""
 

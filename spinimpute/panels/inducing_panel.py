@@ -4,8 +4,8 @@ The file is a `container` of compressed sections, with
 
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
-- a part for each block of 16 gaps between array sites (`soft_alleles`): at most h soft haplotypes, which have
-  alleles between 0 and 1 at the array's sites in and around the block (32 levels) and at the sites imputed
+- a part for each block of 8 gaps between array sites (`soft_alleles`): at most h soft haplotypes, which have
+  alleles between 0 and 1 at the array's sites in and around the block (8 levels) and at the sites imputed
   (64 levels), and the number of panel haplotypes that each stands for;
 - in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
   checksum, and where it came from. It holds no sample's name.
@@ -64,7 +64,8 @@ _MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"  # as PNG's: a transfer in text mode brea
 KIND = FileKind(
     name="inducing panel",
     magic=_MAGIC,
-    version=1,
+    version=2,
+    first_version=2,  # before, other models made other points
     remedy="make one with 'spinimpute panel build --inducing H --array FILE'",
     fields={
         "chrom": is_text,
@@ -307,7 +308,7 @@ class InducingPanel:
 
         content = self.container.part(block)
         with self.container.decoding(f"part {block + 1} of {self.n_blocks}"):
-            points = unpack_points(content, places, sites, self.array_index, part)
+            points = unpack_points(content, places, sites, part)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:

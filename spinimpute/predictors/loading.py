@@ -10,7 +10,14 @@ from spinimpute.devices import choose_device
 from spinimpute.errors import InputError
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.interface import Predictor, UnfitWeights
-from spinimpute.predictors.registry import PredictorRow, default_row, imported, row_named, row_of_kind
+from spinimpute.predictors.registry import (
+    RETIRED_KINDS,
+    PredictorRow,
+    default_row,
+    imported,
+    row_named,
+    row_of_kind,
+)
 from spinimpute.tensor_files import fingerprint, load_tensors
 
 FORMAT = "spinimpute-checkpoint-1"  # of safetensors files with all that rebuilds and traces a model
@@ -132,6 +139,8 @@ def _checkpoint(
     weights, metadata = load_tensors(path, FORMAT, "model")
     kind = metadata.get("kind")
     found = row_of_kind(kind)
+    if kind in RETIRED_KINDS:
+        raise InputError(f"model {path} is of the kind {kind!r}, which earlier versions had: train it anew")
     if found is None:
         raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
     _check_name(found, name, f"model {path}")

@@ -18,11 +18,8 @@ from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
-HAPLOTYPE_KIND, INDUCING_KIND, KMER_KIND = (
-    "haplotype",
-    "allele-cipnp",
-    "kmer-spin",
-)  # kinds, as checkpoints name them
+HAPLOTYPE_KIND, SPIN_KIND = "haplotype", "spin"  # as checkpoints name them
+RETIRED_KINDS = ("allele-cipnp", "kmer-spin")  # of earlier versions
 
 
 @dataclass(frozen=True)
@@ -140,6 +137,8 @@ class PredictorRow:
     load : str
         "module:attribute" of a function of weights, settings, fingerprint, device and options that returns
         the `Predictor`.
+    aliases : tuple of str
+        Other names on the command line.
     has_weights : bool
         It is loaded from a checkpoint.
     shipped : str or None
@@ -157,11 +156,17 @@ class PredictorRow:
     kind: str
     reads: tuple[str, ...]
     load: str
+    aliases: tuple[str, ...] = ()
     has_weights: bool = True
     shipped: str | None = None
     options: tuple[Option, ...] = ()
     auto_device: str | None = None
     training: Training | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its aliases."""
+        return self.name, *self.aliases
 
     @property
     def shipped_checkpoint(self) -> Path:
@@ -220,12 +225,13 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         ),
     ),
     PredictorRow(
-        "inducing",
-        "attention to inducing points, soft haplotypes that stand for the panel's",
-        kind=INDUCING_KIND,
+        "spin",
+        "SPIN: attention to inducing points that carry the panel's alleles",
+        kind=SPIN_KIND,
         reads=(HAPLOTYPES, INDUCING_POINTS),
         load="spinimpute.predictors.spin.predictor:load",
-        shipped="inducing.safetensors",
+        aliases=("inducing",),
+        shipped="spin.safetensors",
         options=(
             POINTS,
             replace(WINDOW, default=2.0, default_text="2"),
@@ -233,24 +239,8 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         ),
         auto_device="auto",
         training=Training(
-            "spinimpute.predictors.spin.network:InducingSettings",
-            "spinimpute.predictors.spin.learner:InducingLearner",
-        ),
-    ),
-    PredictorRow(
-        "kmer",
-        "SPIN on K-mers, of a checkpoint of your own",
-        kind=KMER_KIND,
-        reads=(HAPLOTYPES,),
-        load="spinimpute.predictors.spin.kmer_spin:load",
-        options=(
-            replace(WINDOW, default=2.0, default_text="2"),
-            replace(OVERLAP, default=1.0, default_text="1"),
-        ),
-        auto_device="auto",
-        training=Training(
-            "spinimpute.predictors.spin.kmer_spin:KmerSettings",
-            "spinimpute.predictors.spin.kmer_learner:KmerLearner",
+            "spinimpute.predictors.spin.network:SPINSettings",
+            "spinimpute.predictors.spin.learner:SPINLearner",
         ),
     ),
 )
@@ -265,7 +255,7 @@ def imported(reference: str) -> Any:
 def row_named(name: str) -> PredictorRow:
     """The row of a predictor's name; raises InputError for an unknown name."""
     for row in PREDICTORS:
-        if row.name == name:
+        if name in row.names:
             return row
     names = " or ".join(row.name for row in PREDICTORS)
     raise InputError(f"predictor must be {names}, found {name!r}")

@@ -358,19 +358,19 @@ class TestRefusals:
         with mock.patch("torch.cuda.is_available", return_value=False):
             assert "no CUDA device is available" in refused(device="cuda")
 
-    @pytest.mark.parametrize("predictor", ["haplotype", "inducing"])
+    @pytest.mark.parametrize("predictor", ["haplotype", "spin"])
     @pytest.mark.parametrize("length", ["0", "nan"])
     def test_impossible_windows(self, refused: Run, predictor: str, length: str) -> None:
         said = refused(predictor=predictor, **{"window-cm": length})
         assert "a window must have a positive length" in said
 
     def test_an_impossible_overlap(self, refused: Run) -> None:
-        said = refused(predictor="inducing", **{"overlap-cm": "-1"})
+        said = refused(predictor="spin", **{"overlap-cm": "-1"})
         assert "the overlap of windows must have a length of at least 0 cM" in said
 
     @pytest.mark.parametrize(
         ("predictor", "given"),
-        [(None, "overlap-cm"), ("haplotype", "inducing-points"), ("inducing", "max-memory")],
+        [(None, "overlap-cm"), ("haplotype", "inducing-points"), ("spin", "max-memory")],
     )
     def test_options_of_another_predictor(self, refused: Run, predictor: str | None, given: str) -> None:
         chosen = {} if predictor is None else {"predictor": predictor}

@@ -64,7 +64,7 @@ def test_version(run: Run) -> None:
 def test_version_names_models_and_libraries(run: Run) -> None:
     told = json.loads(run("version", "--json").out)
     assert told["spinimpute"] == run("--version").out.split()[1]
-    for sort in ("haplotype", "inducing"):
+    for sort in ("haplotype", "spin"):
         weights, _ = load_tensors(row_named(sort).shipped_checkpoint, FORMAT, "model")
         assert told[f"model {sort}"] == fingerprint(weights)
     for library in ("numpy", "torch", "cyvcf2", "numba", "safetensors", "scikit-learn"):

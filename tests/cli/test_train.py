@@ -17,9 +17,9 @@ LIBRARY = "spinimpute.predictors.train.train"
 
 TINY = """
 [model]
-kind = "allele-cipnp"
+kind = "spin"
 inducing_points = 8
-candidates = 8
+heads = 4
 rounds = 1
 
 [episodes]
@@ -138,5 +138,5 @@ class TestRefusals:
         bad = tmp_path / "bad.toml"
         bad.write_text("[model")
         assert f"configuration {bad}: not TOML" in refused(config=bad)
-        bad.write_text("[model]\nkind = 'allele-cipnp'\nsize = 4\n")
+        bad.write_text("[model]\nkind = 'spin'\nsize = 4\n")
         assert "unknown key model.size" in refused(config=bad)

@@ -19,11 +19,12 @@ from spinimpute.training.trainer import Trainer, TrainingSettings
 
 CONFIGURATION = """
 [model]
-kind = "allele-cipnp"
+kind = "spin"
 core = 2
 flank = 4
 inducing_points = 8
-candidates = 4
+heads = 4
+pair_heads = 3
 [episodes]
 blocks = 2
 queries = 6

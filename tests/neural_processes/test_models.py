@@ -8,7 +8,6 @@ import torch
 from torch.distributions import Distribution
 
 from benchmarks.neural_processes.cost import saved_bytes
-from spinimpute.neural_processes import blocks
 from spinimpute.neural_processes.gaussian_tasks import (
     Process,
     ProcessSettings,
@@ -19,6 +18,7 @@ from spinimpute.neural_processes.models import KINDS, LatentProcess, ModelSettin
 from spinimpute.neural_processes.training import (
     TrainingSettings,
 )
+from spinimpute.nn import cipnp
 from spinimpute.nn.attention import MultiHeadAttention
 from spinimpute.nn.attention_maps import recorded_attention
 
@@ -73,7 +73,7 @@ def test_the_order_of_the_context_means_nothing(kind: str) -> None:
         )
 
 
-@pytest.mark.parametrize("kind", ["CIPNP", "LBANP"])
+@pytest.mark.parametrize("kind", ["CIPNP", "LBANP", "RCIPNP"])
 def test_what_asks_starts_as_what_answers(kind: str) -> None:
     """Steeply: attention of an untrained model is far from even."""
     model = made(kind, width=64)
@@ -87,7 +87,7 @@ def test_what_asks_starts_as_what_answers(kind: str) -> None:
         assert torch.equal(attention.query.weight, attention.key.weight)
         assert torch.equal(attention.query.bias, attention.key.bias)
         assert attention.key.weight.std() > 2.5 * plain
-    assert len(steep) == {"CIPNP": 3, "LBANP": 4}[kind]
+    assert len(steep) == {"CIPNP": 2, "LBANP": 4, "RCIPNP": 6}[kind]
 
 
 def test_an_untrained_lbanp_reads_what_is_near() -> None:
@@ -127,7 +127,7 @@ def test_a_summary_is_enough_and_does_not_grow(kind: str) -> None:
             torch.manual_seed(5)
             later = model.decode(summary, task.x_BQX, 6)
         torch.testing.assert_close(later.mean, predicted(model, task).mean)
-        sizes.add(sum(part.numel() for part in (*summary[:3], *summary.left)))
+        sizes.add(sum(part.numel() for kept in summary.kept for part in kept))
     assert len(sizes) == 1
 
 
@@ -136,11 +136,12 @@ def test_a_further_reading_is_of_what_is_left(kind: str) -> None:
     model, (task, _) = made(kind, readings=3), draw()
     read = []
     for encoder in model.left_encoders:  # type: ignore[union-attr]
-        encoder.register_forward_hook(lambda _, given, out: read.append(given[0]))
+        encoder.embed.register_forward_hook(lambda _, given, out: read.append(given[0]))
     summary = model.summarize(task.x_BNX, task.y_BNY)
     first, second, both = model.readings(summary)  # type: ignore[operator]
-    assert [len(one.left) for one in (first, second, both)] == [0, 1, 2]
-    for reading, given in zip((first, second), read, strict=True):
+    assert [len(one.kept) for one in (first, second, both)] == [1, 2, 3]
+    given_points = [given for given in read if given.ndim == 3]  # inducing points are of no task
+    for reading, given in zip((first, second), given_points, strict=True):
         assert torch.equal(given[..., :1], task.x_BNX)
         torch.testing.assert_close(given[..., 1:], task.y_BNY - model.mean(reading, task.x_BNX))  # type: ignore[operator]
         assert not given.requires_grad
@@ -167,18 +168,16 @@ def test_every_further_reading_has_its_own_weights(kind: str) -> None:
     model, (task, _) = made(kind, readings=4), draw()
     with torch.no_grad():
         summary = model.summarize(task.x_BNX, task.y_BNY)
-        found = model.read_left(summary, task.x_BQX)  # type: ignore[operator]
-        for number, part in enumerate(found.split(16, -1)):
-            reader, encoder = model.left_readers[number], model.left_encoders[number]  # type: ignore[index]
-            values = summary.left[number]
-            if kind == "RCANP":
-                expected = reader(model.position(task.x_BQX), summary.key_BLE, values)  # type: ignore[operator]
-            else:
-                expected = reader(encoder.at(task.x_BQX), values, values)
-            torch.testing.assert_close(part, expected)
-        fewer = model.read_left(summary._replace(left=summary.left[:1]), task.x_BQX)  # type: ignore[operator]
-    assert torch.equal(fewer[..., :16], found[..., :16])
-    assert not fewer[..., 16:].any()
+        found = model.read(summary, task.x_BQX)  # type: ignore[operator]
+        key_BQE = model.position(task.x_BQX)  # type: ignore[operator]
+        readers = [model.reader, *model.left_readers]  # type: ignore[misc]
+        assert len(found) == len(readers) == len({id(reader) for reader in readers}) == 4
+        for part, reader, kept in zip(found, readers, summary.kept, strict=True):
+            torch.testing.assert_close(part, reader(key_BQE, task.x_BQX, kept))  # type: ignore[operator]
+        fewer = model.read(summary._replace(kept=summary.kept[:2]), task.x_BQX)  # type: ignore[operator]
+    assert len(fewer) == 2
+    for part, other in zip(fewer, found, strict=False):
+        torch.testing.assert_close(part, other)
 
 
 def test_a_latent_process_learns_from_every_reading() -> None:
@@ -307,7 +306,7 @@ def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch)
     model, (task, _) = made("CIPNP"), draw(replace(TASKS, context=(300, 300)))
     found = []
     for least in (256, 10_000):
-        monkeypatch.setattr(blocks, "RECOMPUTED_FROM", least)
+        monkeypatch.setattr(cipnp, "RECOMPUTED_FROM", least)
         model.zero_grad()
         model.loss(task).backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]

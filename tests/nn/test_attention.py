@@ -1,11 +1,16 @@
 """Attention blocks against their formulas written out."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from spinimpute.nn import attention
-from spinimpute.nn.attention import ABA, ABD, ABLA, ISAB, MAB, XABA, XABD, MABOptions, MultiHeadAttention
+from spinimpute.nn import attention, fused_attention
+from spinimpute.nn.attention import ABA, ABD, ABLA, MAB, XABA, XABD, MABOptions, MultiHeadAttention
+from spinimpute.nn.attention_maps import attention_weights
+from spinimpute.nn.set_transformer import ISAB
+from spinimpute.nn.streaming import KeysValues, streamed_attention
 
 
 def attention_by_hand(layer: MultiHeadAttention, x: Tensor, h: Tensor, divisor: float) -> Tensor:
@@ -53,13 +58,13 @@ def test_blocks_of_queries_and_batches_change_nothing(monkeypatch: pytest.Monkey
     mask = (torch.rand(5, 7) < 0.6).index_fill(1, torch.tensor([0]), True) if visible else None
 
     def run() -> list[Tensor]:
-        out = attention.attend(q, k, v, scale=0.3, visible_BM=mask)
+        out = fused_attention.attend(q, k, v, scale=0.3, visible_BM=mask)
         return [out, *torch.autograd.grad((out * out).sum(), (q, k, v))]
 
     whole = run()
-    monkeypatch.setattr(attention, "FUSED_HEAD_WIDTH", 4)
-    monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
-    monkeypatch.setattr(attention, "BATCH_BLOCK", 2)
+    monkeypatch.setattr(fused_attention, "FUSED_HEAD_WIDTH", 4)
+    monkeypatch.setattr(fused_attention, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(fused_attention, "BATCH_BLOCK", 2)
     calls = []
     fused = nn.functional.scaled_dot_product_attention
 
@@ -73,7 +78,7 @@ def test_blocks_of_queries_and_batches_change_nothing(monkeypatch: pytest.Monkey
     assert max(shape[0] for shape in calls) == 2
     assert max(shape[2] for shape in calls) == 4
     with torch.no_grad():
-        torch.testing.assert_close(attention.attend(q, k, v, scale=0.3, visible_BM=mask), whole[0])
+        torch.testing.assert_close(fused_attention.attend(q, k, v, scale=0.3, visible_BM=mask), whole[0])
 
 
 def test_attention_between_attributes_stays_inside_a_datapoint() -> None:
@@ -140,3 +145,101 @@ def test_wrong_shapes_and_settings_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=f"{message} must be"):
             MABOptions(**settings)
+
+
+def distances_by_hand(layer: MultiHeadAttention, key_x: Tensor, key_h: Tensor) -> Tensor:
+    """Weights (B, G, L, M)."""
+    q, k = (part.unflatten(-1, (layer.heads, -1)) for part in (layer.query(key_x), layer.key(key_h)))
+    away_BLMG = (q[:, :, None] - k[:, None]).square().sum(-1)
+    return torch.softmax(-away_BLMG * layer.scale / 2, 2).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("labels_of_heads", [False, True])
+def test_distances_and_labels_equal_their_formulas(labels_of_heads: bool) -> None:
+    layer = MultiHeadAttention(12, 12, heads=3, score="distance", steepness=2.0).double()
+    x, key, value = (torch.randn(2, n, 12, dtype=torch.float64) for n in (5, 7, 7))
+    label = torch.randn(2, *([3] if labels_of_heads else []), 7, 4, dtype=torch.float64)
+    weight_BGLM = distances_by_hand(layer, x, key)
+    read_BLW, label_BGLU = layer.look_up(layer.queries(x), key, value, label)
+    value_BGMP = layer.value(value).unflatten(-1, (3, 4)).transpose(1, 2)
+    expected = layer.output((weight_BGLM @ value_BGMP).transpose(1, 2).flatten(-2))
+    torch.testing.assert_close(read_BLW, expected)
+    label_BGMU = label if labels_of_heads else label[:, None].expand(-1, 3, -1, -1)
+    torch.testing.assert_close(label_BGLU, weight_BGLM @ label_BGMU)
+    torch.testing.assert_close(layer(x, key), layer.look_up(layer.queries(x), key, key)[0])
+
+
+def test_labels_change_nothing_of_what_is_read() -> None:
+    layer = MultiHeadAttention(8, 8, heads=2)
+    x, h = torch.randn(2, 3, 8), torch.randn(2, 6, 8)
+    read, nothing = layer.look_up(layer.queries(x), h, h)
+    with_labels, label = layer.look_up(layer.queries(x), h, h, torch.ones(2, 6, 5))
+    torch.testing.assert_close(read, with_labels)
+    torch.testing.assert_close(read, layer(x, h))
+    assert nothing.shape == (2, 2, 3, 0)
+    torch.testing.assert_close(label, torch.ones(2, 2, 3, 5))  # weights sum to 1
+
+
+def test_what_starts_alike_reads_what_is_equal_to_it() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 40, 32)
+    nearest = []
+    for score in ("distance", "dot"):
+        layer = MultiHeadAttention(32, 32, heads=4, score=score, steepness=3.0)  # type: ignore[arg-type]
+        assert torch.equal(layer.query.weight, layer.key.weight)
+        nearest.append((attention_weights(layer, x, x).argmax(-1) == torch.arange(40)).float().mean())
+    assert nearest[0] == 1
+    assert nearest[1] < 1  # a long key wins
+
+
+def test_distances_keep_their_digits_in_bfloat16() -> None:
+    layer = MultiHeadAttention(8, 8, heads=2, score="distance", steepness=3.0)
+    x = 100 + torch.linspace(0, 1, 30)[None, :, None].expand(-1, -1, 8)  # hardly apart, far from 0
+    label = torch.linspace(0, 1, 30)[None, :, None]
+    with torch.autocast("cpu", torch.bfloat16):
+        _, found = layer.look_up(layer.queries(x), x, x, label)
+    _, expected = layer.look_up(layer.queries(x), x, x, label)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("score", ["dot", "distance"])
+def test_nothing_is_read_of_no_keys(score: str) -> None:
+    layer = MultiHeadAttention(8, 8, heads=2, score=score)  # type: ignore[arg-type]
+    x, nothing = torch.randn(2, 3, 8), torch.randn(2, 0, 8)
+    read, label = layer.look_up(layer.queries(x), nothing, nothing, torch.zeros(2, 0, 4))
+    torch.testing.assert_close(read, layer.output.bias.expand_as(read))
+    assert torch.equal(label, torch.zeros(2, 2, 3, 4))
+
+
+def test_xabd_that_carries_equals_its_formula_at_once_and_in_chunks() -> None:
+    options = MABOptions(heads=2, score="distance", steepness=3.0)
+    xabd = XABD(2, 6, options).double()
+    h, key_h = (torch.randn(2, 3, 2, 6, dtype=torch.float64) for _ in range(2))
+    a, key_a = (torch.randn(2, 9, 2, 6, dtype=torch.float64) for _ in range(2))
+    label = torch.randn(2, 9, 4, dtype=torch.float64)
+    weight = distances_by_hand(xabd.mab.attention, key_h.flatten(-2), key_a.flatten(-2))
+    value = xabd.mab.attention.value(a.flatten(-2)).unflatten(-1, (2, -1)).transpose(1, 2)
+    o = h.flatten(-2) + xabd.mab.attention.join(weight @ value)
+    expected = o + xabd.mab.feed_forward(xabd.mab.feed_forward_norm(o))
+
+    def chunk(start: int, stop: int) -> Callable[[], KeysValues]:
+        part = slice(start, stop)
+        return lambda: KeysValues(*xabd.keys_values(key_a[:, part], a[:, part], label[:, part]))
+
+    scale = xabd.mab.attention.scale
+    at_once = fused_attention.attend(xabd.queries(key_h), *xabd.keys_values(key_a, a, label), scale=scale)
+    in_chunks = streamed_attention(xabd.queries(key_h), [chunk(0, 4), chunk(4, 4), chunk(4, 9)], scale=scale)
+    for read in (at_once, in_chunks):
+        found, carried = xabd.carry(h, read)
+        torch.testing.assert_close(found, expected.unflatten(-1, (2, 6)))
+        torch.testing.assert_close(carried, weight @ label[:, None])
+
+
+def test_options_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="score must be 'dot' or 'distance'"):
+        MABOptions(score="cosine")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="steepness must be"):
+        MABOptions(steepness=0.0)
+    with pytest.raises(ValueError, match="one width to start alike"):
+        MultiHeadAttention(8, 6, steepness=3.0)

@@ -22,12 +22,19 @@ def dense(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> Ten
 
 
 @settings(max_examples=40, deadline=None)
-@given(sizes=chunk_sizes, size_of_scores=st.sampled_from([1.0, 300.0]), seed=st.integers(0, 1000))
-def test_streamed_attention_equals_attention(sizes: list[int], size_of_scores: float, seed: int) -> None:
+@given(
+    sizes=chunk_sizes,
+    size_of_scores=st.sampled_from([1.0, 300.0]),
+    width=st.sampled_from([4, 3, 6]),
+    seed=st.integers(0, 1000),
+)
+def test_streamed_attention_equals_attention(
+    sizes: list[int], size_of_scores: float, width: int, seed: int
+) -> None:
     torch.manual_seed(seed)
     n = sum(sizes)
     q = torch.randn(2, 2, 3, 4, dtype=torch.float64).mul(size_of_scores).requires_grad_()
-    k, v = (torch.randn(2, 2, n, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    k, v = (torch.randn(2, 2, n, width, dtype=torch.float64, requires_grad=True) for width in (4, width))
     visible = torch.rand(2, n) < 0.7
     visible[:, seed % n] = True
     ends = torch.tensor(sizes).cumsum(0).tolist()
@@ -37,7 +44,7 @@ def test_streamed_attention_equals_attention(sizes: list[int], size_of_scores: f
         return lambda: KeysValues(k[:, :, part], v[:, :, part], visible[:, part])
 
     chunks = [chunk(stop, size) for stop, size in zip(ends, sizes, strict=True)]
-    target = torch.randn(2, 2, 3, 4, dtype=torch.float64)
+    target = torch.randn(2, 2, 3, width, dtype=torch.float64)
     outputs = (dense(q, k, v, visible, 0.4), streamed_attention(q, chunks, scale=0.4, sources=[k, v]))
     results = [[out, *torch.autograd.grad((out * target).sum(), (q, k, v))] for out in outputs]
     for expected, got in zip(*results, strict=True):
@@ -51,12 +58,16 @@ def test_states_merge_in_any_order_and_hide_nothing() -> None:
     scores = q @ k.transpose(-1, -2) * 0.5
     expected = torch.softmax(scores, -1) @ v
     a, b, c = parts
-    for whole in (a.merge(b).merge(c), c.merge(a.merge(b)), StreamState.empty(q).merge(b).merge(c).merge(a)):
+    for whole in (
+        a.merge(b).merge(c),
+        c.merge(a.merge(b)),
+        StreamState.empty(q, 4).merge(b).merge(c).merge(a),
+    ):
         torch.testing.assert_close(whole.result(), expected)
         torch.testing.assert_close(whole.log_sum_exp(), scores.logsumexp(-1, keepdim=True))
     nothing = KeysValues(k, v, torch.zeros(2, 12, dtype=torch.bool))
     hidden = StreamState.of(q, nothing, 0.5)
-    assert torch.equal(hidden.merge(StreamState.empty(q)).result(), torch.zeros_like(q))
+    assert torch.equal(hidden.merge(StreamState.empty(q, 4)).result(), torch.zeros_like(q))
     torch.testing.assert_close(hidden.merge(a).result(), a.result())
 
 
@@ -193,6 +204,8 @@ def test_what_cannot_be_streamed_is_refused() -> None:
         encoder.encode_stream([data, data[:1]])
     with pytest.raises(ValueError, match="recompute must have the length"):
         streamed_attention(torch.randn(1, 1, 2, 4), [], scale=1.0, recompute=[lambda: KeysValues(data, data)])
+    with pytest.raises(ValueError, match="chunks must hold at least one chunk"):
+        streamed_attention(torch.randn(1, 1, 2, 4), [], scale=1.0)
     dropping = SPINEncoder(8, 5, options=MABOptions(dropout=0.1))
     with pytest.raises(ValueError, match=r"dropout must be 0 to train on a stream, however: dropout=0\.1"):
         dropping.encode_stream([data])

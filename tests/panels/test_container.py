@@ -110,6 +110,9 @@ def test_other_files(tmp_path: Path) -> None:
     newer = write(tmp_path / "newer", replace(KIND, version=2))
     with pytest.raises(InputError, match=r"made by a newer version .*version 2, this one reads 1"):
         Container(newer, KIND)
+    older = write(tmp_path / "older", KIND)
+    with pytest.raises(InputError, match=r"made by an earlier version .*version 1, this one reads 2\): make"):
+        Container(older, replace(KIND, version=2, first_version=2))
     other = write(tmp_path / "other", replace(KIND, magic=b"0123456789abcdef"))
     with pytest.raises(InputError, match=r"not a spinimpute test file .*; make one"):
         Container(other, KIND)

@@ -20,7 +20,7 @@ from spinimpute.panels.container import Container, ContainerWriter, compress, jo
 from spinimpute.panels.file_kind import FileKind
 from spinimpute.panels.parts import open_parts
 from spinimpute.panels.site_table import write_increasing
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 
 FILES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KINDS = {"spin": panel.KIND, "spip": inducing_panel.KIND}
@@ -37,7 +37,7 @@ def spin(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def spip(spin: Path, random_predictor: InducingPredictor) -> Path:
+def spip(spin: Path, random_predictor: SPINPredictor) -> Path:
     path = spin.with_suffix(".spip")
     if not path.exists():
         with spinimpute.Panel.open(spin) as opened:
@@ -57,7 +57,7 @@ def read_all(path: Path) -> list[Any]:
         with spinimpute.InducingPanel.open(path) as points:
             blocks = [points.read(number) for number in points.blocks(0, points.n_sites)]
             found = [points.sites.keys(), points.multiallelic.tolist(), points.seen_by(0, 1).tolist()]
-            return [*found, *(block.points["untyped_BHU"].tolist() for block in blocks)]
+            return [*found, *(block.points["label_BHU"].tolist() for block in blocks)]
     with spinimpute.Panel.open(path) as opened:
         alleles = opened.alleles(0, opened.n_sites).tolist()
         return [opened.sites.keys(), opened.cM.tolist(), opened.multiallelic.tolist(), alleles]
@@ -299,7 +299,7 @@ def test_parts_outside_of_the_file(spip: Path, tmp_path: Path, row: tuple[int, i
     offset = kind.preamble.unpack_from(content)[3]
     header["sections"]["parts"] = {"offset": offset, "nbytes": len(table), "crc": zlib.crc32(table)}
     longer = bytearray(content[:offset] + table)
-    kind.preamble.pack_into(longer, 0, kind.magic, 1, 0, len(longer), 0, 0)
+    kind.preamble.pack_into(longer, 0, kind.magic, kind.version, 0, len(longer), 0, 0)
     path.write_bytes(sealed(bytes(longer), kind, json.dumps(header).encode()))
     refused(path, "a part lies outside of the file")
 

@@ -9,13 +9,10 @@ import torch
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.panels.opening import is_panel_file
 from spinimpute.panels.panel_blocks import BlockReader
-from spinimpute.panels.soft_alleles import TYPED_STEPS, UNTYPED_STEPS
-from spinimpute.predictors.spin import predictor as allele_predictor
-from spinimpute.predictors.spin.kmer_spin import KmerPredictor
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.panels.soft_alleles import LABEL_STEPS, TYPED_STEPS
+from spinimpute.predictors.spin.predictor import SPINPredictor
 
 TYPED = np.arange(7, 4_400, 45)
 
@@ -32,7 +29,7 @@ def made(
 
 @pytest.fixture
 def small(
-    example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> Iterator[spinimpute.InducingPanel]:
     path = tmp_path / "small.spip"
     with spinimpute.build_inducing_panel(example_panel, path, TYPED, model=random_predictor) as panel:
@@ -82,7 +79,7 @@ def test_it_has_no_name_of_the_panel(made: spinimpute.InducingPanel, example_pan
 
 
 def test_blocks_are_those_of_the_panel_within_half_a_step(
-    small: spinimpute.InducingPanel, example_panel: spinimpute.Panel, random_predictor: InducingPredictor
+    small: spinimpute.InducingPanel, example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
     reader = BlockReader(
         example_panel, TYPED, random_predictor.shape, 0, len(TYPED), 0, example_panel.n_sites
@@ -108,26 +105,19 @@ def test_blocks_are_those_of_the_panel_within_half_a_step(
         np.testing.assert_array_equal(found.sites.frequency_U, expected.sites.frequency_U)
         valid = torch.from_numpy(expected.places.valid_S > 0)
         torch.testing.assert_close(
-            found.points["typed_BHS"][:, valid],
-            expected.points["typed_BHS"][:, valid],
+            found.points["feature_BHX"][:, valid],
+            expected.points["feature_BHX"][:, valid],
             rtol=0,
             atol=0.501 / TYPED_STEPS,
         )
-        assert (found.points["typed_BHS"][:, ~valid] == 0).all()
-        typed = np.isin(found.sites.panel_index_U, TYPED)
+        assert (found.points["feature_BHX"][:, ~valid] == 0).all()
         constant = (found.sites.frequency_U == 0) | (found.sites.frequency_U == 1)
-        kept = torch.from_numpy(~typed & ~constant)
+        kept = torch.from_numpy(~constant)
         angles = [
-            points["untyped_BHU"][:, kept].clamp(0, 1).sqrt().arcsin()
+            points["label_BHU"][:, kept].clamp(0, 1).sqrt().arcsin()
             for points in (found.points, expected.points)
         ]
-        torch.testing.assert_close(*angles, rtol=0, atol=0.501 * np.pi / 2 / UNTYPED_STEPS)
-        torch.testing.assert_close(
-            found.points["untyped_BHU"][:, torch.from_numpy(typed)],
-            expected.points["untyped_BHU"][:, torch.from_numpy(typed)],
-            rtol=0,
-            atol=0.501 / TYPED_STEPS,
-        )
+        torch.testing.assert_close(*angles, rtol=0, atol=0.501 * np.pi / 2 / LABEL_STEPS)
         torch.testing.assert_close(found.points["mass_BH"], expected.points["mass_BH"], rtol=2**-8, atol=0)
     np.testing.assert_array_equal(np.concatenate(covered), np.arange(example_panel.n_sites))
 
@@ -139,13 +129,13 @@ def test_part_of_a_block(small: spinimpute.InducingPanel) -> None:
     part = small.read(3, start, stop)
     np.testing.assert_array_equal(part.sites.panel_index_U, np.arange(start, stop))
     np.testing.assert_array_equal(part.sites.fraction_U, whole.sites.fraction_U[5:-8])
-    assert torch.equal(part.points["untyped_BHU"], whole.points["untyped_BHU"][:, 5:-8])
-    assert torch.equal(part.points["typed_BHS"], whole.points["typed_BHS"])
+    assert torch.equal(part.points["label_BHU"], whole.points["label_BHU"][:, 5:-8])
+    assert torch.equal(part.points["feature_BHX"], whole.points["feature_BHX"])
 
 
 @pytest.mark.parametrize("typed", [[0], [4_452], [0, 4_452], list(range(30))], ids=str)
 def test_arrays_at_the_edges(
-    typed: list[int], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    typed: list[int], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     index = np.array(typed)
     with spinimpute.build_inducing_panel(
@@ -157,7 +147,7 @@ def test_arrays_at_the_edges(
 
 
 def test_same_bytes_for_any_number_of_threads(
-    example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     contents = set()
     for threads in (1, 2, 5):
@@ -197,7 +187,7 @@ def test_other_files(small: spinimpute.InducingPanel, example_panel: spinimpute.
 
 def test_nothing_is_left_of_a_build_that_failed(
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -220,14 +210,13 @@ def test_nothing_is_left_of_a_build_that_failed(
 def test_unusable_choices(
     small: spinimpute.InducingPanel,
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
-    random_kmer_predictor: KmerPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
 ) -> None:
     build = spinimpute.build_inducing_panel
     out = tmp_path / "o.spip"
     with pytest.raises(InputError, match="no soft haplotypes"):
-        build(example_panel, out, TYPED, model=random_kmer_predictor)
+        build(example_panel, out, TYPED, model=spinimpute.load_predictor())
     with pytest.raises(InputError, match="already exists; use --force"):
         build(example_panel, small.path, TYPED, model=random_predictor)
     with pytest.raises(InputError, match="threads must be at least 1"):
@@ -244,13 +233,14 @@ def test_unusable_choices(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("size", [("CORE", 8), ("FLANK", 64)], ids=str)
-def test_points_of_a_version_with_other_sizes_are_refused(
-    size: tuple[str, int], made: spinimpute.InducingPanel, monkeypatch: pytest.MonkeyPatch
+def test_points_of_a_model_with_other_sizes_are_refused(
+    made: spinimpute.InducingPanel, random_predictor: SPINPredictor
 ) -> None:
-    """The same weights cut blocks differently in another version."""
-    monkeypatch.setattr(allele_predictor, *size)
     alleles = np.zeros((len(TYPED), 1), dtype=np.int8)
     with pytest.raises(InputError, match="give that model with --model, or make the file again"):
-        spinimpute.impute_haplotypes(made, alleles, TYPED)
-    assert made.shape == BlockShape(16, 128)
+        spinimpute.impute_haplotypes(
+            made, alleles, TYPED, predictor=spinimpute.PredictorSettings(model=random_predictor)
+        )
+    shipped = spinimpute.load_predictor(name="spin")
+    assert isinstance(shipped, SPINPredictor)
+    assert made.shape == shipped.shape != random_predictor.shape

@@ -9,7 +9,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import match_sites
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 
 
@@ -33,7 +33,7 @@ def test_equal_to_the_command(
     np.testing.assert_array_equal(p[match.panel_index], target.alleles[match.target_index])
 
 
-def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: InducingPredictor) -> None:
+def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: SPINPredictor) -> None:
     typed = np.array([3, 5, 8])
     good = np.zeros((3, 2), dtype=np.int8)
     for alleles, sites, message in (
@@ -56,7 +56,7 @@ def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: Indu
 
 def test_columns_stand_alone(
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     rng: np.random.Generator,
     tmp_path: Path,
 ) -> None:
@@ -98,7 +98,7 @@ def test_columns_stand_alone(
 
 
 def test_sites_of_which_none_is_visible_get_the_frequency(
-    example_panel: spinimpute.Panel, random_predictor: InducingPredictor
+    example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
     from spinimpute.genotypes.windows import Window
     from spinimpute.predictors.engine import ImputationJob

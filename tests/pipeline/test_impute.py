@@ -10,7 +10,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.site_quality import site_quality
 
 HEADER = """##fileformat=VCFv4.2
@@ -121,7 +121,7 @@ def test_same_bytes_for_any_number_of_threads(
 def test_windows_change_nothing(
     example_target: Path,
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
 ) -> None:
     dosages = []
@@ -314,7 +314,7 @@ def test_people_of_the_panel_are_recognised(
 def test_an_error_in_the_middle_leaves_nothing(
     example_target: Path,
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

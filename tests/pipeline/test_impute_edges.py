@@ -11,7 +11,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -65,7 +65,7 @@ def test_accuracy_floor(example: Path, example_panel: spinimpute.Panel, tmp_path
 
 
 def test_a_region_keeps_to_itself(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     """Neighbouring regions, put together, are the whole: also their unmatched typed sites."""
     taken = set(example_panel.position.tolist())
@@ -91,7 +91,7 @@ def test_a_region_keeps_to_itself(
 
 
 def test_unmatched_sites_on_the_borders_of_windows_come_once(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     """At the first and last site of each window the target has another ALT than the panel."""
 
@@ -122,7 +122,7 @@ def test_unmatched_sites_on_the_borders_of_windows_come_once(
 
 
 def test_the_file_of_an_open_panel_is_not_overwritten(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    target: Path, example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     path = tmp_path / "p.bcf"
     path.write_bytes(example_panel.path.read_bytes())
@@ -170,7 +170,7 @@ def test_a_sample_without_any_call_says_nothing_and_disturbs_nobody(
 
 
 def test_other_chromosomes_and_the_names_of_this_one(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     elsewhere: list[Row] = [("chr19", 1 + 10 * i, "A", "G", ["0|0"] * 3) for i in range(7)]
     named = [("chr20", *row[1:]) for row in rows]
@@ -191,7 +191,7 @@ def test_other_chromosomes_and_the_names_of_this_one(
 
 
 def test_windows_of_the_summary_count_every_site(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    target: Path, example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     fractions: list[float] = []
     summary = spinimpute.impute(
@@ -217,7 +217,7 @@ def test_failures_leave_no_file(
     where: str,
     target: Path,
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -245,7 +245,7 @@ def test_failures_leave_no_file(
 
 
 def test_what_cannot_be_done_is_said_before_work_starts(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: InducingPredictor, tmp_path: Path
+    target: Path, example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
 ) -> None:
     def with_options(**options: float) -> spinimpute.PredictorSettings:
         return spinimpute.PredictorSettings(model=random_predictor, options=options)

@@ -12,7 +12,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 
 H = 32
 
@@ -70,28 +70,27 @@ def error(path: Path, truth: Path) -> float:
     return float(1 - np.corrcoef(dosage, answer)[0, 1] ** 2)
 
 
-def test_equal_to_the_panel_within_quantisation(
+def test_it_gives_what_the_panel_gives(
     made: spinimpute.InducingPanel,
     example_panel: spinimpute.Panel,
     target: Path,
     example: Path,
     tmp_path: Path,
 ) -> None:
-    """Dosages differ by 0.003 (root mean square) and accuracy by a hundredth of the error."""
+    """But for the last digit of few: genetic positions are rounded to 1e-8 cM."""
     summary = spinimpute.impute(target, tmp_path / "file.bcf", made.path)
     spinimpute.impute(
         target,
         tmp_path / "panel.bcf",
         example_panel,
-        predictor=spinimpute.PredictorSettings(name="inducing", options={"inducing_points": H}),
+        predictor=spinimpute.PredictorSettings(name="spin", options={"inducing_points": H}),
     )
     found, expected = dosages(tmp_path / "file.bcf"), dosages(tmp_path / "panel.bcf")
     assert found.keys() == expected.keys()
     difference = np.stack([found[position] - expected[position] for position in expected])
-    assert np.sqrt((difference**2).mean()) < 0.003
-    assert np.abs(difference).max() < 0.2
-    truth = example / "truth.vcf.gz"
-    assert error(tmp_path / "file.bcf", truth) < 1.01 * error(tmp_path / "panel.bcf", truth) < 0.2
+    assert np.abs(difference).max() < 2.5e-4
+    assert (difference != 0).mean() < 1e-3
+    assert error(tmp_path / "panel.bcf", example / "truth.vcf.gz") < 0.2
     assert (summary.array_sites, summary.outside_array) == (246, 0)
     assert summary.written_sites == example_panel.n_sites
     assert "array:    246 of the 246 sites of the panel's array are typed" in summary.lines()
@@ -178,7 +177,7 @@ def test_targets_that_typed_a_part_of_the_array(
     example: Path,
     tmp_path: Path,
 ) -> None:
-    """Half of the sites: about as accurate as inducing points made for that half. Like missing calls."""
+    """Half of the sites: not much less accurate than points made for that half, which see twice as far."""
     half = edited(lambda number, line: line if number % 2 else None)
     summary = spinimpute.impute(half, tmp_path / "half.bcf", made)
     assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (123, 246, 0)
@@ -187,12 +186,12 @@ def test_targets_that_typed_a_part_of_the_array(
         half,
         tmp_path / "own.bcf",
         example_panel,
-        predictor=spinimpute.PredictorSettings(name="inducing", options={"inducing_points": H}),
+        predictor=spinimpute.PredictorSettings(name="spin", options={"inducing_points": H}),
     )
     spinimpute.impute(target, tmp_path / "all.bcf", made)
     truth = example / "truth.vcf.gz"
     of_half, of_own, of_all = (error(tmp_path / f"{name}.bcf", truth) for name in ("half", "own", "all"))
-    assert of_all < of_half < 1.1 * of_own
+    assert of_all < of_half < 1.4 * of_own
 
     def blank(number: int, line: str) -> str:
         words = line.split("\t")
@@ -208,7 +207,7 @@ def test_targets_that_typed_a_part_of_the_array(
 
 def test_sites_outside_the_array_are_an_explained_loss(
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     edited: Callable[[Callable[[int, str], str | None]], Path],
     target: Path,
     tmp_path: Path,
@@ -251,7 +250,7 @@ def test_sites_outside_the_array_are_an_explained_loss(
 def test_where_nothing_near_is_typed_the_frequency_is_told(
     made: spinimpute.InducingPanel,
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     tmp_path: Path,
 ) -> None:
     index = np.arange(0, 4_400, 11)
@@ -269,7 +268,7 @@ def test_where_nothing_near_is_typed_the_frequency_is_told(
 
 def test_choices_that_do_not_fit(
     made: spinimpute.InducingPanel,
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     target: Path,
     example: Path,
     tmp_path: Path,
@@ -298,7 +297,7 @@ def test_damage_found_on_the_way_leaves_no_output(
     content = bytearray(made.path.read_bytes())
     content[2_000] ^= 1
     (tmp_path / "bad.spip").write_bytes(content)
-    with pytest.raises(InputError, match=r"bad\.spip: damaged: the part 1 of 16"):
+    with pytest.raises(InputError, match=r"bad\.spip: damaged: the part \d+ of \d+"):
         spinimpute.impute(target, tmp_path / "o.vcf.gz", tmp_path / "bad.spip")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.spip"]
 

@@ -8,7 +8,7 @@ import cyvcf2
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
@@ -44,16 +44,16 @@ from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, REACH_CM, chun
 Mosaic = Callable[..., np.ndarray]
 
 
-def random_model() -> HaplotypeAttention:
-    torch.manual_seed(0)
+def random_model(seed: int = 0) -> HaplotypeAttention:
+    torch.manual_seed(seed)
     model = HaplotypeAttention(HaplotypeSettings())
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0, 0.3)
     return model
 
 
-def random_predictor(classes: int = 12) -> HaplotypePredictor:
-    model = random_model()
+def random_predictor(classes: int = 12, seed: int = 0) -> HaplotypePredictor:
+    model = random_model(seed)
     return HaplotypePredictor(arrays_of(model.state_dict()), model.settings, "random", classes=classes)
 
 
@@ -213,15 +213,29 @@ def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
     np.testing.assert_allclose(dosages[0], dosages[1], atol=1.01e-4)
 
 
+@settings(
+    deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
+)
+@given(
+    seed=st.integers(0, 2**20),
+    classes=st.integers(1, 24),
+    founders=st.integers(2, 30),
+    errors=st.sampled_from([0.0, 0.02, 0.3]),
+)
 def test_at_work_it_computes_what_training_computes(
-    mosaic: Mosaic, sites: np.ndarray, tmp_path: Path
+    mosaic: Mosaic, tmp_path: Path, seed: int, classes: int, founders: int, errors: float
 ) -> None:
-    """`copy_block`, both networks and the loop over blocks against the torch model, class by class."""
-    predictor = random_predictor()
-    model, k = random_model(), predictor.classes
-    query_TQ = mosaic(np.random.default_rng(4), 700, 5)[TYPED].astype(np.int8)
+    """Random weights and panels: the kernels against the torch model, class by class."""
+    predictor = random_predictor(classes, seed)
+    model, k = random_model(seed), predictor.classes
+    rng = np.random.default_rng(seed)
+    query_TQ = mosaic(rng, 700, 5)[TYPED].astype(np.int8)
     query_TQ[7, 1] = -1
-    with panel_of(sites, tmp_path / "a.spin") as panel, torch.inference_mode():
+    sites = mosaic(rng, 700, 60, founders=founders, errors=errors)
+    sites[:, 40:44] = sites[:, :4]
+    sites[100] = 0
+    made = tmp_path / f"{seed}-{classes}-{founders}-{errors:.0%}.spin"
+    with panel_of(sites, made) as panel, torch.inference_mode():
         chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
         p_UQ = predictor.impute_chunk(panel, chunk, query_TQ, JUMPS_PER_CM)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])

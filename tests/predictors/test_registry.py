@@ -34,8 +34,7 @@ from spinimpute.predictors.registry import (
     row_named,
     row_of_kind,
 )
-from spinimpute.predictors.spin.kmer_spin import KmerPredictor
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.predictors.train import read_configuration
 from spinimpute.tensor_files import load_tensors
 
@@ -95,7 +94,7 @@ def test_names_and_kinds_are_told_apart() -> None:
     for row in PREDICTORS:
         assert row_named(row.name) is row_of_kind(row.kind) is row
     assert row_of_kind("of tomorrow") is None
-    with pytest.raises(InputError, match=r"predictor must be haplotype or inducing or .*, found 'x'"):
+    with pytest.raises(InputError, match=r"predictor must be haplotype or spin, found 'x'"):
         row_named("x")
 
 
@@ -152,40 +151,40 @@ def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
 
 def test_what_the_command_line_says_of_options() -> None:
     assert option_help("max_memory").endswith("For haplotype.")
-    assert option_help("overlap_cM").endswith("Default: 1 (inducing, kmer).")
-    assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (inducing, kmer).")
+    assert option_help("overlap_cM").endswith("Default: 1 (spin).")
+    assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (spin).")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
 
 
 def test_a_number_of_inducing_points_chooses_them(example_panel: spinimpute.Panel) -> None:
     chosen, options = predictor_for(example_panel, options={"inducing_points": 8, "window_cM": None})
-    assert (chosen.kind, options["inducing_points"], options["window_cM"]) == ("allele-cipnp", 8, 2.0)
+    assert (chosen.kind, options["inducing_points"], options["window_cM"]) == ("spin", 8, 2.0)
     with pytest.raises(InputError, match="'haplotype' does not take --inducing-points"):
         predictor_for(example_panel, name="haplotype", options={"inducing_points": 8})
     assert predictor_for(example_panel)[0].kind == "haplotype"
 
 
 def test_options_of_loading_and_of_imputing(
-    example_panel: spinimpute.Panel, random_predictor: InducingPredictor
+    example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
     with pytest.raises(InputError, match="inducing_points goes with a checkpoint: give it to load_predictor"):
         predictor_for(example_panel, random_predictor, options={"inducing_points": 8})
     with pytest.raises(InputError, match="window_cM is an option of imputing"):
-        load_predictor(name="inducing", options={"window_cM": 1.0})
+        load_predictor(name="spin", options={"window_cM": 1.0})
     with pytest.raises(InputError, match="the number of inducing points must be at least 2, found 1"):
         load_predictor(options={"inducing_points": 1})
 
 
 def test_models_of_other_predictors(
     example_panel: spinimpute.Panel,
-    random_predictor: InducingPredictor,
-    random_kmer_predictor: KmerPredictor,
+    random_predictor: SPINPredictor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(InputError, match=r"kind 'allele-cipnp', not one for the predictor 'haplotype'"):
+    with pytest.raises(InputError, match=r"kind 'spin', not one for the predictor 'haplotype'"):
         predictor_for(example_panel, random_predictor, "haplotype")
-    with pytest.raises(InputError, match=r"kind 'kmer-spin', not one for the predictor 'inducing'"):
-        predictor_for(example_panel, random_kmer_predictor, "inducing")
+    with pytest.raises(InputError, match=r"kind 'haplotype', not one for the predictor 'spin'"):
+        predictor_for(example_panel, load_predictor(), "spin")
+    assert predictor_for(example_panel, random_predictor, "inducing")[0] is random_predictor  # its alias
     monkeypatch.setattr(random_predictor, "kind", "of my own")
     with pytest.raises(InputError, match="'of my own', which has no row in the registry"):
         predictor_for(example_panel, random_predictor)

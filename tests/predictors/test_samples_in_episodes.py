@@ -10,8 +10,8 @@ import torch
 
 import spinimpute
 from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.predictors.spin.learner import InducingLearner
-from spinimpute.predictors.spin.network import InducingSettings
+from spinimpute.predictors.spin.learner import SPINLearner
+from spinimpute.predictors.spin.network import SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
 from spinimpute.training.sources import PanelSource
@@ -56,7 +56,7 @@ def test_what_queries_have_at_untyped_sites_is_not_shown(segment: Segment, seed:
     asked = plain.asked_BGU > 0
     np.testing.assert_array_equal(plain.truth_BGUQ[asked], 1 - altered.truth_BGUQ[asked])
     torch.manual_seed(0)
-    learner = InducingLearner(InducingSettings(core=3, flank=5, candidates=4), EPISODES, torch.device("cpu"))
+    learner = SPINLearner(SPINSettings(core=3, flank=5), EPISODES, torch.device("cpu"))
     assert torch.equal(learner.logits(plain)[1], learner.logits(altered)[1])
 
 

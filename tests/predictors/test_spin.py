@@ -4,19 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import spinimpute
 from spinimpute.genotypes.sites import match_sites
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, PanelBlock
 from spinimpute.predictors.spin import predictor as allele_predictor
-from spinimpute.predictors.spin.kmer_spin import KmerPredictor
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.training.simulation import Segment
 from spinimpute.vcf.reader import read_haplotypes
 
-PREDICTORS = ["random_predictor", "random_kmer_predictor"]
+PREDICTORS = ["random_predictor", "random_predictor_of_3mers"]
 
 
 class SegmentPanel:
@@ -83,7 +81,7 @@ def test_order_of_the_panels_haplotypes_changes_nothing(
     before = impute(predictor, panel, typed, query_QT, known)
     order = np.random.default_rng(0).permutation(panel.n_haplotypes)
     after = impute(predictor, SegmentPanel(panel.alleles_XN[:, order], panel.cM), typed, query_QT, known)
-    np.testing.assert_allclose(after, before, atol=2e-5)
+    np.testing.assert_allclose(after, before, atol=5e-4)
 
 
 def test_a_query_does_not_depend_on_others(
@@ -92,7 +90,7 @@ def test_a_query_does_not_depend_on_others(
     together = impute(predictor, panel, typed, query_QT, np.ones_like(query_QT))
     for q in (0, 7):
         alone = impute(predictor, panel, typed, query_QT[[q]], np.ones_like(query_QT[[q]]))
-        np.testing.assert_allclose(alone[:, 0], together[:, q], atol=1e-5)
+        np.testing.assert_allclose(alone[:, 0], together[:, q], atol=1e-4)
 
 
 def test_missing_calls_say_nothing(
@@ -122,7 +120,7 @@ def test_labels_of_the_context_reach_the_inducing_points(
 
 @pytest.mark.parametrize("chunk", [1, 7, 80])
 def test_chunks_change_nothing(
-    random_predictor: InducingPredictor,
+    random_predictor: SPINPredictor,
     panel: SegmentPanel,
     typed: np.ndarray,
     query_QT: np.ndarray,
@@ -133,7 +131,7 @@ def test_chunks_change_nothing(
     for name, size in (("CHUNK_ENTRIES", chunk * 40), ("QUERY_CHUNK", chunk), ("SITE_CHUNK", chunk)):
         monkeypatch.setattr(allele_predictor, name, size)
     parts = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
-    np.testing.assert_allclose(parts, whole, atol=2e-5)
+    np.testing.assert_allclose(parts, whole, atol=5e-4)
 
 
 def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.random.Generator) -> None:
@@ -154,7 +152,7 @@ def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.ra
 
 
 def test_inducing_points_share_out_the_panel(
-    random_predictor: InducingPredictor, panel: SegmentPanel, typed: np.ndarray
+    random_predictor: SPINPredictor, panel: SegmentPanel, typed: np.ndarray
 ) -> None:
     reader = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
     block = reader.read(2)
@@ -162,23 +160,8 @@ def test_inducing_points_share_out_the_panel(
     mass_H = points["mass_BH"]
     assert float(mass_H.sum()) == pytest.approx(panel.n_haplotypes, rel=1e-5)
     # the soft haplotypes, weighted by mass, average to the panel
-    mean_U = (mass_H[:, None] * points["untyped_BHU"]).sum(0) / mass_H.sum()
+    mean_U = (mass_H[:, None] * points["label_BHU"]).sum(0) / mass_H.sum()
     np.testing.assert_allclose(mean_U, block.sites.frequency_U, atol=1e-5)
-
-
-def test_kmer_points_read_in_chunks_are_the_same(
-    random_kmer_predictor: KmerPredictor,
-    panel: SegmentPanel,
-    typed: np.ndarray,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reader = BlockReader(panel, typed, random_kmer_predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
-    whole = random_kmer_predictor.encode(reader.read(1)).points
-    monkeypatch.setattr("spinimpute.predictors.spin.kmer_spin.HAPLOTYPE_CHUNK", 9)
-    parts = random_kmer_predictor.encode(reader.read(1)).points
-    assert whole.keys() == parts.keys()
-    for name, value in whole.items():
-        torch.testing.assert_close(parts[name], value, atol=1e-5, rtol=1e-5)
 
 
 def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tuple[float, float]:
@@ -192,7 +175,7 @@ def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tupl
         rng = np.random.default_rng(3)
         for site in np.setdiff1d(np.arange(panel.n_sites), typed):
             alleles[site] = rng.permutation(alleles[site])
-    predictor = spinimpute.load_predictor(name="inducing")
+    predictor = spinimpute.load_predictor(name="spin")
     source = SegmentPanel(alleles, panel.cM)
     query = target.alleles[match_sites(panel.sites, target.sites).target_index].T.astype(np.uint8)
     p = impute(predictor, source, typed, query, np.ones_like(query))

@@ -38,15 +38,11 @@ validate_every = 2
 validation_tasks = 4
 patience = {patience}
 """
-ALLELE = 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4'
-KMER = (
-    'kind = "kmer-spin"\ncore = 2\nflank = 4\nlabels = 10\nwidth = 8\ninducing_points = 3\n'
-    "latent_attributes = 2\nblocks = 1\nheads = 2"
-)
+SPIN = 'kind = "spin"\ncore = 2\nflank = 4\ninducing_points = 8\nheads = 4\npair_heads = 3'
 
 
 def configuration(
-    folder: Path, model: str = ALLELE, steps: int = 6, optimiser: str = "adam", patience: int = 0
+    folder: Path, model: str = SPIN, steps: int = 6, optimiser: str = "adam", patience: int = 0
 ) -> Path:
     path = folder / "c.toml"
     path.write_text(CONFIGURATION.format(model=model, steps=steps, optimiser=optimiser, patience=patience))
@@ -63,7 +59,7 @@ def state(path: Path) -> dict[str, torch.Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-@pytest.mark.parametrize(("model", "optimiser"), [(ALLELE, "adam"), (ALLELE, "lamb"), (KMER, "lamb")])
+@pytest.mark.parametrize(("model", "optimiser"), [(SPIN, "adam"), (SPIN, "lamb"), (SPIN + "\nk = 3", "lamb")])
 def test_resuming_changes_nothing(
     tmp_path: Path, model: str, optimiser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +94,7 @@ def test_a_checkpoint_says_where_it_comes_from(tmp_path: Path) -> None:
     assert provenance["validation"]["validation_r2"] == result.validation_r2
     logged = [json.loads(line) for line in (tmp_path / "m.safetensors.log.jsonl").read_text().splitlines()]
     assert logged == json.loads(json.dumps(entries))
-    assert spinimpute.load_predictor(out).kind == "allele-cipnp"
+    assert spinimpute.load_predictor(out).kind == "spin"
 
 
 def test_the_seed_decides(tmp_path: Path) -> None:
@@ -111,15 +107,15 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_panel: spinimpute.Panel) -> None:
-    config = configuration(tmp_path, 'kind = "allele-cipnp"\nflank = 6', steps=2)
+    config = configuration(tmp_path, 'kind = "spin"\nflank = 6', steps=2)
     out = tmp_path / "tuned.safetensors"
     train(config, out, panel=example_panel.path, init="shipped")
     _, metadata = load_tensors(out, FORMAT, "model")
     assert metadata["model"]["flank"] == 6  # said by the configuration
-    assert metadata["model"]["core"] == 4  # taken from the shipped model, which was trained so
+    assert metadata["model"]["core"] == 8  # taken from the shipped model, which was trained so
     assert metadata["provenance"]["data"] == f"panel {example_panel.checksum}"
     assert metadata["provenance"]["init"]["weights"]
-    tuned, shipped = weights(out), weights(REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors")
+    tuned, shipped = weights(out), weights(REPOSITORY / "spinimpute" / "weights" / "spin.safetensors")
     assert any(not np.array_equal(tuned[name], shipped[name]) for name in tuned)
 
 
@@ -138,7 +134,7 @@ def test_shipped_configurations_can_be_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "stages"), [("haplotype", ["haplotype_second", "haplotype"]), ("inducing", ["spin"])]
+    ("weights", "stages"), [("haplotype", ["haplotype_second", "haplotype"]), ("spin", ["spin"])]
 )
 def test_the_shipped_models_are_what_their_configurations_say(weights: str, stages: list[str]) -> None:
     path = REPOSITORY / "spinimpute" / "weights" / f"{weights}.safetensors"
@@ -165,20 +161,19 @@ def test_the_shipped_models_are_what_their_configurations_say(weights: str, stag
     ("text", "message"),
     [
         ('kind = "other"', "model.kind must be one of"),
-        (ALLELE + "\nwidht = 3", "unknown key model.widht"),
-        (ALLELE + "\nwidth = 3.5", "model.width must be a whole number like 32"),
+        (SPIN + "\nwidht = 3", "unknown key model.widht"),
+        (SPIN + "\nhidden = 3.5", "model.hidden must be a whole number like 24"),
         (
-            ALLELE.replace("inducing_points = 8", "inducing_points = 0"),
+            SPIN.replace("inducing_points = 8", "inducing_points = 0"),
             "model.inducing_points must be at least 1",
         ),
-        (ALLELE.replace("flank = 4", "flank = 10001"), "model: flank must be a whole number from 0 to 10000"),
-        (KMER + "\nk = 17", "model: k must be at most 16, found 17"),
-        (KMER.replace("heads = 2", "heads = 3"), "heads must divide the width"),
-        (ALLELE + "\n[other]", r"unknown table \[other\]"),
-        (ALLELE + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),
+        (SPIN.replace("flank = 4", "flank = 10001"), "model: flank must be a whole number from 0 to 10000"),
+        (SPIN + "\nk = 9", "model: k must be at most 8, found 9"),
+        (SPIN + "\n[other]", r"unknown table \[other\]"),
+        (SPIN + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),
         ("kind = ", "not TOML"),
         ("kind = []", "model.kind must be one of"),
-        (ALLELE + "\n[simulation]\ngene_conversion_share = nan", "gene_conversion_share|not TOML"),
+        (SPIN + "\n[simulation]\ngene_conversion_share = nan", "gene_conversion_share|not TOML"),
     ],
 )
 def test_bad_configurations(tmp_path: Path, text: str, message: str) -> None:
@@ -218,13 +213,11 @@ def test_names_that_settings_had(tmp_path: Path, table: str, now: str, before: s
 
 
 def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
-    config = configuration(tmp_path, KMER, steps=2)
-    with pytest.raises(InputError, match="no model of the kind 'kmer-spin' is shipped"):
-        train(config, tmp_path / "m", init="shipped")
-    shipped = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
-    with pytest.raises(InputError, match="is of the kind 'allele-cipnp'"):
-        train(config, tmp_path / "m", init=shipped)
-    wide = configuration(tmp_path, ALLELE + "\nwidth = 8", steps=2)
+    config = configuration(tmp_path, SPIN, steps=2)
+    other = REPOSITORY / "spinimpute" / "weights" / "haplotype.safetensors"
+    with pytest.raises(InputError, match="is of the kind 'haplotype'"):
+        train(config, tmp_path / "m", init=other)
+    wide = configuration(tmp_path, SPIN + "\nhidden = 8", steps=2)
     with pytest.raises(InputError, match="do not fit the sizes"):
         train(wide, tmp_path / "m", init="shipped")
     with pytest.raises(InputError, match="to continue from"):
@@ -232,7 +225,7 @@ def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
 
 
 def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
-    shipped = REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors"
+    shipped = REPOSITORY / "spinimpute" / "weights" / "spin.safetensors"
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(shipped.read_bytes()[:-10])
     foreign = tmp_path / "foreign.safetensors"
@@ -240,22 +233,25 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
     newer = tmp_path / "newer.safetensors"
     save_tensors(newer, {"a": np.zeros(2)}, {"kind": "unheard-of", "model": {}}, FORMAT)
     wrong = tmp_path / "wrong.safetensors"
-    save_tensors(wrong, {"a": np.zeros(2)}, {"kind": "allele-cipnp", "model": {}}, FORMAT)
-    weights, metadata = load_tensors(REPOSITORY / "spinimpute/weights/inducing.safetensors", FORMAT, "model")
+    save_tensors(wrong, {"a": np.zeros(2)}, {"kind": "spin", "model": {}}, FORMAT)
+    weights, metadata = load_tensors(REPOSITORY / "spinimpute/weights/spin.safetensors", FORMAT, "model")
     forged = {}
     for name, value in (
-        ("width", 10**30),
-        ("width", 10**6),
+        ("hidden", 10**30),
+        ("hidden", 10**6),
         ("core", -1),
+        ("flank", 10**30),
         ("inducing_points", 2.5),
-        ("values", 10**9),
+        ("heads", 10**9),
+        ("k", 10**30),
+        ("k", 9),
+        ("rounds", True),
     ):
         forged[name, value] = tmp_path / f"{name}{value}"
         changed = metadata | {"model": metadata["model"] | {name: value}}
         save_tensors(forged[name, value], weights, changed, FORMAT)
-    for name, value in (("k", 10**30), ("k", 17), ("blocks", 10**9), ("flank", 10**30), ("labels", True)):
-        forged[name, value] = tmp_path / f"kmer-{name}{value}"
-        save_tensors(forged[name, value], weights, {"kind": "kmer-spin", "model": {name: value}}, FORMAT)
+    retired = tmp_path / "retired.safetensors"
+    save_tensors(retired, {"a": np.zeros(2)}, {"kind": "allele-cipnp", "model": {}}, FORMAT)
     text = tmp_path / "text.safetensors"
     text.write_text("not a model")
     for path, message in (
@@ -264,6 +260,7 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
         (text, "not a readable safetensors file"),
         (foreign, "is not a model of spinimpute"),
         (newer, "update spinimpute"),
+        (retired, "which earlier versions had: train it anew"),
         (wrong, "do not fit its description"),
         *((path, "do not fit its description") for path in forged.values()),
     ):
@@ -273,7 +270,7 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    content = bytearray((REPOSITORY / "spinimpute" / "weights" / "inducing.safetensors").read_bytes())
+    content = bytearray((REPOSITORY / "spinimpute" / "weights" / "spin.safetensors").read_bytes())
     content[-100] ^= 4
     (tmp_path / "m.safetensors").write_bytes(content)
     with pytest.raises(InputError, match="damaged: its values do not match"):
@@ -291,16 +288,16 @@ def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_diverging_run_ends_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spinimpute.predictors.spin.learner import InducingLearner
+    from spinimpute.predictors.spin.learner import SPINLearner
     from spinimpute.training.learner import Outcome
 
-    original = InducingLearner.outcome
+    original = SPINLearner.outcome
 
-    def broken(self: InducingLearner, *arguments: object) -> Outcome:
+    def broken(self: SPINLearner, *arguments: object) -> Outcome:
         outcome = original(self, *arguments)  # type: ignore[arg-type]
         return dataclasses.replace(outcome, loss=outcome.loss * float("nan"))
 
-    monkeypatch.setattr(InducingLearner, "outcome", broken)
+    monkeypatch.setattr(SPINLearner, "outcome", broken)
     with pytest.raises(InputError, match="training diverged: the loss of step 1"):
         train(configuration(tmp_path), tmp_path / "m")
     assert not (tmp_path / "m").exists()

@@ -11,10 +11,8 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.predictors.spin.kmer_learner import KmerLearner
-from spinimpute.predictors.spin.kmer_spin import KmerSettings
-from spinimpute.predictors.spin.learner import InducingLearner
-from spinimpute.predictors.spin.network import InducingSettings
+from spinimpute.predictors.spin.learner import SPINLearner
+from spinimpute.predictors.spin.network import SPINSettings
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 from spinimpute.training.sources import FIRST_VALIDATION_SEED, PanelSource, SimulatedSource
@@ -50,9 +48,9 @@ def test_a_query_shows_its_typed_alleles_only(segment: Segment) -> None:
     alleles = segment.alleles(0, segment.n_sites)
     np.testing.assert_array_equal(split.typed_query_TQ, alleles[np.ix_(split.typed_T, split.query_Q)])
     episode = draw_episode(segment, np.random.default_rng(8), clean, BlockShape(3, 5), 8)
-    settings = InducingSettings(core=3, flank=5, inducing_points=8, candidates=4)
+    settings = SPINSettings(core=3, flank=5, inducing_points=8)
     torch.manual_seed(0)
-    learner = InducingLearner(settings, clean, torch.device("cpu"))
+    learner = SPINLearner(settings, clean, torch.device("cpu"))
     _, logits = learner.logits(episode)
     _, other = learner.logits(dataclasses.replace(episode, truth_BGUQ=1 - episode.truth_BGUQ))
     assert torch.equal(logits, other)
@@ -67,23 +65,6 @@ def test_sites_asked_for_are_untyped_and_polymorphic(segment: Segment) -> None:
         assert ((f > 0) & (f < 1)).all()
         np.testing.assert_allclose(f, episode.context_BGUN[asked].mean(-1), rtol=1e-5)
         assert ((episode.fraction_BGU >= 0) & (episode.fraction_BGU <= 1)).all()
-
-
-def test_a_kmer_task_hides_all_labels(segment: Segment) -> None:
-    settings = KmerSettings(
-        core=3, flank=5, labels=20, width=8, inducing_points=4, latent_attributes=3, heads=2
-    )
-    learner = KmerLearner(settings, EPISODES, torch.device("cpu"))
-    task = learner.draw(segment, np.random.default_rng(1))[0]
-    n_labels = task.labels_NU.shape[1]
-    tokens, mask = learner.model.query_tokens(torch.from_numpy(task.query_QS).long()[None], n_labels)
-    n_label_tokens = -(-n_labels // settings.k)
-    assert mask[:, :, -n_label_tokens:].all()
-    assert (tokens[:, :, -n_label_tokens:] == 2**settings.k).all()
-    shown, _ = learner.model.context_tokens(
-        torch.from_numpy(task.typed_NS).long()[None], torch.from_numpy(task.labels_NU).long()[None]
-    )
-    assert (shown < 2**settings.k).all()
 
 
 def test_validation_segments_are_never_trained_on() -> None:

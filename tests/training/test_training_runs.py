@@ -13,15 +13,11 @@ from spinimpute.tensor_files import load_tensors, save_tensors
 from spinimpute.training.trainer import STATE_FORMAT, AlleleValidation, Trainer
 
 TABLES = {
-    "model": 'kind = "allele-cipnp"\ncore = 2\nflank = 4\ninducing_points = 8\ncandidates = 4',
+    "model": 'kind = "spin"\ncore = 2\nflank = 4\ninducing_points = 8\nheads = 4\npair_heads = 3',
     "episodes": "blocks = 2\nqueries = 6\ncontext_samples = 8\narray_density = [300, 800]",
     "simulation": "segments = 3\nlength = [40_000, 50_000]\nsamples = [20, 24]",
     "training": "steps = 4\nvalidate_every = 1\nvalidation_tasks = 2",
 }
-KMER = (
-    'kind = "kmer-spin"\ncore = 2\nflank = 4\nlabels = 10\nwidth = 8\ninducing_points = 3\n'
-    "latent_attributes = 2\nblocks = 1\nheads = 2"
-)
 
 
 def configuration(path: Path, **replaced: str) -> Path:
@@ -91,13 +87,13 @@ def test_an_older_result_needs_force(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="also read from"):
         train(config, config, force=True)
     train(config, out, force=True, steps=1)
-    assert spinimpute.load_predictor(out).kind == "allele-cipnp"
+    assert spinimpute.load_predictor(out).kind == "spin"
 
 
-def test_a_kmer_model_learns_from_a_panel_and_imputes(
+def test_a_model_of_3mers_learns_from_a_panel_and_imputes(
     example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
-    config = configuration(tmp_path / "c.toml", model=KMER)
+    config = configuration(tmp_path / "c.toml", model=TABLES["model"] + "\nk = 3")
     train(config, tmp_path / "m", panel=example_panel.path, steps=2)
     summary = spinimpute.impute(
         example / "target.vcf.gz",
@@ -129,9 +125,9 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     train(config, out, steps=2)
     state = tmp_path / "m.state"
     content = state.read_bytes()
-    wide = configuration(tmp_path / "wide.toml", model=TABLES["model"] + "\nwidth = 8")
+    wide = configuration(tmp_path / "wide.toml", model=TABLES["model"] + "\nhidden = 8")
     lamb = configuration(tmp_path / "lamb.toml", training=TABLES["training"] + '\noptimiser = "lamb"')
-    for other, differing in ((wide, "model.width is 32 there, 8 here"), (lamb, 'optimiser is "adam" there')):
+    for other, differing in ((wide, "model.hidden is 24 there, 8 here"), (lamb, 'optimiser is "adam" there')):
         with pytest.raises(InputError, match=rf"belongs to another run \(configuration.*{differing}"):
             train(other, out, resume=True)
     state.write_bytes(content[:-9])
@@ -173,9 +169,3 @@ def test_a_run_that_diverges_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match="validation loss"):
         train(configuration(tmp_path / "c.toml"), tmp_path / "m")
     assert not (tmp_path / "m").exists()
-
-
-def test_heads_that_do_not_divide_the_width(tmp_path: Path) -> None:
-    config = configuration(tmp_path / "c.toml", model=KMER.replace("width = 8", "width = 9"))
-    with pytest.raises(InputError, match="heads must divide"):
-        train(config, tmp_path / "m")

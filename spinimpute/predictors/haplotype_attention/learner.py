@@ -30,11 +30,11 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
     find_candidates,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
-from spinimpute.predictors.spin.learner import COPY_LOSS
 from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.training.learner import Outcome
 
 CANDIDATES = CandidateSettings()  # more of them than at work
+COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
 LEAST_SHARE = 0.05  # see `copying_posteriors`
 
 

@@ -1,4 +1,7 @@
-"""Haplotype attention: copies alleles from classes of panel haplotypes, weighted by a learned similarity.
+"""Haplotype attention: SPIN without inducing points; a query reads classes of panel haplotypes themselves.
+
+The labels that are carried are the alleles of a class, its mass is the number of its haplotypes, and the
+blocks are those of `nn.carrying`. A query and a class are compared by features of their match, not by tokens.
 
 A pair network turns what is known of a query's match with a class (`ibs_classes`) into two attention logits,
 one for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to
@@ -16,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spinimpute.nn.carrying import attend_to_points, correction, pooled_labels, start_at_zero
 from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT
 from spinimpute.predictors.haplotype_attention.settings import (
     ABSENT_LOGIT,
@@ -94,17 +98,9 @@ class HaplotypeAttention(nn.Module):
         self.pair = nn.Sequential(
             nn.Linear(FEATURES + GAP_FEATURES, h), nn.ReLU(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, 2 + v)
         )
-        self.decoder = nn.Sequential(
-            nn.Linear(COPIED_FEATURES + 2 * v + SPREAD_FEATURES + SITE_FEATURES, d),
-            nn.ReLU(),
-            nn.Linear(d, d),
-            nn.ReLU(),
-            nn.Linear(d, 1),
-        )
+        self.decoder = correction(COPIED_FEATURES + 2 * v + SPREAD_FEATURES + SITE_FEATURES, d)
         self.absent = nn.Linear(SPREAD_FEATURES + SITE_FEATURES, 1)
-        for last in (self.decoder[-1], self.absent):
-            for parameter in last.parameters():
-                nn.init.zeros_(parameter)
+        start_at_zero(self.absent)
 
     def first_layer(self) -> tuple[Tensor, Tensor, Tensor]:
         """The pair network's first weights (of a class's features and of a gap's), unscaled, and its bias."""
@@ -131,11 +127,16 @@ class HaplotypeAttention(nn.Module):
         from_pair, from_gap, bias = self.first_layer()
         x = F.linear(features_QGFK.transpose(-1, -2), from_pair) + F.linear(gap_GF, from_gap, bias)[:, None]
         x = self.pair[1:](x)
-        absent = (count_QGK <= 0)[..., None]
-        logit_QGKE = x[..., :2].float().masked_fill(absent, NOTHING)
-        weight_QGKE = torch.softmax(logit_QGKE + features_QGFK[..., LOG_COUNT, :, None], dim=2)
+        logit_QGEK = x[..., :2].float().transpose(-1, -2)
+        # each end of a gap is a head of the query's attention; a class counts as often as it has haplotypes
+        prior_QG1K = features_QGFK[..., LOG_COUNT, :].unsqueeze(-2)
+        weight_LE1K = attend_to_points(
+            (logit_QGEK + prior_QG1K).flatten(0, 1).unsqueeze(2), count_QGK.flatten(0, 1)
+        )
         return ClassWeights(
-            weight_QGKE.transpose(-1, -2), logit_QGKE.mean(-1), x[..., 2:].float().transpose(-1, -2)
+            weight_LE1K.squeeze(2).view_as(logit_QGEK),
+            logit_QGEK.mean(2).masked_fill(count_QGK <= 0, NOTHING),
+            x[..., 2:].float().transpose(-1, -2),
         )
 
     def decode(self, copied: Copied, spread_XE: Tensor, site_XF: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,24 +194,38 @@ def copy_alleles(
     Copied
         Of shape (Q, G, U).
     """
-    t = fraction_GU[None, :, :, None]
-    left, right = weights.weight_QGEK[:, :, None].unbind(3)
-    weight_QGUK = (1 - t) * left + t * right
-    left_p, right_p = (left * alleles_QGUK).sum(-1), (right * alleles_QGUK).sum(-1)
-    carried = weight_QGUK * alleles_QGUK
-    p = carried.sum(-1)
-    logit, value_QGKV = weights.logit_QGK[:, :, None], weights.value_QGVK.transpose(-1, -2)
-    best_carrier = logit.masked_fill(alleles_QGUK <= 0, NOTHING).amax(-1)
-    best_other = logit.masked_fill(alleles_QGUK >= 1, NOTHING).amax(-1)
+    t_GU1 = fraction_GU.unsqueeze(-1)
+    value_QGVK = weights.value_QGVK
+    # at each end of a gap one head pools the alleles, and one for each value pools the alleles times it
+    head_QGE1K = weights.weight_QGEK.unsqueeze(3)
+    head_QGEIK = torch.cat([head_QGE1K, head_QGE1K * value_QGVK.unsqueeze(2)], dim=3)
+
+    def read(head_QGEIK: Tensor, label_QGUK: Tensor) -> Tensor:
+        """Pooled labels at both ends, (Q, G, U, E, I)."""
+        pooled = pooled_labels(head_QGEIK.flatten(0, 1), label_QGUK.flatten(0, 1).transpose(-1, -2))
+        return pooled.unflatten(0, label_QGUK.shape[:2]).permute(0, 1, 4, 2, 3)
+
+    def at_sites(ends_QGUEI: Tensor) -> Tensor:
+        """Changing linearly from one end of the gap to the other, (Q, G, U, I)."""
+        left_QGUI, right_QGUI = ends_QGUEI.unbind(3)
+        return (1 - t_GU1) * left_QGUI + t_GU1 * right_QGUI
+
+    ends_QGUEI = read(head_QGEIK, alleles_QGUK)
+    carried_QGUI = at_sites(ends_QGUEI)
+    p, value_of_carriers = carried_QGUI[..., 0], carried_QGUI[..., 1:]
+    of_all_QGUI = at_sites(read(head_QGEIK, torch.ones_like(alleles_QGUK[:, :, :1])))
+    logit_QG1K = weights.logit_QGK[:, :, None]
+    best_carrier = logit_QG1K.masked_fill(alleles_QGUK <= 0, NOTHING).amax(-1)
+    best_other = logit_QG1K.masked_fill(alleles_QGUK >= 1, NOTHING).amax(-1)
     return Copied(
         p,
-        left_p,
-        right_p,
-        (weight_QGUK * sibling_QGUK).sum(-1),
+        ends_QGUEI[..., 0, 0],
+        ends_QGUEI[..., 1, 0],
+        at_sites(read(head_QGE1K, sibling_QGUK))[..., 0],
         (best_carrier - best_other).clamp(-CONTRAST, CONTRAST),
         (count_QGK[:, :, None] * alleles_QGUK).sum(-1),
-        (carried @ value_QGKV) / (p[..., None] + EPSILON),
-        ((weight_QGUK - carried) @ value_QGKV) / (1 - p[..., None] + EPSILON),
+        value_of_carriers / (p[..., None] + EPSILON),
+        (of_all_QGUI[..., 1:] - value_of_carriers) / (1 - p[..., None] + EPSILON),
     )
 
 

@@ -10,6 +10,7 @@ import torch
 
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
+from spinimpute.panels.soft_alleles import as_stored
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 
 Result = TypeVar("Result")
@@ -57,7 +58,7 @@ class BlockEngine(TorchEngine):
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
-            encoded = self.predictor.encode(block)
+            encoded = as_stored(self.predictor.encode(block))
             return encoded.sites.panel_index_U, predict_block(self.predictor, encoded, typed_TQ)
 
         for index_U, p in self._map_blocks(window, impute):

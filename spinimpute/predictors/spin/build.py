@@ -26,7 +26,7 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.registry import row_of_kind
 from spinimpute.predictors.spin.block_engine import BlockEngine
-from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, InducingPredictor
+from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
 from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
@@ -92,7 +92,7 @@ def build_inducing_panel(
     row = row_of_kind(loaded.kind)
     if row is None or not row.takes("inducing_points"):
         raise InputError(f"a model of the kind {loaded.kind!r} makes no soft haplotypes: give another one")
-    predictor = cast(InducingPredictor, loaded)
+    predictor = cast(SPINPredictor, loaded)
     skipped: dict[str, int] = {}
     described: dict[str, str | int]
     if isinstance(array, np.ndarray):
@@ -154,7 +154,7 @@ def _write_blocks(
     masses = []
 
     def pack(block: EncodedBlock) -> bytes:
-        return compress(pack_points(block, engine.typed_index))
+        return compress(pack_points(block))
 
     with ThreadPoolExecutor(threads, "pack") as pool:
         for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):

@@ -1,4 +1,4 @@
-"""Tasks and loss of `InducingNetwork`."""
+"""Tasks and loss of `GenotypeSPIN`: chunk masking, all untyped alleles of a query are hidden at once."""
 
 from __future__ import annotations
 
@@ -8,68 +8,89 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource
-from spinimpute.predictors.spin.network import BlockContext, GapSites, InducingNetwork, InducingSettings
-from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode
+from spinimpute.predictors.spin.decoder import SiteInformation
+from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_span
 from spinimpute.training.learner import Outcome
 
-COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
+MIXED_LOSS = 0.5  # weight of the loss before the decoder's correction
 
 
-class InducingLearner:
-    """Tasks and loss of `InducingNetwork`: cross-entropy at hidden sites, rare ones weighing more."""
+class SPINLearner:
+    """Tasks and loss of `GenotypeSPIN`: cross-entropy at hidden sites, rare ones weighing more.
 
-    def __init__(self, settings: InducingSettings, episodes: EpisodeSettings, device: torch.device) -> None:
-        self.settings = settings
-        self.episodes = episodes
-        self.device = device
-        self.model = InducingNetwork(settings).to(device)
+    Parameters
+    ----------
+    settings : SPINSettings
+        Sizes of the model.
+    episodes : EpisodeSettings
+        Ranges of what is drawn.
+    device : torch.device
+        Where it computes.
+    """
+
+    def __init__(self, settings: SPINSettings, episodes: EpisodeSettings, device: torch.device) -> None:
+        self.settings, self.episodes, self.device = settings, episodes, device
+        self.model = GenotypeSPIN(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> Episode:
         """Draw an episode; the same source and generator state give the same one."""
-        return draw_episode(source, rng, self.episodes, self.settings.shape, self.settings.inducing_points)
+        source = draw_span(source, rng, self.episodes.most_entries)
+        s = self.settings
+        # as many as a user may choose: columns weigh differently with many points than with few
+        fewest = min(s.fewest_points, s.inducing_points)
+        n_points = int(np.exp(rng.uniform(np.log(fewest), np.log(s.inducing_points + 1))))
+        return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
-        """Copied and corrected logits of P(ALT), (B, G, Q, U)."""
-        x_BNS = self._float(episode.typed_BNS)
-        context = BlockContext(
-            self._float(episode.cM_BS), x_BNS.mean(1), self._float(episode.valid_BS), x_BNS.shape[1]
-        )
+        """Mixed and corrected logits of P(ALT), (B, Q, U), U the sites of all gaps."""
+        typed_BNS = self._float(episode.typed_BNS)
         b, g, u, n = episode.context_BGUN.shape
-        x_BNU = self._float(episode.context_BGUN).view(b, g * u, n).transpose(1, 2)
+        columns = self.model.columns(
+            self._float(episode.cM_BS), typed_BNS.mean(1), self._float(episode.valid_BS), n
+        )
+        untyped_BNU = self._float(episode.context_BGUN).view(b, g * u, n).transpose(1, 2)
         points = self.model.encode(
-            context, [(x_BNS, x_BNU)], self._float(episode.start_BHS), self._float(episode.start_mass_BH)
+            columns,
+            [(typed_BNS, untyped_BNU)],
+            self._float(episode.start_BHS),
+            self._float(episode.start_mass_BH),
         )
-        attention = self.model.attend(
-            self._float(episode.query_BQS), self._float(episode.known_BQS), points, context
+        logit_BGQH = self.model.attend(
+            self._float(episode.query_BQS),
+            self._float(episode.known_BQS),
+            self.model.keys(points, columns),
         )
-        sites = GapSites(
-            points.untyped_BHU.view(b, -1, g, u).permute(0, 2, 1, 3),
-            self._float(episode.frequency_BGU),
-            self._float(episode.fraction_BGU),
-            self._float(episode.distance_BGU),
+        gap_GU = torch.arange(g, device=self.device, dtype=torch.float32)[:, None].expand(g, u)
+        sites = SiteInformation(
+            self._float(episode.frequency_BGU).flatten(1),
+            self._float(episode.fraction_BGU).flatten(1),
+            self._float(episode.distance_BGU).flatten(1),
+            gap_GU.flatten().expand(b, -1),
+            n,
         )
-        return self.model.predictor.copy(attention, sites, context.n_haplotypes)
+        return self.model.predict(logit_BGQH, points, sites)
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Cross-entropy at hidden sites, before and after the decoder's correction."""
+        """Cross-entropy at hidden sites, of the mixture and of its correction."""
         assert isinstance(task, Episode)
-        copied, corrected = self.logits(task)
-        truth = self._float(task.truth_BGUQ).transpose(2, 3)
-        f = self._float(task.frequency_BGU)
-        weight = (self._float(task.asked_BGU) / (f * (1 - f) + 0.01) ** 0.3).unsqueeze(2).expand_as(truth)
+        mixed_BQU, corrected_BQU = self.logits(task)
+        truth_BQU = self._float(task.truth_BGUQ).flatten(1, 2).transpose(1, 2)
+        f_BU = self._float(task.frequency_BGU).flatten(1)
+        weight_BU = self._float(task.asked_BGU).flatten(1) / (f_BU * (1 - f_BU) + 0.01) ** 0.3
+        weight_BQU = weight_BU.unsqueeze(1).expand_as(truth_BQU)
 
-        def cross_entropy(logits: Tensor) -> Tensor:
-            each = F.binary_cross_entropy_with_logits(logits.float(), truth, reduction="none")
-            return (each * weight).sum() / weight.sum().clamp(min=1e-6)
+        def cross_entropy(logit_BQU: Tensor) -> Tensor:
+            each = F.binary_cross_entropy_with_logits(logit_BQU.float(), truth_BQU, reduction="none")
+            return (each * weight_BQU).sum() / weight_BQU.sum().clamp(min=1e-6)
 
         asked = task.asked_BGU > 0
-        n_queries = truth.shape[2]
-        p = torch.sigmoid(corrected.detach().float()).transpose(2, 3).cpu().numpy()[asked]
+        p_BUQ = torch.sigmoid(corrected_BQU.detach().float()).transpose(1, 2).cpu().numpy()
         return Outcome(
-            cross_entropy(corrected) + COPY_LOSS * cross_entropy(copied),
-            p.ravel(),
+            cross_entropy(corrected_BQU) + MIXED_LOSS * cross_entropy(mixed_BQU),
+            p_BUQ[asked.reshape(len(asked), -1)].ravel(),
             task.truth_BGUQ[asked].astype(np.float32).ravel(),
-            np.repeat(task.frequency_BGU[asked], n_queries),
+            np.repeat(task.frequency_BGU[asked], truth_BQU.shape[1]),
         )
 
     def _float(self, array: np.ndarray) -> Tensor:

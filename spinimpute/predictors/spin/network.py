@@ -1,51 +1,98 @@
-"""CIPNP with allele-carrying inducing points: a panel block in, h soft haplotypes out, which a query copies.
+"""SPIN on genotypes: K-mer tokens in, a panel compressed into inducing points that carry its alleles.
 
-The paper's XABD averages haplotypes into latent vectors; here the same attention weights also average the
-haplotypes' alleles, so that an inducing point says something about sites that the weights never saw in
-training.
+A block is a few gaps between typed sites, the untyped sites in them, and the typed sites around. The weights
+know nothing of a particular site: a column of K typed places is described by its genetic position, its allele
+frequencies and its rank; an untyped site by its place in the gap and its frequency. So a block of a panel
+never seen is read like any other.
 
-Axes: B blocks, N panel haplotypes, Q query haplotypes, H inducing points, K candidates of a query, S typed
-places of a block, G gaps of a block, U imputed sites, D decays, V values.
+    embedding    tokens of K-mers, see `similarity`
+    encoder      `nn.carrying.CompetingEncoder`: inducing points win haplotypes by their tokens' likelihood
+    attention    heads whose columns' weights fall off with genetic distance, each on a scale of its own, and
+                 heads of a pair network that sees how far a query and an inducing point match on both sides
+    predictor    pools the alleles that inducing points carry; see `decoder`
+
+Axes: as of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
+T tolerances of runs, F features.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
+from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunk
 from spinimpute.nn.shapes import require_count
+from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
+from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, compiled_match, match
+from spinimpute.predictors.spin.similarity import (
+    Columns,
+    Confusion,
+    KmerSimilarity,
+    by_column,
+    kmer_distribution,
+)
+
+MOST_SNPS = 8  # of a token: there are 2^K of them in every column
+COLUMN_FEATURES = 8
+SHORTEST_SCALE, LONGEST_SCALE = 0.004, 2.5  # cM, of the heads before training
+FALL = 0.12  # of the encoder's weights from column to column, in logarithms, before training
+RAREST = 1e-3  # added to the frequency of a K-mer
+LEAST_LOG_MASS = -3.0
+LEAST_SCORE = -40.0  # of an inducing point, below the best one
 
 
 @dataclass(frozen=True)
-class InducingSettings:
-    """Sizes of the model; decays, width and values are fixed by the trained weights, the others are not.
+class SPINSettings:
+    """Sizes of the model: the table [model] of a configuration.
 
-    core, flank: see `blocks.BlockShape`. inducing_points: largest h. candidates: inducing points that a query
-    compares closely. rounds: iterations of assigning haplotypes to inducing points. decays: tolerances to
-    mismatch. width: hidden units. values: inputs of the decoder from each candidate, beside its alleles.
+    Attributes
+    ----------
+    core, flank : int
+        Gaps of a block, and typed sites seen on each side of them; see `BlockShape`.
+    k : int
+        SNPs of a token.
+    fewest_points, inducing_points : int
+        Inducing points of a block in training, from the one number (if it is the smaller one) to the other.
+    rounds : int
+        Of the encoder.
+    heads, pair_heads : int
+        Heads that add up columns, and heads of the pair network.
+    tolerances : int
+        Of the runs that the pair network sees.
+    hidden, decoder_hidden : int
+        Width of the column and pair networks, and of the decoder.
+
+    Raises
+    ------
+    ValueError
+        A size is out of its range.
     """
 
     core: int = 8
-    flank: int = 28
-    inducing_points: int = 128
-    candidates: int = 48
-    rounds: int = 3
-    decays: int = 4
-    width: int = 32
-    values: int = 4
+    flank: int = 128
+    k: int = 5
+    fewest_points: int = 48
+    inducing_points: int = 400
+    rounds: int = 2
+    heads: int = 8
+    pair_heads: int = 8
+    tolerances: int = 4
+    hidden: int = 24
+    decoder_hidden: int = 32
 
     def __post_init__(self) -> None:
         BlockShape(self.core, self.flank)  # raises ValueError
-        for name, value in vars(self).items():
-            if name != "flank":
-                require_count(name, value)
+        for name in vars(self):
+            if name not in ("core", "flank"):
+                require_count(name, getattr(self, name))
+        if self.k > MOST_SNPS:
+            raise ValueError(f"k must be at most {MOST_SNPS}, found {self.k}")
 
     @property
     def shape(self) -> BlockShape:
@@ -53,356 +100,195 @@ class InducingSettings:
         return BlockShape(self.core, self.flank)
 
 
-class BlockContext(NamedTuple):
-    """What a block knows of its typed places; places without a site have valid 0.
+class GenotypeSPIN(nn.Module):
+    """Encoder, attention and decoder; the weights of a checkpoint.
 
-    cM_BS: genetic position relative to the block's middle; frequency_BS: panel frequency of ALT;
-    valid_BS: 1 or 0; n_haplotypes: panel size N.
+    Parameters
+    ----------
+    settings : SPINSettings
+        Sizes.
+
+    Attributes
+    ----------
+    compiled : bool
+        Queries are attended for without gradients, on a processor, one block at a time.
     """
 
-    cM_BS: Tensor
-    frequency_BS: Tensor
-    valid_BS: Tensor
-    n_haplotypes: int
-
-
-class InducingPoints(NamedTuple):
-    """Soft haplotypes, alleles in 0..1.
-
-    typed_BHS: at typed places; untyped_BHU: at the imputed sites; mass_BH: panel haplotypes each stands for,
-    0 where a block has fewer than H.
-    """
-
-    typed_BHS: Tensor
-    untyped_BHU: Tensor
-    mass_BH: Tensor
-
-
-class Attention(NamedTuple):
-    """chosen_BQK: candidates (int64); logits_BG2QK: to copy from the left and the right; value_BGVQK."""
-
-    chosen_BQK: Tensor
-    logits_BG2QK: Tensor
-    value_BGVQK: Tensor
-
-
-class GapSites(NamedTuple):
-    """Imputed sites, grouped by gap.
-
-    alleles_BGHU: soft haplotypes there; frequency_BGU; fraction_BGU: how far (0..1, genetic) from the left
-    to the right typed site; distance_BGU: cM to the nearer typed site.
-    """
-
-    alleles_BGHU: Tensor
-    frequency_BGU: Tensor
-    fraction_BGU: Tensor
-    distance_BGU: Tensor
-
-
-def logit(p: Tensor) -> Tensor:
-    """Log odds of p."""
-    return torch.log(p) - torch.log1p(-p)
-
-
-class AlleleEncoder(nn.Module):
-    """XABD whose attention weights also average alleles.
-
-    Attention logits are the log-likelihood of a haplotype's typed alleles under each soft haplotype, with a
-    learned weight for each site; inducing points compete for haplotypes (softmax over H) as in slot
-    attention.
-    """
-
-    def __init__(self, settings: InducingSettings) -> None:
+    def __init__(self, settings: SPINSettings) -> None:
         super().__init__()
-        self.settings = settings
-        self.site_weight = nn.Sequential(nn.Linear(5, 16), nn.GELU(), nn.Linear(16, 1))
-        self.log_error = nn.Parameter(torch.tensor(-4.0))
+        s = self.settings = settings
+        self.compiled = False
+        self.confusion = Confusion(s.k)
+        self.encoder: CompetingEncoder[Tensor] = CompetingEncoder(s.rounds)
         self.log_sharpness = nn.Parameter(torch.tensor(0.0))
-        self.prior = nn.Parameter(torch.tensor(0.5))
+        self.column = nn.Sequential(
+            nn.Linear(COLUMN_FEATURES, s.hidden), nn.GELU(), nn.Linear(s.hidden, 1 + s.heads)
+        )
+        scales = torch.linspace(math.log(SHORTEST_SCALE), math.log(LONGEST_SCALE), s.heads)
+        self.log_scale = nn.Parameter(scales)
+        lean_G = torch.zeros(s.heads)  # half of the heads prefer one side
+        lean_G[0::4], lean_G[1::4] = -2.0, 2.0
+        self.lean = nn.Parameter(lean_G)
+        self.prior = nn.Parameter(torch.full((s.heads,), 0.7))
+        self.tolerance = nn.Parameter(torch.tensor(-2.0))
+        pair_features = 4 * s.tolerances + s.heads + 3
+        self.pair = nn.Sequential(
+            nn.Linear(pair_features, s.hidden), nn.ReLU(), nn.Linear(s.hidden, s.pair_heads)
+        )
+        self.decoder = LabelDecoder(s.heads + s.pair_heads, s.decoder_hidden, s.core)
 
-    def weights(self, context: BlockContext) -> Tensor:
-        """weight_BS >= 0 of each typed place for the similarity of haplotypes; 0 where there is no site."""
-        distance_BS = context.cM_BS.abs()
-        s = self.settings
-        place_S = torch.arange(s.shape.n_typed, device=distance_BS.device, dtype=distance_BS.dtype)
-        rank_S = ((place_S - (s.shape.n_typed - 1) / 2).abs() - s.core / 2).clamp(min=0) / max(s.flank, 1)
-        f = context.frequency_BS.clamp(1e-4, 1 - 1e-4)
-        features = torch.stack(
+    def columns(self, cM_BS: Tensor, frequency_BS: Tensor, valid_BS: Tensor, n_haplotypes: int) -> Columns:
+        """What is known of a block's columns.
+
+        Parameters
+        ----------
+        cM_BS, frequency_BS, valid_BS : Tensor
+            Genetic position of the typed places, the panel's frequency of ALT, and whether there is a site.
+        n_haplotypes : int
+            Of the panel.
+
+        Returns
+        -------
+        Columns
+            Means over the places of each.
+        """
+        k = self.settings.k
+        valid_BD = by_column(valid_BS, k).mean(-1)
+        f_BS = frequency_BS.clamp(1e-4, 1 - 1e-4)
+
+        def mean_of_sites(x_BS: Tensor) -> Tensor:
+            return by_column(x_BS * valid_BS, k).mean(-1) / valid_BD.clamp(min=1e-6)
+
+        log_maf_BD = mean_of_sites(torch.minimum(f_BS, 1 - f_BS).log())
+        return Columns(mean_of_sites(cM_BS), log_maf_BD, valid_BD, valid_BS, n_haplotypes)
+
+    def encode(
+        self, columns: Columns, chunks: Sequence[LabelledChunk], start_BHS: Tensor, present_BH: Tensor
+    ) -> CarriedPoints:
+        """Inducing points of a panel's block.
+
+        Parameters
+        ----------
+        columns : Columns
+            See `columns`.
+        chunks : sequence of (typed_BNS, untyped_BNU)
+            Alleles of haplotypes at typed places and at the sites to impute, 0 or 1.
+        start_BHS, present_BH : Tensor
+            Typed alleles of the haplotypes that inducing points start from; 0 for padding.
+
+        Returns
+        -------
+        CarriedPoints
+            Their features are mean typed alleles, their labels mean alleles at the sites to impute.
+        """
+        weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
+        similarity = KmerSimilarity(self.confusion, weight_BD, self.settings.k)
+        start = CarriedPoints(start_BHS, start_BHS[..., :0], present_BH)
+        return self.encoder(chunks, start, similarity)
+
+    def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
+        """What the attention of any query needs of a block.
+
+        Parameters
+        ----------
+        points : CarriedPoints
+            What `encode` gave.
+        columns : Columns
+            See `columns`.
+
+        Returns
+        -------
+        AttentionKeys
+            For `attend`.
+        """
+        token_BHDV = kmer_distribution(points.feature_BHX, self.settings.k)
+        share_BH = points.mass_BH / points.mass_BH.sum(1, keepdim=True)
+        frequency_BDV = (share_BH.unsqueeze(1) @ token_BHDV.flatten(2)).unflatten(-1, token_BHDV.shape[2:])
+        return AttentionKeys(
+            self.confusion(token_BHDV).permute(0, 2, 3, 1).contiguous(),
+            -(frequency_BDV.squeeze(1) + RAREST).log(),
+            points.log_mass_BH,
+            self._weights(columns, points.mass_BH)[1],
+            points_feature(points.mass_BH),
+            columns,
+        )
+
+    def attend(self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys) -> Tensor:
+        """Logits of each query's attention; queries do not influence one another.
+
+        Parameters
+        ----------
+        allele_BQS, known_BQS : Tensor
+            Typed alleles of queries, and 0 where a call is missing.
+        keys : AttentionKeys
+            See `keys`.
+
+        Returns
+        -------
+        Tensor (B, G, Q, H)
+            For `read_labels`.
+        """
+        matched = (compiled_match if self.compiled else match)(
+            allele_BQS,
+            known_BQS,
+            keys,
+            self.settings.k,
+            F.softplus(self.tolerance),
+            self.settings.tolerances,
+        )
+        score_BGQH = matched.score_BGQH
+        b, _, q, h = score_BGQH.shape
+        log_mass_B1QH = keys.log_mass_BH.clamp(min=LEAST_LOG_MASS)[:, None, None].expand(b, 1, q, h)
+        absent_B11H = (keys.log_mass_BH <= NO_POINT)[:, None, None]
+        best_BGQ1 = score_BGQH.masked_fill(absent_B11H, NO_POINT).amax(-1, keepdim=True)
+        features_BFQH = torch.cat(
             [
-                torch.log(distance_BS + 1e-4) / 3 + 1,
-                distance_BS.clamp(max=2.0),
-                rank_S.expand_as(f),
-                torch.log(torch.minimum(f, 1 - f)) / 3 + 0.5,
-                torch.full_like(f, _size_feature(context.n_haplotypes)),
+                matched.runs_BFQH,
+                (score_BGQH - best_BGQ1).clamp(min=LEAST_SCORE) / 8,
+                log_mass_B1QH / 3,
+                torch.full_like(log_mass_B1QH, size_feature(keys.columns.n_haplotypes)),
+                keys.points_B[:, None, None, None].expand_as(log_mass_B1QH),
+            ],
+            dim=1,
+        )
+        logit_BGQH = torch.cat(
+            [score_BGQH, features_first(self.pair, features_BFQH.flatten(2)).unflatten(-1, (q, h))], dim=1
+        )
+        prior_G = torch.cat([self.prior, self.prior.new_ones(self.settings.pair_heads)])
+        return logit_BGQH + (prior_G[:, None] * keys.log_mass_BH.unsqueeze(1)).unsqueeze(2)
+
+    def predict(
+        self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, Q, U) of P(ALT): a mixture of what the heads pool, and the same corrected."""
+        return self.decoder(logit_BGQH, points, sites)
+
+    def _weights(self, columns: Columns, mass_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the columns, for the encoder (B, D) and the heads (B, G, D), by the number of points."""
+        cM_BD, log_maf_BD, valid_BD, _, n_haplotypes = columns
+        far_BD = cM_BD.abs()
+        offset_D = torch.arange(cM_BD.shape[1], device=cM_BD.device) - cM_BD.shape[1] // 2
+        offset_D = offset_D.to(cM_BD.dtype)
+        features_BDF = torch.stack(
+            [
+                torch.log(far_BD + NEAREST) / 3 + 1,
+                far_BD.clamp(max=2.0),
+                (offset_D.abs() / 12).expand_as(far_BD),
+                offset_D.sign().expand_as(far_BD),
+                log_maf_BD / 3 + 0.5,
+                valid_BD,
+                torch.full_like(far_BD, size_feature(n_haplotypes)),
+                points_feature(mass_BH).unsqueeze(-1).expand_as(far_BD),
             ],
             dim=-1,
         )
-        weight_BS = F.softplus(self.site_weight(features).squeeze(-1) + 0.5)
-        return weight_BS * torch.exp(-1.5 * rank_S) * context.valid_BS
-
-    def similarity(self, x_BNS: Tensor, points_BHS: Tensor, mass_BH: Tensor, weight_BS: Tensor) -> Tensor:
-        """Score (B, N, H) of alleles x (0.5 where unknown) under each inducing point of mass > 0."""
-        error = torch.sigmoid(self.log_error)
-        soft = error + (1 - 2 * error) * points_BHS
-        on, off = soft.log(), torch.log1p(-soft)
-        weighted_BHS = (on - off) * weight_BS.unsqueeze(1)
-        constant_BH = torch.einsum("bhs,bs->bh", off, weight_BS) + self.prior * torch.log(mass_BH + 0.1)
-        constant_BH = constant_BH.masked_fill(mass_BH == 0, -1e4)
-        return torch.einsum("bns,bhs->bnh", x_BNS, weighted_BHS) + constant_BH.unsqueeze(1)
-
-    def forward(
-        self,
-        chunks: Iterable[tuple[Tensor, Tensor]],
-        start_BHS: Tensor,
-        start_mass_BH: Tensor,
-        weight_BS: Tensor,
-    ) -> InducingPoints:
-        """Inducing points of a panel that comes in chunks (typed_BNS, untyped_BNU), read once every round.
-
-        start_BHS: alleles that the inducing points start from; start_mass_BH: 1, or 0 for padding. The result
-        does not depend on the chunks: everything kept is a sum over haplotypes.
-        """
-        points_BHS = 0.02 + 0.96 * start_BHS
-        mass_BH = start_mass_BH
-        sharpness = self.log_sharpness.exp()
-        for turn in range(self.settings.rounds):
-            total_BH = torch.zeros_like(mass_BH)
-            typed_BHS = torch.zeros_like(points_BHS)
-            untyped: Tensor | int = 0
-            for x_BNS, x_BNU in chunks:
-                r_BNH = torch.softmax(
-                    self.similarity(x_BNS, points_BHS, mass_BH, weight_BS) * sharpness, dim=-1
-                )
-                total_BH = total_BH + r_BNH.sum(1)
-                typed_BHS = typed_BHS + torch.einsum("bnh,bns->bhs", r_BNH, x_BNS)
-                if turn == self.settings.rounds - 1:
-                    untyped = untyped + torch.einsum("bnh,bnu->bhu", r_BNH, x_BNU)
-            mass_BH = total_BH * start_mass_BH
-            points_BHS = typed_BHS / (total_BH + 1e-6).unsqueeze(-1)
-        assert isinstance(untyped, Tensor), "at least one round and one chunk"
-        return InducingPoints(points_BHS, untyped / (mass_BH + 1e-6).unsqueeze(-1), mass_BH)
+        weight_BDC = F.softplus(self.column(features_BDF) + 0.5)
+        encoder_BD = weight_BDC[..., 0] * torch.exp(-FALL * offset_D.abs()) * valid_BD
+        decay_BGD = torch.exp(-far_BD.unsqueeze(1) * torch.exp(-self.log_scale)[:, None])
+        lean_GD = 2 * torch.sigmoid(self.lean[:, None] * offset_D.sign())
+        return encoder_BD, weight_BDC[..., 1:].transpose(1, 2) * decay_BGD * lean_GD * valid_BD.unsqueeze(1)
 
 
-def _size_feature(count: int) -> float:
-    return math.log(count) / 4 - 1.8
-
-
-class InducingDecoder(nn.Module):
-    """A query scores its alleles against the soft haplotypes on both sides of each gap, and copies them."""
-
-    def __init__(self, settings: InducingSettings) -> None:
-        super().__init__()
-        self.settings = settings
-        d = settings.decays
-        self.keep = nn.Parameter(torch.linspace(-6.0, 1.0, d))
-        self.fade = nn.Parameter(torch.linspace(1.0, -3.0, d))
-        self.pair = nn.Sequential(
-            nn.Linear(4 * d + 8, settings.width),
-            nn.GELU(),
-            nn.Linear(settings.width, settings.width),
-            nn.GELU(),
-            nn.Linear(settings.width, 2 + settings.values),
-        )
-        last = nn.Linear(settings.width, 1)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        self.decoder = nn.Sequential(
-            nn.Linear(2 * settings.values + 8, settings.width),
-            nn.GELU(),
-            nn.Linear(settings.width, settings.width),
-            nn.GELU(),
-            last,
-        )
-
-    def forward(
-        self,
-        q_BQS: Tensor,
-        known_BQS: Tensor,
-        score_BQH: Tensor,
-        points: InducingPoints,
-        context: BlockContext,
-    ) -> Attention:
-        """Attention of each query to its best candidates at each gap.
-
-        q_BQS: query alleles, 0 or 1; known_BQS: 1, or 0 where a call is missing; score_BQH: their similarity.
-        """
-        s = self.settings
-        total_BQK, chosen_BQK = score_BQH.topk(min(s.candidates, score_BQH.shape[-1]), dim=-1)
-        b, q, k = chosen_BQK.shape
-        batch = torch.arange(b, device=q_BQS.device).view(b, 1, 1)
-        soft_SBQK = points.typed_BHS.permute(2, 0, 1).contiguous()[:, batch, chosen_BQK]
-        mass_BQK = points.mass_BH[batch, chosen_BQK]
-        q_SBQ = q_BQS.permute(2, 0, 1)
-        known_SBQ = known_BQS.permute(2, 0, 1) * context.valid_BS.T.unsqueeze(-1)
-        # soft + q - 2 soft q, where known
-        mismatch_SBQK = torch.addcmul(
-            (q_SBQ * known_SBQ).unsqueeze(-1), soft_SBQK, ((1 - 2 * q_SBQ) * known_SBQ).unsqueeze(-1)
-        )
-        f_SB1 = context.frequency_BS.clamp(1e-4, 1 - 1e-4).T.unsqueeze(-1)
-        info_SBQ = -(q_SBQ * f_SB1.log() + (1 - q_SBQ) * torch.log1p(-f_SB1)) * known_SBQ
-        left, right = self._runs_both_ways(mismatch_SBQK, info_SBQ, context)
-        same = torch.stack(
-            [
-                (total_BQK - total_BQK[..., :1]).clamp(min=-60) / 10,
-                total_BQK.clamp(min=-60) / 20,
-                (mass_BQK + 0.1).log() / 3,
-                torch.full_like(mass_BQK, _size_feature(context.n_haplotypes)),
-            ]
-        )
-        present_BQK = (mass_BQK + 1e-3).log().masked_fill(mass_BQK == 0, -1e4)
-        logits, values = [], []
-        for g in range(s.core):
-            i, j = s.flank + g, s.flank + g + 1
-            both_B = context.valid_BS[:, i] * context.valid_BS[:, j]
-            width_B = (context.cM_BS[:, j] - context.cM_BS[:, i]) * both_B
-            here = torch.stack(
-                [
-                    mismatch_SBQK[i],
-                    mismatch_SBQK[j],
-                    (torch.log(width_B + 1e-5) / 3 + 1.5).view(b, 1, 1).expand(b, q, k),
-                    both_B.view(b, 1, 1).expand(b, q, k),
-                ]
-            )
-            features_CM = torch.cat([left[g], right[g + 1], same, here]).flatten(1)
-            out_BCQK = features_first(self.pair, features_CM).view(-1, b, q, k).transpose(0, 1)
-            logits.append(out_BCQK[:, :2] + present_BQK.unsqueeze(1))
-            values.append(out_BCQK[:, 2:])
-        return Attention(chosen_BQK, torch.stack(logits, 1), torch.stack(values, 1))
-
-    def _runs_both_ways(
-        self, mismatch_SBQK: Tensor, info_SBQ: Tensor, context: BlockContext
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Features (2D, B, Q, K) of the runs that end at the core's places, from the left and the right."""
-        s = self.settings
-        valid_BS = context.valid_BS
-        step_BS = (context.cM_BS[:, 1:] - context.cM_BS[:, :-1]) * valid_BS[:, 1:] * valid_BS[:, :-1]
-        zero = torch.zeros_like(step_BS[:, :1])
-        from_left_SB = torch.cat([zero, step_BS], 1).T
-        from_right_SB = torch.cat([step_BS, zero], 1).T
-        n = s.shape.n_typed
-        left = self._runs(mismatch_SBQK, info_SBQ, from_left_SB, range(s.flank + s.core + 1))
-        right = self._runs(mismatch_SBQK, info_SBQ, from_right_SB, range(n - 1, s.flank - 1, -1))
-        return left, right[::-1]
-
-    def _runs(self, mismatch_SBQK: Tensor, info_SBQ: Tensor, step_SB: Tensor, places: range) -> list[Tensor]:
-        """Soft match runs that end at each of the last core + 1 places of a walk towards the gaps.
-
-        Logs of information and genetic length of the matching segment; every mismatch lets only a learned
-        share of what lies beyond it through, one share for each of D decays.
-        """
-        closed_D111 = torch.sigmoid(self.keep).view(-1, 1, 1, 1) - 1
-        fade_SDB11 = torch.exp(-F.softplus(self.fade).view(1, -1, 1) * step_SB.unsqueeze(1))[..., None, None]
-        _, b, q, k = mismatch_SBQK.shape
-        d = len(closed_D111)
-        one = mismatch_SBQK.new_ones(1)
-        run_2DBQK = mismatch_SBQK.new_zeros(2, d, b, q, k)
-        ends = []
-        for count, i in enumerate(places):
-            open_DBQK = torch.addcmul(one, mismatch_SBQK[i], closed_D111)
-            gain_21BQ1 = torch.stack([info_SBQ[i], step_SB[i].unsqueeze(-1).expand(b, q)])[:, None, ..., None]
-            run_2DBQK = torch.addcmul(gain_21BQ1, run_2DBQK, fade_SDB11[i]) * open_DBQK
-            if count >= len(places) - self.settings.core - 1:
-                information, length = run_2DBQK
-                ends.append(torch.cat([torch.log1p(information) / 2, torch.log(length + 1e-4) / 4 + 1]))
-        return ends
-
-    def copy(self, attention: Attention, sites: GapSites, n_haplotypes: int) -> tuple[Tensor, Tensor]:
-        """P(ALT) (B, G, Q, U) by pure copying, and after the decoder's correction, both as logits."""
-        chosen_BQK, logits_BG2QK, value_BGVQK = attention
-        b, g, h, u = sites.alleles_BGHU.shape
-        q, k = chosen_BQK.shape[1:]
-        w_BG2QK = torch.softmax(logits_BG2QK, dim=-1)
-        v = value_BGVQK.shape[2]
-        parts_BGCQK = torch.cat(
-            [w_BG2QK, w_BG2QK[:, :, :1] * value_BGVQK, w_BG2QK[:, :, 1:] * value_BGVQK], dim=2
-        )
-        # scatter the candidates' weights over all inducing points: dense products beat gathered ones
-        dense_BGCQH = parts_BGCQK.new_zeros(b, g, 2 + 2 * v, q, h)
-        dense_BGCQH.scatter_(-1, chosen_BQK.view(b, 1, 1, q, k).expand(parts_BGCQK.shape), parts_BGCQK)
-        copied_BGCQU = (dense_BGCQH.flatten(2, 3) @ sites.alleles_BGHU).view(b, g, 2 + 2 * v, q, u)
-        t_BG11U = sites.fraction_BGU[:, :, None, None]
-
-        def mixed(from_left: Tensor, from_right: Tensor) -> Tensor:
-            return torch.lerp(from_left, from_right, t_BG11U)
-
-        p0 = mixed(copied_BGCQU[:, :, :1], copied_BGCQU[:, :, 1:2]).squeeze(2)
-        carried_BGVQU = mixed(copied_BGCQU[:, :, 2 : 2 + v], copied_BGCQU[:, :, 2 + v :])
-        total_BGCQ1 = parts_BGCQK.sum(-1, keepdim=True)
-        pooled_BGVQU = mixed(
-            total_BGCQ1[:, :, 2 : 2 + v].expand_as(carried_BGVQU),
-            total_BGCQ1[:, :, 2 + v :].expand_as(carried_BGVQU),
-        )
-        f_BGQU = sites.frequency_BGU.clamp(1e-5, 1 - 1e-5).unsqueeze(2).expand_as(p0)
-        # in float32, 1 - 1e-8 equals 1
-        p0 = (0.999 * p0 + 0.001 * f_BGQU).clamp(1e-6, 1 - 1e-6)
-        logit0 = logit(p0)
-        entropy_BGQ1 = -(w_BG2QK * (w_BG2QK + 1e-9).log()).sum(-1).mean(2).unsqueeze(-1)
-        best_BGQ1 = w_BG2QK.amax(-1).mean(2).unsqueeze(-1)
-        t = sites.fraction_BGU.unsqueeze(2)
-        more_BGCQU = torch.stack(
-            [
-                logit0 / 4,
-                logit(f_BGQU) / 4,
-                torch.minimum(f_BGQU, 1 - f_BGQU).log() / 4 + 1,
-                entropy_BGQ1.expand_as(p0),
-                best_BGQ1.expand_as(p0),
-                (t * (1 - t)).expand_as(p0),
-                (torch.log(sites.distance_BGU + 1e-5) / 3 + 1.5).unsqueeze(2).expand_as(p0),
-                torch.full_like(p0, _size_feature(n_haplotypes)),
-            ],
-            dim=2,
-        )
-        features_BGCQU = torch.cat(
-            [
-                carried_BGVQU / (p0.unsqueeze(2) + 1e-3),
-                (pooled_BGVQU - carried_BGVQU) / (1 - p0 + 1e-3).unsqueeze(2),
-                more_BGCQU,
-            ],
-            dim=2,
-        )
-        correction = features_first(self.decoder, features_BGCQU.movedim(2, 0).flatten(1))
-        return logit0, logit0 + correction.view_as(logit0)
-
-
-def features_first(network: nn.Sequential, x_CM: Tensor) -> Tensor:
-    """A network of linear maps and activations on features that are rows: (C, M) -> (outputs, M).
-
-    The long axis comes last: every elementwise step then runs over contiguous memory, several times faster on
-    a CPU.
-    """
-    for layer in network:
-        if isinstance(layer, nn.Linear):
-            x_CM = torch.addmm(layer.bias.unsqueeze(-1), layer.weight, x_CM)
-        else:
-            x_CM = layer(x_CM)
-    return x_CM
-
-
-class InducingNetwork(nn.Module):
-    """Encoder and predictor together; the weights of a checkpoint."""
-
-    def __init__(self, settings: InducingSettings) -> None:
-        super().__init__()
-        self.settings = settings
-        self.encoder = AlleleEncoder(settings)
-        self.predictor = InducingDecoder(settings)
-
-    def encode(
-        self,
-        context: BlockContext,
-        chunks: Iterable[tuple[Tensor, Tensor]],
-        start_BHS: Tensor,
-        start_mass_BH: Tensor,
-    ) -> InducingPoints:
-        """H: see `AlleleEncoder.forward`."""
-        return self.encoder(chunks, start_BHS, start_mass_BH, self.encoder.weights(context))
-
-    def attend(
-        self, q_BQS: Tensor, known_BQS: Tensor, points: InducingPoints, context: BlockContext
-    ) -> Attention:
-        """Attention of each query (0/1 alleles, known 1/0); queries do not influence one another."""
-        visible = torch.where(known_BQS > 0, q_BQS, torch.full_like(q_BQS, 0.5))
-        score_BQH = self.encoder.similarity(
-            visible, points.typed_BHS, points.mass_BH, self.encoder.weights(context)
-        )
-        return self.predictor(q_BQS, known_BQS, score_BQH, points, context)
+def points_feature(mass_BH: Tensor) -> Tensor:
+    """The number of inducing points, of about -1 to 1: the more, the further each one's haplotypes agree."""
+    return torch.log((mass_BH > 0).sum(1).to(mass_BH.dtype)) / 4 - 1.3

@@ -1,13 +1,12 @@
-"""Imputes with `InducingNetwork`: encodes panel blocks in chunks of haplotypes, predicts chunks of queries.
+"""Imputes with `GenotypeSPIN`: encodes panel blocks in chunks of haplotypes, predicts chunks of queries.
 
 Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, U imputed sites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast, overload
 
 import numpy as np
 import torch
@@ -15,73 +14,82 @@ from torch import Tensor
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape, starting_points
+from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
-from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
+from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor, fitting_weights
-from spinimpute.predictors.registry import INDUCING_KIND
+from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
+from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.inducing_engine import InducingEngine
-from spinimpute.predictors.spin.network import (
-    Attention,
-    BlockContext,
-    GapSites,
-    InducingNetwork,
-    InducingPoints,
-    InducingSettings,
-)
+from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_chunks import ChunkStarts
 
-CHUNK_ENTRIES = 2**24  # haplotypes x sites encoded at once: bounds the memory, whatever the panel
-QUERY_CHUNK = 128  # small enough for a processor's cache
-SITE_CHUNK = 1_024
-# The weights fit any of these sizes; these were chosen on simulated panels (benchmarks/simulated).
-CORE = 16
-FLANK = 128
-CANDIDATES = 48
-ROUNDS = 2
+CHUNK_ENTRIES = (
+    2**22
+)  # haplotypes x (sites and inducing points) at once: bounds the memory, whatever the panel
+QUERY_CHUNK = 64  # small enough for a processor's cache
+SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
 
 
-def at_work(settings: InducingSettings) -> InducingSettings:
-    """Settings of a trained model with the sizes used for imputing, larger than those of training."""
-    return replace(settings, core=CORE, flank=FLANK, candidates=CANDIDATES, rounds=ROUNDS)
-
-
-class _Chunks:
+class _Chunks(Sequence[LabelledChunk]):
     """A block's haplotypes in parts, turned into tensors only while they are looked at."""
 
-    def __init__(self, block: PanelBlock, as_tensor: Callable[[np.ndarray], Tensor]) -> None:
+    def __init__(self, block: PanelBlock, points: int, as_tensor: Callable[[np.ndarray], Tensor]) -> None:
         self._block, self._as_tensor = block, as_tensor
-        self._step = max(1, CHUNK_ENTRIES // (block.typed_NS.shape[1] + len(block.alleles_UN)))
+        n_entries = block.typed_NS.shape[1] + len(block.alleles_UN) + points
+        self._step = max(1, CHUNK_ENTRIES // n_entries)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        block = self._block
-        for i in range(0, block.n_haplotypes, self._step):
-            part = slice(i, i + self._step)
-            typed_BNS = self._as_tensor(block.typed_NS[part])[None]
-            yield typed_BNS, self._as_tensor(block.alleles_UN[:, part]).T[None]
+    def __len__(self) -> int:
+        return -(-self._block.n_haplotypes // self._step)
+
+    @overload
+    def __getitem__(self, number: int) -> LabelledChunk: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[LabelledChunk]: ...
+    def __getitem__(self, number: int | slice) -> LabelledChunk | Sequence[LabelledChunk]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        part = slice(number * self._step, (number + 1) * self._step)
+        typed_BNS = self._as_tensor(self._block.typed_NS[part])[None]
+        return typed_BNS, self._as_tensor(self._block.alleles_UN[:, part]).T[None]
 
 
-class InducingPredictor(Predictor):
-    """A `BlockPredictor`. inducing_points: largest h of a block; see `at_work` for the other sizes."""
+class SPINPredictor(Predictor):
+    """A `BlockPredictor`.
 
-    kind = INDUCING_KIND
+    Parameters
+    ----------
+    model : GenotypeSPIN
+        Trained.
+    fingerprint : str
+        Of its weights.
+    device : torch.device
+        Where it computes.
+    inducing_points : int, optional
+        Largest number of a block.
+    """
+
+    kind = SPIN_KIND
 
     def __init__(
         self,
-        model: InducingNetwork,
+        model: GenotypeSPIN,
         fingerprint: str,
         device: torch.device,
         inducing_points: int | None = None,
     ) -> None:
         self.model = model.to(device).eval()
+        model.compiled = device.type == "cpu"
         s = model.settings
-        self.fingerprint = (
-            f"{fingerprint} core={s.core} flank={s.flank} candidates={s.candidates} rounds={s.rounds}"
-        )
+        self.fingerprint = f"{fingerprint} core={s.core} flank={s.flank} k={s.k} rounds={s.rounds}"
         self.device, self.device_name = device, device.type
         self.inducing_points = inducing_points or MOST_INDUCING_POINTS
 
@@ -130,10 +138,12 @@ class InducingPredictor(Predictor):
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Encode a block of the panel."""
-        start_HS = starting_points(block.typed_NS, self.inducing_points, self.shape)
-        start_BHS = self._float(start_HS)[None]
+        start_BHS = self._float(starting_points(block.typed_NS, self.inducing_points, self.shape))[None]
         points = self.model.encode(
-            self._context(block), _Chunks(block, self._float), start_BHS, torch.ones_like(start_BHS[..., 0])
+            self._columns(block),
+            _Chunks(block, start_BHS.shape[1], self._float),
+            start_BHS,
+            torch.ones_like(start_BHS[..., 0]),
         )
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(block.places, block.frequency_S, block.sites, block.n_haplotypes, kept)
@@ -141,47 +151,42 @@ class InducingPredictor(Predictor):
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         """P(ALT) of queries at a block's sites."""
-        points = InducingPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
-        context = self._context(block)
-        out = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
-        gaps = [np.flatnonzero(block.sites.gap_U == g) for g in range(self.shape.core)]
+        points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
+        keys = self.model.keys(points, self._columns(block))
+        out_UQ = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
+        # where the panel knows one allele only there is nothing to predict
+        constant_U = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
+        out_UQ[constant_U] = block.sites.frequency_U[constant_U, None]
+        asked_U = np.flatnonzero(~constant_U)
         for i in range(0, len(query_QS), QUERY_CHUNK):
             queries = slice(i, i + QUERY_CHUNK)
-            attention = self.model.attend(
-                self._float(query_QS[queries])[None], self._float(known_QS[queries])[None], points, context
+            logit_BGQH = self.model.attend(
+                self._float(query_QS[queries])[None], self._float(known_QS[queries])[None], keys
             )
-            for g, sites_U in enumerate(gaps):
-                for j in range(0, len(sites_U), SITE_CHUNK):
-                    part = sites_U[j : j + SITE_CHUNK]
-                    out[part, queries] = self._copy(attention, g, points, block, part)
-        # where the panel knows one allele only there is nothing to predict
-        constant = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
-        out[constant] = block.sites.frequency_U[constant, None]
-        return out
+            reading = self.model.decoder.read(logit_BGQH, points)
+            for j in range(0, len(asked_U), SITE_CHUNK):
+                part = asked_U[j : j + SITE_CHUNK]
+                sites = self._sites(block.sites, part, block.n_haplotypes)
+                label_BHU = points.label_BHU[..., torch.from_numpy(part).to(self.device)]
+                _, logit_BQU = self.model.decoder.decode(reading, label_BHU, sites)
+                out_UQ[part, queries] = torch.sigmoid(logit_BQU[0]).T.cpu().numpy()
+        return out_UQ
 
-    def _copy(
-        self, attention: Attention, g: int, points: InducingPoints, block: EncodedBlock, part: np.ndarray
-    ) -> np.ndarray:
-        """P(ALT) (U, Q) at some sites of gap g."""
-        here = Attention(
-            attention.chosen_BQK, attention.logits_BG2QK[:, g : g + 1], attention.value_BGVQK[:, g : g + 1]
-        )
-        span = slice(int(part[0]), int(part[-1]) + 1)  # the sites of a gap are neighbours
-        sites = GapSites(
-            points.untyped_BHU[:, None, :, span],
-            self._float(block.sites.frequency_U[span])[None, None],
-            self._float(block.sites.fraction_U[span])[None, None],
-            self._float(block.sites.distance_U[span])[None, None],
-        )
-        _, logits = self.model.predictor.copy(here, sites, block.n_haplotypes)
-        return torch.sigmoid(logits[0, 0]).T.cpu().numpy()
-
-    def _context(self, block: PanelBlock | EncodedBlock) -> BlockContext:
-        return BlockContext(
+    def _columns(self, block: PanelBlock | EncodedBlock) -> Columns:
+        return self.model.columns(
             self._float(block.places.cM_S)[None],
             self._float(block.frequency_S)[None],
             self._float(block.places.valid_S)[None],
             block.n_haplotypes,
+        )
+
+    def _sites(self, sites: BlockSites, part: np.ndarray, n_haplotypes: int) -> SiteInformation:
+        return SiteInformation(
+            self._float(sites.frequency_U[part])[None],
+            self._float(sites.fraction_U[part])[None],
+            self._float(sites.distance_U[part])[None],
+            self._float(sites.gap_U[part])[None],
+            n_haplotypes,
         )
 
     def _float(self, array: np.ndarray) -> Tensor:
@@ -194,11 +199,11 @@ def load(
     fingerprint: str,
     device: str,
     options: Mapping[str, Any],
-) -> InducingPredictor:
+) -> SPINPredictor:
     """As of `PredictorRow.load`."""
     with fitting_weights():
-        model = network_of(lambda: InducingNetwork(at_work(InducingSettings(**settings))), weights)
-    return InducingPredictor(model, fingerprint, torch.device(device), options["inducing_points"])
+        model = network_of(lambda: GenotypeSPIN(SPINSettings(**settings)), weights)
+    return SPINPredictor(model, fingerprint, torch.device(device), options["inducing_points"])
 
 
 def _inducing(panel: ReferencePanel) -> InducingPanel:

@@ -1,0 +1,174 @@
+"""From the labels that heads pool to a prediction: a mixture of the heads, and its correction.
+
+Axes: as of `network`; U sites to impute, C numbers about the attention of a query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
+
+FREQUENCY_SHARE = 0.001  # of the panel's frequency in what a head pools
+LEAST_PROBABILITY = 1e-6  # in float32, 1 - 1e-8 equals 1
+SITE_FEATURES, MORE_FEATURES = 5, 2
+GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
+
+
+class SiteInformation(NamedTuple):
+    """What is known of the sites to impute.
+
+    Attributes
+    ----------
+    frequency_BU : Tensor
+        Panel frequency of ALT.
+    fraction_BU, distance_BU : Tensor
+        See `blocks.gap_geometry`.
+    gap_BU : Tensor
+        The gap within the block, 0 to core - 1.
+    n_haplotypes : int
+        Of the panel.
+    """
+
+    frequency_BU: Tensor
+    fraction_BU: Tensor
+    distance_BU: Tensor
+    gap_BU: Tensor
+    n_haplotypes: int
+
+
+def size_feature(n_haplotypes: int) -> float:
+    """The panel's size, of about -1 to 1."""
+    return math.log(n_haplotypes) / 4 - 1.8
+
+
+def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
+    """A network of linear maps and activations on features along axis 1: (B, F, L) -> (B, outputs, L).
+
+    The long axis comes last: each step then runs over contiguous memory, several times faster on a processor.
+    """
+    for layer in network:
+        if isinstance(layer, nn.Linear):
+            weight_BOF = layer.weight.expand(len(x_BFL), -1, -1)
+            x_BFL = torch.baddbmm(layer.bias[:, None].expand(len(x_BFL), -1, 1), weight_BOF, x_BFL)
+        else:
+            x_BFL = layer(x_BFL)
+    return x_BFL
+
+
+class Reading(NamedTuple):
+    """What queries read: attention_BGQH, and entropy and largest weight of each head, about_BQC."""
+
+    attention_BGQH: Tensor
+    about_BQC: Tensor
+
+
+class LabelDecoder(nn.Module):
+    """Mixes what heads pool by a gate, then corrects the mixture; starts without a correction.
+
+    Parameters
+    ----------
+    heads : int
+        G.
+    width : int
+        Of the two hidden layers.
+    core : int
+        Gaps of a block.
+    """
+
+    def __init__(self, heads: int, width: int, core: int) -> None:
+        super().__init__()
+        self.core = core
+        about = 2 * heads
+        self.gate_query = nn.Sequential(
+            nn.Linear(about, GATE_QUERY_WIDTH), nn.GELU(), nn.Linear(GATE_QUERY_WIDTH, heads)
+        )
+        self.gate_site = nn.Sequential(
+            nn.Linear(SITE_FEATURES, GATE_SITE_WIDTH), nn.GELU(), nn.Linear(GATE_SITE_WIDTH, heads)
+        )
+        self.from_heads = nn.Linear(heads + 1, width)
+        self.from_query = nn.Linear(about, width, bias=False)
+        self.from_site = nn.Linear(SITE_FEATURES + MORE_FEATURES, width, bias=False)
+        self.middle = nn.Linear(width, width)
+        self.last = nn.Linear(width, 1)
+        start_at_zero(self.last)
+
+    def forward(
+        self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
+    ) -> tuple[Tensor, Tensor]:
+        """Attend, pool and decode.
+
+        Parameters
+        ----------
+        logit_BGQH : Tensor
+            Of the heads' attention.
+        points : CarriedPoints
+            Their labels are mean alleles at the sites.
+        sites : SiteInformation
+            U sites.
+
+        Returns
+        -------
+        Tensor (B, Q, U)
+            Logits of P(ALT), mixed.
+        Tensor (B, Q, U)
+            The same, corrected.
+        """
+        return self.decode(self.read(logit_BGQH, points), points.label_BHU, sites)
+
+    def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> Reading:
+        """The heads' attention and what is known of it, for any sites."""
+        attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
+        entropy_BGQ = -(attention_BGQH * (attention_BGQH + 1e-9).log()).sum(-1) / 3
+        about_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
+        return Reading(attention_BGQH, about_BQC)
+
+    def decode(self, reading: Reading, label_BHU: Tensor, sites: SiteInformation) -> tuple[Tensor, Tensor]:
+        """As `forward`, at these sites, with labels of inducing points there."""
+        about_BQC = reading.about_BQC
+        pooled_BGQU = pooled_labels(reading.attention_BGQH, label_BHU)
+        f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
+        p_BGQU = torch.lerp(pooled_BGQU, f_BU[:, None, None], FREQUENCY_SHARE)
+        p_BGQU = p_BGQU.clamp(LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+        site_BUF = self._site_features(sites, f_BU)
+        mixed_BQU = torch.logit(self._mixed(p_BGQU, about_BQC, site_BUF[..., :SITE_FEATURES]))
+        logit_BGQU = torch.cat([torch.logit(p_BGQU), mixed_BQU.unsqueeze(1)], dim=1) / 4
+        hidden_BWL = features_first([self.from_heads], logit_BGQU.flatten(2))
+        of_query_BWQ1 = self.from_query(about_BQC).transpose(1, 2).unsqueeze(-1)
+        of_site_BW1U = self.from_site(site_BUF).transpose(1, 2).unsqueeze(2)
+        hidden_BWQU = hidden_BWL.unflatten(-1, mixed_BQU.shape[1:]) + of_query_BWQ1 + of_site_BW1U
+        hidden_BWL = features_first([self.middle], F.relu(hidden_BWQU).flatten(2))
+        correction_B1L = features_first([self.last], F.relu(hidden_BWL))
+        return mixed_BQU, mixed_BQU + correction_B1L.view_as(mixed_BQU)
+
+    def _mixed(self, p_BGQU: Tensor, about_BQC: Tensor, site_BUF: Tensor) -> Tensor:
+        """Mean of the heads, weighted by softmax(gate of the query + gate of the site)."""
+        # exp(a + b) = exp(a) exp(b): the softmax over heads is never laid out for every query and site
+        query_BQG = torch.softmax(self.gate_query(about_BQC), dim=-1)
+        site_BUG = torch.softmax(self.gate_site(site_BUF), dim=-1)
+        total_BQU = query_BQG @ site_BUG.transpose(1, 2)
+        weighted_BGQU = (
+            p_BGQU * query_BQG.transpose(1, 2).unsqueeze(-1) * site_BUG.transpose(1, 2).unsqueeze(2)
+        )
+        return weighted_BGQU.sum(1) / total_BQU.clamp(min=1e-20)
+
+    def _site_features(self, sites: SiteInformation, f_BU: Tensor) -> Tensor:
+        t_BU = sites.fraction_BU
+        return torch.stack(
+            [
+                t_BU,
+                (sites.gap_BU + t_BU) / self.core,
+                torch.log(sites.distance_BU + 1e-5) / 3 + 1.5,
+                torch.minimum(f_BU, 1 - f_BU).log() / 4 + 1,
+                torch.full_like(t_BU, size_feature(sites.n_haplotypes)),
+                t_BU * (1 - t_BU),
+                torch.logit(f_BU) / 4,
+            ],
+            dim=-1,
+        )

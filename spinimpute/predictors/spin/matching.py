@@ -1,0 +1,226 @@
+"""How queries match inducing points: sums over columns for each head, and runs from the middle to each side.
+
+In a run a column counts as far as all columns up to it match: by exp(tolerance x log-likelihood up to it).
+Each of T tolerances is twice the one before it. What a run adds up is genetic length and information. `match`
+is for training and GPUs, `compiled_match` the same for processors.
+
+Axes: as of `similarity`; B blocks, Q queries, H inducing points, G heads, T tolerances, F features.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spinimpute.fast_math import fast_exp, fast_log
+from spinimpute.kernels import kernel
+from spinimpute.predictors.spin.similarity import Columns, by_column, kmer_distribution, kmer_numbers
+
+NEAREST = 1e-4  # cM: added to distances under a logarithm
+
+
+class AttentionKeys(NamedTuple):
+    """A block as the attention of queries needs it.
+
+    Attributes
+    ----------
+    likelihood_BDVH : Tensor
+        Log-likelihood of each K-mer, given an inducing point.
+    information_BDV : Tensor
+        What a K-mer says: minus the log of its frequency in the panel.
+    log_mass_BH : Tensor
+        Of the inducing points.
+    weight_BGD : Tensor
+        Of the columns, for each head that adds them up.
+    points_B : Tensor
+        The number of inducing points, see `network.points_feature`.
+    columns : Columns
+        See `GenotypeSPIN.columns`.
+    """
+
+    likelihood_BDVH: Tensor
+    information_BDV: Tensor
+    log_mass_BH: Tensor
+    weight_BGD: Tensor
+    points_B: Tensor
+    columns: Columns
+
+
+class Match(NamedTuple):
+    """How queries match inducing points.
+
+    Attributes
+    ----------
+    score_BGQH : Tensor
+        Weighted sums of log-likelihoods.
+    runs_BFQH : Tensor
+        Length (T) and information (T) of the runs to the left, then to the right; scaled logarithms.
+    """
+
+    score_BGQH: Tensor
+    runs_BFQH: Tensor
+
+
+def match(
+    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, least: Tensor, tolerances: int
+) -> Match:
+    """Match queries and inducing points.
+
+    Parameters
+    ----------
+    allele_BQS, known_BQS : Tensor
+        Typed alleles of queries, and 0 where a call is missing.
+    keys : AttentionKeys
+        Of the block.
+    k : int
+        SNPs of a K-mer.
+    least : Tensor ()
+        The smallest tolerance.
+    tolerances : int
+        T.
+
+    Returns
+    -------
+    Match
+        Scores and runs.
+    """
+    # places without a site are 0 everywhere: they match
+    shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * keys.columns.valid_BS.unsqueeze(1)
+    token_BDQV = kmer_distribution(shown_BQS, k).transpose(1, 2)
+    known_BDQ1 = _known_share(known_BQS, keys.columns, k).transpose(1, 2).unsqueeze(-1)
+    match_BDQH = (token_BDQV @ keys.likelihood_BDVH) * known_BDQ1
+    information_BDQ = ((token_BDQV @ keys.information_BDV.unsqueeze(-1)) * known_BDQ1).squeeze(-1)
+    score_BGQH = (keys.weight_BGD @ match_BDQH.flatten(2)).unflatten(-1, match_BDQH.shape[2:])
+    step_BD, valid_BD, n_columns = _steps(keys.columns), keys.columns.valid_BD, match_BDQH.shape[1]
+    runs = []
+    for side in (range(n_columns // 2, -1, -1), range(n_columns // 2, n_columns)):
+        reach_BQH = torch.zeros_like(match_BDQH[:, 0])
+        length_T, gained_T = [reach_BQH] * tolerances, [reach_BQH] * tolerances
+        for d in side:
+            reach_BQH = torch.addcmul(reach_BQH, match_BDQH[:, d], valid_BD[:, d, None, None])
+            step_B11 = step_BD[:, d, None, None]
+            information_BQ1 = (information_BDQ[:, d] * valid_BD[:, d, None]).unsqueeze(-1)
+            open_BQH = torch.exp(least * reach_BQH)
+            for t in range(tolerances):
+                length_T[t] = length_T[t] + step_B11 * open_BQH
+                gained_T[t] = gained_T[t] + information_BQ1 * open_BQH
+                open_BQH = open_BQH * open_BQH
+        runs += [torch.log(length + NEAREST) / 4 + 1 for length in length_T]
+        runs += [torch.log1p(gained.clamp(min=0)) / 2 for gained in gained_T]
+    return Match(score_BGQH, torch.stack(runs, dim=1))
+
+
+def compiled_match(
+    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, least: Tensor, tolerances: int
+) -> Match:
+    """As `match`, of one block (B = 1), on a processor; fastest where few calls are missing."""
+    missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
+    shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)
+    n_queries, n_points = allele_BQS.shape[1], keys.log_mass_BH.shape[1]
+    score_GQH = np.empty((keys.weight_BGD.shape[1], n_queries, n_points), dtype=np.float32)
+    runs_FQH = np.empty((4 * tolerances, n_queries, n_points), dtype=np.float32)
+    _match(
+        kmer_numbers(shown_BQS, k)[0].numpy(),
+        kmer_numbers(missing_BQS, k)[0].numpy(),
+        _known_share(known_BQS, keys.columns, k)[0].numpy(),
+        keys.likelihood_BDVH[0].numpy(),
+        keys.information_BDV[0].numpy(),
+        keys.weight_BGD[0].contiguous().numpy(),
+        _steps(keys.columns)[0].numpy(),
+        keys.columns.valid_BD[0].contiguous().numpy(),
+        np.float32(least),
+        score_GQH,
+        runs_FQH,
+    )
+    return Match(torch.from_numpy(score_GQH)[None], torch.from_numpy(runs_FQH)[None])
+
+
+def _known_share(known_BQS: Tensor, columns: Columns, k: int) -> Tensor:
+    """Of a column's sites, how many a query has typed: (B, Q, D)."""
+    known_BQD = by_column(known_BQS * columns.valid_BS.unsqueeze(1), k).mean(-1)
+    return known_BQD / columns.valid_BD.clamp(min=1e-6).unsqueeze(1)
+
+
+def _steps(columns: Columns) -> Tensor:
+    """Genetic length (B, D) that a matching column adds: its distance to the next one towards the middle."""
+    middle = columns.cM_BD.shape[1] // 2
+    between_BD = columns.cM_BD.diff(dim=1).abs()
+    zero_B1 = torch.zeros_like(columns.cM_BD[:, :1])
+    step_BD = torch.cat([between_BD[:, :middle], zero_B1, between_BD[:, middle:]], dim=1)
+    return (step_BD + NEAREST) * (columns.valid_BD > 0)
+
+
+@kernel(fast=True)
+def _match(  # type: ignore[no-untyped-def]
+    kmer_QD, missing_QD, known_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
+    score_GQH, runs_FQH,
+):  # fmt: skip
+    n_queries, n_columns = kmer_QD.shape
+    n_heads, n_points = len(weight_GD), likelihood_DVH.shape[2]
+    tolerances = len(runs_FQH) // 4
+    reach_H, open_H = np.empty(n_points, np.float32), np.empty(n_points, np.float32)
+    match_H = np.empty(n_points, np.float32)
+    one, zero = np.float32(1), np.float32(0)
+    for q in range(n_queries):
+        score_GQH[:, q] = zero
+        runs_FQH[:, q] = zero
+        for side in range(2):
+            of_length, of_gained = 2 * side * tolerances, (2 * side + 1) * tolerances
+            reach_H[:] = zero
+            for i in range(n_columns // 2 + 1 if side == 0 else n_columns - n_columns // 2):
+                d = n_columns // 2 + (i if side else -i)
+                information = _matching(
+                    kmer_QD[q, d],
+                    missing_QD[q, d],
+                    known_QD[q, d],
+                    likelihood_DVH[d],
+                    information_DV[d],
+                    match_H,
+                )
+                if side == 0 or i > 0:  # the middle column belongs to both sides and is scored once
+                    for g in range(n_heads):
+                        weight, score_H = weight_GD[g, d], score_GQH[g, q]
+                        for h in range(n_points):
+                            score_H[h] += weight * match_H[h]
+                step, gain = step_D[d], information * valid_D[d]
+                scaled = least * valid_D[d]
+                for h in range(n_points):
+                    reach_H[h] += scaled * match_H[h]
+                    open_H[h] = fast_exp(reach_H[h])
+                for t in range(tolerances):
+                    length_H, gained_H = runs_FQH[of_length + t, q], runs_FQH[of_gained + t, q]
+                    for h in range(n_points):
+                        length_H[h] += step * open_H[h]
+                        gained_H[h] += gain * open_H[h]
+                        open_H[h] *= open_H[h]
+            for t in range(tolerances):
+                length_H, gained_H = runs_FQH[of_length + t, q], runs_FQH[of_gained + t, q]
+                for h in range(n_points):
+                    length_H[h] = fast_log(length_H[h] + np.float32(NEAREST)) * np.float32(0.25) + one
+                    gained_H[h] = fast_log(one + max(gained_H[h], zero)) * np.float32(0.5)
+
+
+@kernel(fast=True)
+def _matching(kmer, missing, known, likelihood_VH, information_V, match_H):  # type: ignore[no-untyped-def]
+    """Fill in how a K-mer matches; returns its information. Both are averaged over missing bits."""
+    information = np.float32(0)
+    match_H[:] = information
+    count = 0
+    part = missing
+    while True:  # all sets of the missing bits, down to none
+        number = kmer | part
+        information += information_V[number]
+        likelihood_H = likelihood_VH[number]
+        for h in range(len(match_H)):
+            match_H[h] += likelihood_H[h]
+        count += 1
+        if part == 0:
+            break
+        part = (part - 1) & missing
+    share = known / np.float32(count)
+    for h in range(len(match_H)):
+        match_H[h] *= share
+    return information * share

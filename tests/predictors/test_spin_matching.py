@@ -1,0 +1,131 @@
+"""Parts of SPIN on genotypes against plain references: tokens, scores of haplotypes, matches of queries."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spinimpute.predictors.spin.matching import AttentionKeys, compiled_match, match
+from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.similarity import (
+    Confusion,
+    KmerSimilarity,
+    by_column,
+    kmer_distribution,
+    kmer_numbers,
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), seed=st.integers(0, 1_000))
+def test_a_token_is_the_product_over_its_snps(k: int, places: int, seed: int) -> None:
+    allele_BXS = torch.rand(2, 3, places, generator=torch.Generator().manual_seed(seed))
+    token_BXDV = kmer_distribution(allele_BXS, k)
+    p_BXDK = by_column(allele_BXS, k)
+    assert p_BXDK.shape[2:] == (-(-places // k), k)
+    for number, bits in enumerate(itertools.product([0, 1], repeat=k)):  # the first SNP is the highest bit
+        chosen = torch.tensor(bits)
+        expected = torch.where(chosen == 1, p_BXDK, 1 - p_BXDK).prod(-1)
+        torch.testing.assert_close(token_BXDV[..., number], expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), seed=st.integers(0, 1_000))
+def test_scores_of_haplotypes_are_products_of_tokens_and_keys(k: int, places: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    typed_BNS = (torch.rand(2, 4, places, generator=generator) < 0.5).float()
+    feature_BHS = torch.rand(2, 3, places, generator=generator)
+    weight_BD = torch.rand(2, -(-places // k), generator=generator)
+    confusion = Confusion(k)
+    similarity = KmerSimilarity(confusion, weight_BD, k)
+    score_BNH = similarity.scores(typed_BNS, similarity.keys(feature_BHS))
+    token_BNDV = kmer_distribution(typed_BNS, k)
+    assert (token_BNDV.argmax(-1) == kmer_numbers(typed_BNS, k)).all()
+    key_BHDV = confusion(kmer_distribution(feature_BHS, k))
+    expected = torch.einsum("bndv,bhdv,bd->bnh", token_BNDV, key_BHDV, weight_BD)
+    torch.testing.assert_close(score_BNH, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_the_confusion_starts_with_the_same_error_at_each_snp(k: int) -> None:
+    token_11VV = torch.eye(2**k)[None, None]
+    likelihood_VV = Confusion(k)(token_11VV).exp()[0, 0].detach()
+    for a, b in itertools.product(range(2**k), repeat=2):
+        differing = (a ^ b).bit_count()
+        assert float(likelihood_VV[a, b]) == pytest.approx(
+            0.99 ** (k - differing) * 0.01**differing, rel=1e-5, abs=2e-8
+        )
+
+
+def random_case(
+    k: int, core: int, flank: int, seed: int
+) -> tuple[GenotypeSPIN, Tensor, Tensor, AttentionKeys]:
+    """A model of random weights, queries, which of their calls are known, and keys of a block."""
+    torch.manual_seed(seed)
+    model = GenotypeSPIN(SPINSettings(core=core, flank=flank, k=k, heads=3, pair_heads=2, tolerances=3))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.5)
+    n_places = model.settings.shape.n_typed
+    rng = np.random.default_rng(seed)
+    first, last = sorted(rng.choice(n_places + 1, 2, replace=False).tolist())
+    valid_BS = torch.zeros(1, n_places)
+    valid_BS[:, first:last] = 1
+    cM_BS = torch.from_numpy(np.sort(rng.normal(0, 0.3, (1, n_places)), axis=1)).float()
+    columns = model.columns(cM_BS, torch.rand(1, n_places), valid_BS, 100)
+    typed_BNS = (torch.rand(1, 40, n_places) < 0.5).float() * valid_BS
+    points = model.encode(columns, [(typed_BNS, typed_BNS[..., :2])], typed_BNS[:, :6], torch.ones(1, 6))
+    known_BQS = (torch.rand(1, 5, n_places) < torch.tensor([1, 0.9, 0.5, 0.1, 0.0])[:, None]).float()
+    return model, typed_BNS[:, :5], known_BQS, model.keys(points, columns)
+
+
+@settings(deadline=None, max_examples=25)
+@given(k=st.integers(1, 5), core=st.integers(1, 6), flank=st.integers(0, 9), seed=st.integers(0, 1_000_000))
+def test_compiled_matches_are_those_of_training(k: int, core: int, flank: int, seed: int) -> None:
+    with torch.no_grad():
+        _, allele_BQS, known_BQS, keys = random_case(k, core, flank, seed)
+        least = torch.tensor(0.3)
+        expected = match(allele_BQS, known_BQS, keys, k, least, 3)
+        found = compiled_match(allele_BQS, known_BQS, keys, k, least, 3)
+        for name, value in expected._asdict().items():
+            torch.testing.assert_close(getattr(found, name), value, rtol=1e-3, atol=2e-4, msg=name)
+
+
+def test_a_run_ends_where_alleles_differ() -> None:
+    """Two points: one is the query, one differs at a single place; runs end there, and on that side only."""
+    with torch.no_grad():
+        model = GenotypeSPIN(SPINSettings(core=1, flank=14, k=1, tolerances=2))
+        n_places = model.settings.shape.n_typed
+        cM_BS = torch.linspace(-1, 1, n_places)[None]
+        columns = model.columns(cM_BS, torch.full((1, n_places), 0.5), torch.ones(1, n_places), 50)
+        query_BQS = torch.zeros(1, 1, n_places)
+        both_BHS = torch.zeros(1, 2, n_places)
+        both_BHS[0, 1, 3] = 1
+        points = model.encode(columns, [(both_BHS, both_BHS[..., :1])], both_BHS, torch.ones(1, 2))
+        keys = model.keys(points._replace(feature_BHX=both_BHS), columns)
+        found = match(query_BQS, torch.ones_like(query_BQS), keys, 1, torch.tensor(1.0), 2)
+    runs_F2 = found.runs_BFQH[0, :, 0]
+    left, right = runs_F2[:4], runs_F2[4:]
+    assert (left[:, 0] > left[:, 1] + 0.001).all()
+    torch.testing.assert_close(right[:, 0], right[:, 1])
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 8])
+def test_k_is_a_setting(k: int) -> None:
+    model, allele_BQS, known_BQS, keys = random_case(k, 4, 6, 1)
+    logit_BGQH = model.attend(allele_BQS, known_BQS, keys)
+    assert logit_BGQH.shape == (1, 5, 5, 6)
+    assert torch.isfinite(logit_BGQH).all()
+    logit_BGQH.sum().backward()
+    assert torch.isfinite(model.confusion.log_confusion.grad).all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"k": 9}, "k must be at most 8"), ({"heads": 0}, "heads must be at least 1")]
+)
+def test_sizes_that_cannot_be(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SPINSettings(**settings)
