@@ -373,5 +373,5 @@ def _take(sites: BlockSites, part: slice) -> BlockSites:
         sites.frequency_U[part],
         sites.fraction_U[part],
         sites.distance_U[part],
-        sites.cM_U[part],
+        sites.place_U[part],
     )
