@@ -84,8 +84,8 @@ def _real(folder: Path, genetic_map: Path, points: int, work: Path) -> Iterator[
     yield f"phase --vcf {unphased} --panel panel.spin --out target.bcf"
     yield f"panel tune --panel panel.spin --array {phased} --out tuned.spin"
     yield f"impute --vcf {phased} --panel tuned.spin --out tuned.bcf"
-    inducing = f"--predictor inducing --inducing-points {points}"
-    yield f"impute --vcf {phased} --panel panel.spin --out inducing.bcf {inducing}"
+    spin = f"--predictor spin --inducing-points {points}"
+    yield f"impute --vcf {phased} --panel panel.spin --out spin.bcf {spin}"
     yield f"panel build --vcf panel.spin --inducing {points} --array {phased} --out points.spip"
     yield f"impute --vcf {phased} --panel points.spip --out points.bcf"
     _write_other_forms(folder / "target.unphased.vcf.gz", work / "forms")

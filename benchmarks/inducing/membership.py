@@ -252,7 +252,7 @@ def about_dosages(
 ) -> None:
     """An attacker who may impute the person's array genotypes from the file, and never sees it."""
     for h in points:
-        predictor = load_predictor(name="inducing")
+        predictor = load_predictor(name="spin")
         with (
             make(half.panel, case, h, threads, work) as file,
             make(half.reference, case, h, threads, work) as reference,

@@ -40,7 +40,7 @@ def write_configuration(
         "command": scrubbed(["python", "-m", "benchmarks.inducing", *sys.argv[1:]], places),
         "options": options,
         "commit": commit(),
-        "model": load_predictor(name="inducing").fingerprint,
+        "model": load_predictor(name="spin").fingerprint,
         "processor": processor(),
         "cores": os.cpu_count(),
         "versions": {name: version(name) for name in (*PACKAGES, "scikit-learn")},

@@ -1,11 +1,10 @@
 """Accuracy by the sizes that a model has at work, on simulated panels.
 
-usage: python benchmarks/simulated/ablation.py [--predictor inducing] [--model model.safetensors] [--out
-results.tsv]
+usage: python benchmarks/simulated/ablation.py [--predictor spin] [--model model.safetensors] [--out FILE]
 
 Haplotype attention: IBS classes; haplotypes looked for at each typed site, at most taken there, and typed
-sites around a block where they are looked for. Inducing points: size of blocks, points, candidates and
-rounds.
+sites around a block where they are looked for. SPIN: gaps of a block, typed sites on each side of them,
+inducing points, rounds of the encoder.
 
 Choices of defaults are made here, never on the real target files of `benchmarks/imputation`. Needs msprime.
 """
@@ -27,8 +26,8 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
-from spinimpute.predictors.spin.network import InducingNetwork
-from spinimpute.predictors.spin.predictor import InducingPredictor
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
@@ -55,14 +54,17 @@ HAPLOTYPE_GRID = [
     (24, 6, 256, 0),
     (24, 6, 256, 12),
 ]
-INDUCING_GRID = [
-    # core gaps, typed sites on each side, inducing points, candidates, rounds
-    (4, 28, 256, 48, 3),
-    (16, 96, 256, 48, 2),
-    (16, 96, 1024, 48, 2),
-    (16, 128, 1024, 48, 2),
-    (16, 192, 1024, 48, 2),
-    (16, 128, 1024, 24, 2),
+SPIN_GRID = [
+    # core gaps, typed sites on each side, inducing points, rounds
+    (8, 128, 1024, 2),
+    (4, 128, 1024, 2),
+    (16, 128, 1024, 2),
+    (8, 64, 1024, 2),
+    (8, 192, 1024, 2),
+    (8, 128, 256, 2),
+    (8, 128, 2048, 2),
+    (8, 128, 1024, 1),
+    (8, 128, 1024, 3),
 ]
 
 
@@ -102,25 +104,20 @@ def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
     return spinimpute.build_panel(vcf, folder / "panel.spin", GeneticMap.read(genetic_map, "1"))
 
 
-def resized(
-    loaded: InducingPredictor, core: int, flank: int, points: int, candidates: int, rounds: int
-) -> InducingPredictor:
+def resized(loaded: SPINPredictor, core: int, flank: int, points: int, rounds: int) -> SPINPredictor:
     """The same weights with other sizes."""
-    settings = dataclasses.replace(
-        loaded.model.settings, core=core, flank=flank, candidates=candidates, rounds=rounds
-    )
-    model = InducingNetwork(settings)
+    model = GenotypeSPIN(dataclasses.replace(loaded.model.settings, core=core, flank=flank, rounds=rounds))
     model.load_state_dict(loaded.model.state_dict())
-    return InducingPredictor(model, loaded.fingerprint, torch.device("cpu"), points)
+    return SPINPredictor(model, loaded.fingerprint, torch.device("cpu"), points)
 
 
 def variants(
-    loaded: HaplotypePredictor | InducingPredictor,
-) -> list[tuple[str, HaplotypePredictor | InducingPredictor]]:
+    loaded: HaplotypePredictor | SPINPredictor,
+) -> list[tuple[str, HaplotypePredictor | SPINPredictor]]:
     """The same weights with other sizes, each with a name."""
-    if isinstance(loaded, InducingPredictor):
-        names = ("core", "flank", "points", "candidates", "rounds")
-        return [(_named(names, sizes), resized(loaded, *sizes)) for sizes in INDUCING_GRID]
+    if isinstance(loaded, SPINPredictor):
+        names = ("core", "flank", "points", "rounds")
+        return [(_named(names, sizes), resized(loaded, *sizes)) for sizes in SPIN_GRID]
     names = ("classes", "nearest", "most", "margin")
     return [
         (
@@ -151,13 +148,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--predictor", choices=["haplotype", "inducing"])
+    parser.add_argument("--predictor", choices=["haplotype", "spin"])
     parser.add_argument("--model", help="checkpoint (default: the shipped one)")
     parser.add_argument("--out", type=Path, help="write the table there too")
     args = parser.parse_args()
     loaded = spinimpute.load_predictor(args.model, "cpu", name=args.predictor)
-    if not isinstance(loaded, HaplotypePredictor | InducingPredictor):
-        parser.error("--model must hold haplotype attention or inducing points that carry alleles")
+    if not isinstance(loaded, HaplotypePredictor | SPINPredictor):
+        parser.error("--model must hold haplotype attention or SPIN")
     names = ["all", *(f"({a:g},{b:g}]" for a, b in itertools.pairwise(BINS))]
     rows = ["\t".join(["set", "haplotypes", "sizes", "seconds", *names])]
     print(rows[0])

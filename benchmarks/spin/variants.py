@@ -1,0 +1,162 @@
+"""`GenotypeSPIN` without one of its ideas each; they differ from it in that idea alone.
+
+Axes: as of `spinimpute.predictors.spin.network`; E numbers of an embedding, W width of the decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spinimpute.nn.carrying import (
+    CarriedPoints,
+    CompetingEncoder,
+    LabelledChunk,
+    Similarity,
+    pooled_labels,
+)
+from spinimpute.predictors.spin.decoder import LabelDecoder, Reading, SiteInformation
+from spinimpute.predictors.spin.learner import SPINLearner
+from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.similarity import Columns
+from spinimpute.training.episodes import EpisodeSettings
+
+OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
+
+
+class VariantLearner(SPINLearner):
+    """`SPINLearner` with another network, on the processor."""
+
+    def __init__(
+        self,
+        network: Callable[[SPINSettings], GenotypeSPIN],
+        settings: SPINSettings,
+        episodes: EpisodeSettings,
+    ) -> None:
+        super().__init__(settings, episodes, torch.device("cpu"))
+        self.model = network(settings)
+
+
+class EmbeddingDecoder(LabelDecoder):
+    """What is read of the labels is embedded; a prediction starts as the panel's frequency."""
+
+    def __init__(self, settings: SPINSettings) -> None:
+        super().__init__(settings.heads + settings.pair_heads, settings.decoder_hidden, settings.core)
+        self.heads = settings.heads + settings.pair_heads
+        del self.gate_query, self.gate_site  # nothing is carried that could be mixed
+
+    def of_labels(self, attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
+        """What the heads read: (B, Q, U, W)."""
+        raise NotImplementedError
+
+    def decode(self, reading: Reading, label_BHU: Tensor, sites: SiteInformation) -> tuple[Tensor, Tensor]:
+        f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
+        of_query_BQ1W = self.from_query(reading.about_BQC).unsqueeze(2)
+        of_site_B1UW = self.from_site(self._site_features(sites, f_BU)).unsqueeze(1)
+        hidden_BQUW = F.relu(self.of_labels(reading.attention_BGQH, label_BHU) + of_query_BQ1W + of_site_B1UW)
+        correction_BQU = self.last(F.relu(self.middle(hidden_BQUW))).squeeze(-1)
+        start_BQU = torch.logit(f_BU).unsqueeze(1).expand_as(correction_BQU)
+        return start_BQU, start_BQU + correction_BQU
+
+
+class SiteEmbedding(EmbeddingDecoder):
+    """Each label through a projection that all sites share; a network reads the heads' means."""
+
+    def __init__(self, settings: SPINSettings) -> None:
+        super().__init__(settings)
+        self.embed = nn.Linear(1, OF_A_SITE)
+        self.from_heads = nn.Linear(self.heads * OF_A_SITE, settings.decoder_hidden)
+
+    def of_labels(self, attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
+        value_BHUE = self.embed(label_BHU.unsqueeze(-1))
+        read_BGQUE = pooled_labels(attention_BGQH, value_BHUE.flatten(2)).unflatten(-1, value_BHUE.shape[2:])
+        return self.from_heads(read_BGQUE.permute(0, 2, 3, 1, 4).flatten(3))
+
+
+class BlockEmbedding(EmbeddingDecoder):
+    """The labels of a block together through one projection, as the tokens of the paper's datapoints: a place
+    of a block has weights of its own. A network reads the heads' means, place by place."""
+
+    def __init__(self, settings: SPINSettings, places: int) -> None:
+        super().__init__(settings)
+        self.embed = nn.Linear(places, OF_A_BLOCK)
+        self.from_heads = nn.Linear(self.heads * OF_A_BLOCK, settings.decoder_hidden)
+        self.place = nn.Parameter(torch.randn(places, settings.decoder_hidden))
+
+    def of_labels(self, attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
+        read_BGQE = pooled_labels(attention_BGQH, self.embed(label_BHU))
+        # a product of what was read and the place: a sum could not say which of the sites it is about
+        return self.from_heads(read_BGQE.transpose(1, 2).flatten(2)).unsqueeze(2) * self.place
+
+
+def site_embedding(settings: SPINSettings) -> GenotypeSPIN:
+    model = GenotypeSPIN(settings)
+    model.decoder = SiteEmbedding(settings)
+    return model
+
+
+def block_embedding(
+    settings: SPINSettings, sites_per_gap: int, network: Callable[[SPINSettings], GenotypeSPIN] = GenotypeSPIN
+) -> GenotypeSPIN:
+    model = network(settings)
+    model.decoder = BlockEmbedding(settings, settings.core * sites_per_gap)
+    return model
+
+
+class ConstantStarts(GenotypeSPIN):
+    """Inducing points start from learned constants, as many as there would be haplotypes to start from."""
+
+    def __init__(self, settings: SPINSettings) -> None:
+        super().__init__(settings)
+        self.start = nn.Parameter(torch.randn(settings.inducing_points, settings.shape.n_typed))
+
+    def encode(
+        self, columns: Columns, chunks: Sequence[LabelledChunk], start_BHS: Tensor, present_BH: Tensor
+    ) -> CarriedPoints:
+        start_HS = torch.sigmoid(self.start[: start_BHS.shape[1]])
+        return super().encode(columns, chunks, start_HS.expand_as(start_BHS), present_BH)
+
+
+class ReadingEncoder(CompetingEncoder[Tensor]):
+    """Softmax over the haplotypes: each inducing point reads for itself, and all have the same mass."""
+
+    def forward(
+        self, chunks: Sequence[LabelledChunk], start: CarriedPoints, similarity: Similarity[Tensor]
+    ) -> CarriedPoints:
+        ((x_BNX, label_BNU),) = chunks
+        present_BH = (start.mass_BH > 0).to(x_BNX.dtype)
+        mass_BH = present_BH * x_BNX.shape[1] / present_BH.sum(1, keepdim=True)
+        feature_BHX = start.feature_BHX
+        for _ in range(self.rounds):
+            score_BNH = similarity.scores(x_BNX, similarity.keys(feature_BHX))
+            weight_BHN = torch.softmax(score_BNH, dim=1).transpose(1, 2)
+            feature_BHX = weight_BHN @ x_BNX
+        return CarriedPoints(feature_BHX, weight_BHN @ label_BNU, mass_BH)
+
+
+class NoCompetition(GenotypeSPIN):
+    """Inducing points start from haplotypes, but do not compete."""
+
+    def __init__(self, settings: SPINSettings) -> None:
+        super().__init__(settings)
+        self.encoder = ReadingEncoder(settings.rounds)
+
+
+class ConstantsWithoutCompetition(ConstantStarts, NoCompetition):
+    """As the paper's: constants that read for themselves."""
+
+
+class NoiseStart(GenotypeSPIN):
+    """Queries and keys start unlike one another: the confusion of K-mers and the sharpness are noise."""
+
+    def __init__(self, settings: SPINSettings) -> None:
+        super().__init__(settings)
+        nn.init.normal_(self.confusion.log_confusion)
+        nn.init.normal_(self.log_sharpness)
+
+
+class NoiseStartOfConstants(NoiseStart, ConstantsWithoutCompetition):
+    """Neither points from data, that compete, nor a steep start."""
