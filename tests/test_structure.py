@@ -149,3 +149,60 @@ except SystemExit as ended:
         [sys.executable, "-c", script, *words], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.endswith("[] 0\n"), done.stdout
+
+
+ENGINE = {"spinimpute.nn.attention", "spinimpute.nn.carrying", "spinimpute.nn.cipnp"}
+# Where weights that sum to one are computed outside of `nn`, and why that is no attention to inducing points.
+OTHER_SOFTMAXES = {
+    "spinimpute.predictors.spin.similarity": "rows of the confusion of K-mers",
+    "spinimpute.predictors.spin.decoder": "the gate that mixes heads",
+    "spinimpute.tabular.base": "probabilities of classes",
+    "spinimpute.tabular.carrying_network": "probabilities of classes, of members of an ensemble",
+    "spinimpute.tabular.row_networks": "FT-Transformer: attention inside one row, which can be asked for",
+}
+
+
+def reached(name: str) -> set[str]:
+    """All modules that a module imports, and those that they import."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for module in imported(waiting.pop()):
+            if module not in found:
+                found.add(module)
+                waiting.append(module)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spinimpute.predictors.haplotype_attention.learner",
+        "spinimpute.predictors.spin.predictor",
+        "spinimpute.predictors.spin.learner",
+        "spinimpute.neural_processes.models",
+        "spinimpute.tabular.context_estimators",
+    ],
+)
+def test_genotypes_functions_and_tables_use_one_engine(name: str) -> None:
+    assert reached(name) & ENGINE
+
+
+def test_there_is_no_second_attention() -> None:
+    """Attention to datapoints and to inducing points is computed in `nn` alone."""
+    found = set()
+    for name, path in MODULES.items():
+        if room_of(name) == "nn":
+            continue
+        words = {
+            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+        }
+        if words & {
+            "softmax",
+            "log_softmax",
+            "Softmax",
+            "scaled_dot_product_attention",
+            "MultiheadAttention",
+        }:
+            found.add(name)
+    assert found == set(OTHER_SOFTMAXES)

@@ -36,11 +36,10 @@ NAMES = {
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
     "tuned": "spinimpute, panel tuned (`panel tune`)",
-    # models of earlier versions
-    "inducing_points": "inducing points, an earlier model",
-    "tuned_on_the_panel": "inducing points, an earlier model tuned on the panel",
-    "K-mer_SPIN": "latent inducing points and CIPNP head, unseen windows",
-    "K-mer_SPIN_tuned_on_the_panel": "latent inducing points and CIPNP head, tuned on the panel",
+    "SPIN_64": "SPIN, 64 inducing points (`--predictor spin`)",
+    "SPIN_256": "SPIN, 256 inducing points",
+    "SPIN_600": "SPIN, 600 inducing points",
+    "SPIN_1024": "SPIN, 1,024 inducing points",
 }
 
 

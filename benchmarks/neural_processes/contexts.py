@@ -25,6 +25,8 @@ READMES = (REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md")
 WANTED = 3  # seeds
 SMALL = (64, 128)  # context points, that models of the first table were trained with
 COSTS_AT = "1024"  # context points
+CARRIED_FROM = "2026-11-23"  # date of results: since then inducing points carry y
+BEFORE = " before"  # in the name of a kind: its results from before that
 
 
 def contexts(_: argparse.Namespace) -> None:
@@ -71,7 +73,11 @@ class Run(NamedTuple):
 
 def asked(results: Path) -> str:
     """Models trained with few points and asked with any number, with the cost of a training step."""
-    of_run = {run: found for run, found in read_runs(results).items() if run.as_they_are}
+    of_run = {
+        run: [row for row in found if not row["kind"].endswith(BEFORE)]
+        for run, found in read_runs(results).items()
+        if run.as_they_are
+    }
     rows = _rows(of_run, [run.points for run in sorted(of_run, key=_order)])
     costs = _costs(results)
     rows[0] += ["s a step", "MB kept"]
@@ -108,8 +114,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
 
 
 def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
-    """Rows of all models of every run; of runs that were made twice, the latest."""
-    found = {}
+    """Rows of all models of every run; of models that were run twice, the latest."""
+    latest: dict[Run, dict[tuple[str, str], dict[str, Any]]] = {}
     for folder in sorted(results.iterdir()):
         named = FOLDER.fullmatch(folder.name)
         if named:
@@ -120,8 +126,13 @@ def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
                 run = Run(context, before, number["further"], low_floor)
             else:
                 run = Run(context, None, number.get("steps", STEPS), low_floor)
-            found[run] = [json.loads(path.read_text()) for path in folder.glob("*NP-*.json")]
-    return found
+            of_model = latest.setdefault(run, {})
+            for path in folder.glob("*NP-*.json"):
+                row = json.loads(path.read_text())
+                if row["kind"].endswith("IPNP") and folder.name < CARRIED_FROM:
+                    row["kind"] += BEFORE
+                of_model[row["kind"], path.name] = row
+    return {run: list(of_model.values()) for run, of_model in latest.items()}
 
 
 def _costs(results: Path) -> dict[str, list[str]]:
@@ -150,7 +161,7 @@ def _rows(of_run: dict[Run, list[dict[str, Any]]], heads: Iterable[str]) -> list
     the same floor."""
     runs = sorted(of_run, key=_order)
     rows = [["context points", *heads]]
-    for kind in KINDS:
+    for kind in [known + when for known in KINDS for when in ("", BEFORE)]:
         of_kind = [[row for row in of_run[run] if row["kind"] == kind] for run in runs]
         if any(of_kind):
             rows.append([kind, *(_cell([row["log_likelihood"] for row in found]) for found in of_kind)])

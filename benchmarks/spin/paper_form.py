@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.genotypes.kmers import kmer_allele_probabilities, kmer_tokens
+from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
 from spinimpute.nn.cipnp import CIPNP
 from spinimpute.nn.masking import attribute_weight, mask_tokens, masked_cross_entropy
 from spinimpute.nn.spin import SPIN, SPINConfig

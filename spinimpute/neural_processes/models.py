@@ -4,7 +4,7 @@ CANP  conditional attentive neural process (Kim et al. 2018, without the latent 
 ANP   attentive neural process with a latent variable (Kim et al. 2018)
 BANP  bootstrapping attentive neural process (Lee et al. 2020)
 CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
-      attention compares positions by their distance and carries y (see `nn.cipnp.LabelledEncoder`)
+      attention compares positions by their distance and carries y (see `nn.cipnp.PointEncoder`)
 IPNP  the same with a latent variable (Table 17)
 LBANP latent bottlenecked attentive neural process (Feng et al. 2023), with the start of the inducing models
 RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
@@ -40,7 +40,7 @@ from spinimpute.neural_processes.blocks import (
 )
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.nn.attention import MAB, STEEPNESS, MABOptions
-from spinimpute.nn.cipnp import KeptPoints, LabelledEncoder, LabelledReader, Read
+from spinimpute.nn.cipnp import KeptPoints, PointEncoder, PointReader, PointsRead
 from spinimpute.nn.embedding import mlp, spread_positions
 from spinimpute.nn.shapes import require_count, require_dimensions, require_size
 
@@ -215,19 +215,19 @@ class _AttentiveProcess(NeuralProcess):
         extra = known if s.kind == "BANP" else further * self.reader.width
         self.decoder = Decoder(known, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
 
-    def _encoder(self) -> SelfAttendedPoints | LabelledEncoder:
+    def _encoder(self) -> SelfAttendedPoints | PointEncoder:
         s = self.settings
         if self.points is None:
             return SelfAttendedPoints(s.x_size + s.y_size, s.width, VALUE_LAYERS, MABOptions(heads=s.heads))
         options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
-        return LabelledEncoder(s.x_size, s.y_size, s.width, VALUE_LAYERS, options)
+        return PointEncoder(s.x_size, s.y_size, s.width, VALUE_LAYERS, options)
 
-    def _reader(self) -> Reader | LabelledReader:
+    def _reader(self) -> Reader | PointReader:
         s = self.settings
         if self.points is None:
             return Reader(s.width, MABOptions(heads=s.heads, steepness=STEEPNESS))
         options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
-        return LabelledReader(s.x_size, s.y_size, s.width, options)
+        return PointReader(s.x_size, s.y_size, s.width, options)
 
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         summary = self.first_reading(x_BNX, y_BNY)
@@ -246,7 +246,7 @@ class _AttentiveProcess(NeuralProcess):
         return Summary((kept,), self.after_pooling(pooled(whole_BLE)))
 
     def _kept(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> KeptPoints:
-        if isinstance(encoder, LabelledEncoder):
+        if isinstance(encoder, PointEncoder):
             return encoder([(x_BNX, y_BNY)], self.points, self.position)
         nothing_B1N0 = y_BNY[:, None, :, :0]
         return KeptPoints(self.position(x_BNX), encoder(torch.cat([x_BNX, y_BNY], -1)), nothing_B1N0)
@@ -260,13 +260,13 @@ class _AttentiveProcess(NeuralProcess):
         """The first reading, the first two, ... all of them; training teaches each to predict."""
         return [summary._replace(kept=summary.kept[: n + 1]) for n in range(len(summary.kept))]
 
-    def read(self, summary: Summary, x_BQX: Tensor) -> list[Read]:
+    def read(self, summary: Summary, x_BQX: Tensor) -> list[PointsRead]:
         """What targets read of every reading of the context."""
         key_BQE = self.position(x_BQX)
         readers = [self.reader, *self.left_readers][: len(summary.kept)]
         return [reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.kept, strict=True)]
 
-    def _decoded(self, known_BQI: Tensor, read: list[Read]) -> Normal:
+    def _decoded(self, known_BQI: Tensor, read: list[PointsRead]) -> Normal:
         """A correction of what all readings carried; readings that the summary lacks are zero."""
         carried_BQY = torch.stack([one.carried_BQY for one in read]).sum(0)
         if len(read) == 1:
@@ -292,7 +292,7 @@ class ConditionalProcess(_AttentiveProcess):
         return self.decode(summary, x_BQX).mean
 
     @staticmethod
-    def known(summary: Summary, x_BQX: Tensor, read: list[Read]) -> Tensor:
+    def known(summary: Summary, x_BQX: Tensor, read: list[PointsRead]) -> Tensor:
         """The decoder's input (B, Q, I): the position, what was read first, and the whole context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
         return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)

@@ -21,6 +21,7 @@ from spinimpute.training.loop import Report, TrainingLoop
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
 STATE_FORMAT = "spinimpute-neural-process-state-2"
+FORMER_POINTS = "value_encoder.points"  # a weight of models whose inducing points did not carry y
 DrawTask = Callable[[int], Task]
 """Gives the task of a step."""
 
@@ -259,9 +260,15 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
     Raises
     ------
     InputError
-        The file is missing, damaged, or of something else.
+        The file is missing, damaged, of something else, or of a model with inducing points that do not carry
+        y, as they all were once.
     """
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
+    if FORMER_POINTS in arrays:
+        raise InputError(
+            f"neural process {path}: it was trained when inducing points did not carry y yet, and is another "
+            "network than the one of that name now; train it again"
+        )
     try:
         settings = ModelSettings(**metadata["model"])
         model = network_of(lambda: make_model(settings), arrays)
@@ -269,8 +276,5 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
             raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
         said = str(error).partition("\n")[0][:200]
-        raise InputError(
-            f"neural process {path}: it does not fit its own description ({said}); inducing points did not "
-            "always carry y: models with them that were trained before must be trained again"
-        ) from error
+        raise InputError(f"neural process {path}: it does not fit its own description ({said})") from error
     return model.to(device).eval(), metadata

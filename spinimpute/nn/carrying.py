@@ -244,12 +244,6 @@ def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
     return pooled_BLU.unflatten(1, attention_BGQH.shape[1:3])
 
 
-def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
-    """Attention to inducing points and all labels pooled with it, `attend_to_points` and `pooled_labels`."""
-    attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
-    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
-
-
 def correction(inputs: int, width: int) -> nn.Sequential:
     """A network of two hidden layers whose one output corrects what was pooled; it starts at zero.
 

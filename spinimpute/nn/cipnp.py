@@ -1,7 +1,7 @@
 """The conditional inducing point neural process (SPIN paper, section 3.3), over tokens and over points.
 
 r_c = Encoder(context), r(x, r_c) = MAB(x, r_c), and a small network turns (x, r) into the parameters of a
-distribution of every attribute. `CIPNP` is that over tokens. `LabelledEncoder` and `LabelledReader` are the
+distribution of every attribute. `CIPNP` is that over tokens. `PointEncoder` and `PointReader` are the
 encoder and the reader of points (x, y), with labels y that attention carries.
 
 Axes: see `spinimpute.nn`; U labels of an inducing point, Y + X.
@@ -24,6 +24,7 @@ from spinimpute.nn.spin import SPIN, SPINConfig
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 
 RECOMPUTED_FROM = 256  # datapoints: what grows with a larger context is computed again for the gradient
+PIECE = 256  # datapoints of a larger context that are read at a time: they stay in a processor's cache
 DistributionName = Literal["categorical", "bernoulli"]
 
 
@@ -162,7 +163,7 @@ class KeptPoints(NamedTuple):
     label_BGLU: Tensor
 
 
-class LabelledEncoder(nn.Module):
+class PointEncoder(nn.Module):
     """Inducing points at positions of their own read labelled points and carry their labels: XABD once.
 
         paper  H' = MAB(H, D), H starts from constants, keys are of D, labels among its attributes
@@ -236,21 +237,24 @@ class LabelledEncoder(nn.Module):
 
             return keys_values
 
-        answers = [answering(chunk) for chunk in chunks]
-        batch = len(chunks[0][0])
-        if len(chunks) == 1 and chunks[0][0].shape[1] < RECOMPUTED_FROM:
-            keys, values, _ = answers[0]()
+        batch, first = chunks[0][0].shape[:2]
+        if len(chunks) == 1 and first < RECOMPUTED_FROM:
+            keys, values, _ = answering(chunks[0])()
             read_BGHP = attend(query_1GHP.expand(batch, -1, -1, -1), keys, values, scale=scale)
         else:
             weights = position.parameters() if isinstance(position, nn.Module) else ()
-            sources = [*self.parameters(), *weights, *(part for chunk in chunks for part in chunk)]
+            pieces = [
+                piece for x, y in chunks for piece in zip(x.split(PIECE, 1), y.split(PIECE, 1), strict=True)
+            ]
+            sources = [*self.parameters(), *weights, *(part for piece in pieces for part in piece)]
+            answers = [answering(piece) for piece in pieces]
             read_BGHP = streamed_attention(query_1GHP, answers, scale=scale, sources=sources)
         h_1HE = self.embed(functional.pad(start_HX, (0, self.y_size)))[None]
         h_BH1E, label_BGHU = self.xabd.carry(h_1HE.expand(batch, -1, -1).unsqueeze(2), read_BGHP)
         return KeptPoints(key_1HE.expand(batch, -1, -1), h_BH1E.squeeze(2), label_BGHU)
 
 
-class Read(NamedTuple):
+class PointsRead(NamedTuple):
     """What queries have read.
 
     Attributes
@@ -265,7 +269,7 @@ class Read(NamedTuple):
     carried_BQY: Tensor
 
 
-class LabelledReader(nn.Module):
+class PointReader(nn.Module):
     """Queries read inducing points and the labels that they carry.
 
         paper  r(x, H) = MAB(x, H), and a decoder of (x, r) gives the distribution of y
@@ -292,7 +296,7 @@ class LabelledReader(nn.Module):
         self.share_G = nn.Parameter(torch.zeros(options.heads))
         self.width = width + options.heads * (x_size + y_size)
 
-    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: KeptPoints) -> Read:
+    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: KeptPoints) -> PointsRead:
         """Read.
 
         Parameters
@@ -304,7 +308,7 @@ class LabelledReader(nn.Module):
 
         Returns
         -------
-        Read
+        PointsRead
             `r_BQI` is as wide as `width`.
         """
         asked_BGQP = self.attention.queries(key_BQE)
@@ -314,4 +318,4 @@ class LabelledReader(nn.Module):
         carried_BQY = (self.share_G.softmax(0)[:, None] * y_BQGY).sum(2)
         offsets = (y_BQGY - carried_BQY.unsqueeze(2), x_BQGX - x_BQX.unsqueeze(2))
         r_BQI = torch.cat([read_BQE, *(part.flatten(2).to(read_BQE.dtype) for part in offsets)], -1)
-        return Read(r_BQI, carried_BQY)
+        return PointsRead(r_BQI, carried_BQY)

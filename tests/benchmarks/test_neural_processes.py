@@ -142,13 +142,13 @@ def test_figure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         (folder / f"2026-01-01-{name}").mkdir()
         for seed, value in enumerate(values, 1):
-            row = {"kind": "IPNP", "log_likelihood": value}
-            (folder / f"2026-01-01-{name}" / f"IPNP-{seed}.json").write_text(json.dumps(row))
-    found = likelihoods(folder)["IPNP"]
+            row = {"kind": "CANP", "log_likelihood": value}
+            (folder / f"2026-01-01-{name}" / f"CANP-{seed}.json").write_text(json.dumps(row))
+    found = likelihoods(folder)["CANP"]
     assert [point[:2] for point in found] == [(96, 1.1), (384, 1.5)]
     assert found[0][2] == pytest.approx(0.2 / 2**0.5)
     (folder / "2026-01-01-cost").mkdir()
-    (folder / "2026-01-01-cost" / "cost.tsv").write_text("kind\tcontext\tseconds\tMB\nIPNP\t64\t0.1\t2\n")
+    (folder / "2026-01-01-cost" / "cost.tsv").write_text("kind\tcontext\tseconds\tMB\nCANP\t64\t0.1\t2\n")
     monkeypatch.setattr(sys, "argv", ["neural_processes", "figure"])
     main()
     assert (folder / "2026-01-01-cost" / "against-context.png").read_bytes().startswith(b"\x89PNG")

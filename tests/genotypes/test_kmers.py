@@ -1,78 +1,31 @@
-"""K-mer tokens and the way back to allele probabilities, against spelled-out bits."""
+"""Tokens of K neighbouring SNPs, known or as distributions, against plain products."""
 
 import itertools
 
-import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.kmers import kmer_allele_probabilities, kmer_tokens
+from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers
 
 
-@settings(deadline=None)
-@given(st.integers(1, 4), st.integers(1, 13), st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_tokens_are_the_bits_spelled_out(n_haplotypes: int, n_snps: int, k: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    alleles = rng.choice(np.array([0, 1, -1], dtype=np.int8), p=[0.5, 0.4, 0.1], size=(n_haplotypes, n_snps))
-    tokens, valid = kmer_tokens(alleles, k)
-    n_tokens = -(-n_snps // k)
-    assert isinstance(tokens, np.ndarray)
-    assert tokens.dtype == np.int64
-    assert tokens.shape == (n_haplotypes, n_tokens)
-    assert valid.shape == (n_tokens, k)
-    assert valid.ravel().tolist() == [i < n_snps for i in range(n_tokens * k)]
-    for haplotype, token in itertools.product(range(n_haplotypes), range(n_tokens)):
-        kmer = alleles[haplotype, token * k : (token + 1) * k].tolist()
-        if -1 in kmer:
-            assert tokens[haplotype, token] == 2**k
-        else:
-            assert tokens[haplotype, token] == int("".join(map(str, kmer)).ljust(k, "0"), 2)
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), seed=st.integers(0, 1_000))
+def test_a_token_is_the_product_over_its_snps(k: int, places: int, seed: int) -> None:
+    allele_BXS = torch.rand(2, 3, places, generator=torch.Generator().manual_seed(seed))
+    token_BXDV = kmer_distribution(allele_BXS, k)
+    p_BXDK = by_column(allele_BXS, k)
+    assert p_BXDK.shape[2:] == (-(-places // k), k)
+    for number, bits in enumerate(itertools.product([0, 1], repeat=k)):  # the first SNP is the highest bit
+        chosen = torch.tensor(bits)
+        expected = torch.where(chosen == 1, p_BXDK, 1 - p_BXDK).prod(-1)
+        torch.testing.assert_close(token_BXDV[..., number], expected)
 
 
-def test_tensors_give_tensors() -> None:
-    alleles = torch.tensor([[[1, 0, 1], [0, -1, 0]]], dtype=torch.int8)
-    tokens, valid = kmer_tokens(alleles, 2)
-    assert tokens.tolist() == [[[2, 2], [4, 0]]]
-    assert tokens.dtype == torch.int64
-    assert valid.tolist() == [[True, True], [True, False]]
-
-
-@settings(deadline=None)
-@given(st.integers(1, 11), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_probabilities_are_sums_over_possible_kmers(n_snps: int, k: int, seed: int) -> None:
-    n_tokens = -(-n_snps // k)
-    logits = torch.randn(
-        2, n_tokens, 2**k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
-    found = kmer_allele_probabilities(logits, n_snps)
-    assert found.shape == (2, n_snps)
-    for row, snp in itertools.product(range(2), range(n_snps)):
-        token, place = divmod(snp, k)
-        weight = {"0": 0.0, "1": 0.0}
-        for kmer in range(2**k):
-            bits = format(kmer, f"0{k}b")
-            if "1" not in bits[n_snps - token * k :]:  # a SNP that does not exist has no ALT allele
-                weight[bits[place]] += float(logits[row, token, kmer].exp())
-        assert float(found[row, snp]) == pytest.approx(weight["1"] / (weight["0"] + weight["1"]))
-
-
-def test_certain_logits_bring_the_alleles_back() -> None:
-    alleles = torch.randint(0, 2, (6, 23), generator=torch.Generator().manual_seed(1))
-    tokens, _ = kmer_tokens(alleles, 5)
-    logits = torch.nn.functional.one_hot(tokens, 32).float() * 100
-    torch.testing.assert_close(kmer_allele_probabilities(logits, 23), alleles.float())
-
-
-def test_gradients_are_finite_where_kmers_are_impossible() -> None:
-    logits = torch.zeros(2, 8, requires_grad=True)
-    kmer_allele_probabilities(logits, 4).sum().backward()
-    assert logits.grad is not None
-    assert torch.isfinite(logits.grad).all()
-
-
-@pytest.mark.parametrize(("shape", "n_snps"), [((3, 7), 9), ((3, 8), 4), ((3, 1), 3)])
-def test_wrong_shape_is_refused(shape: tuple[int, ...], n_snps: int) -> None:
-    with pytest.raises(ValueError, match="must have shape"):
-        kmer_allele_probabilities(torch.zeros(shape), n_snps)
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 8), places=st.integers(1, 20), seed=st.integers(0, 1_000))
+def test_numbers_of_known_kmers_are_their_bits(k: int, places: int, seed: int) -> None:
+    allele_BNS = (torch.rand(1, 2, places, generator=torch.Generator().manual_seed(seed)) < 0.5).float()
+    for alleles_DK, number_D in zip(by_column(allele_BNS, k)[0], kmer_numbers(allele_BNS, k)[0], strict=True):
+        texts = ["".join(str(int(a)) for a in alleles) for alleles in alleles_DK]
+        assert [int(text, 2) for text in texts] == number_D.tolist()

@@ -10,7 +10,13 @@ from spinimpute.errors import InputError
 from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle
 from spinimpute.neural_processes.models import KINDS, ModelSettings
-from spinimpute.neural_processes.training import STATE_FORMAT, TrainingSettings, gaussian_trainer, load_model
+from spinimpute.neural_processes.training import (
+    MODEL_FORMAT,
+    STATE_FORMAT,
+    TrainingSettings,
+    gaussian_trainer,
+    load_model,
+)
 from spinimpute.tensor_files import load_tensors, save_tensors
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
@@ -77,6 +83,16 @@ def test_states_of_other_networks_are_not_resumed(tmp_path) -> None:  # type: ig
         save_tensors(tmp_path / "old", tensors | {name: tensors[name][:, :1]}, metadata, STATE_FORMAT)
         with pytest.raises(InputError, match="old holds the weights of another network"):
             trainer.restore_state(tmp_path / "old")
+
+
+def test_inducing_points_that_carry_nothing_are_told_apart(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    trainer = gaussian_trainer(ModelSettings("IPNP", **SMALL), TrainingSettings(3, seed=4), TASKS)
+    trainer.save(tmp_path / "model")
+    tensors, metadata = load_tensors(tmp_path / "model", MODEL_FORMAT, "model")
+    tensors["value_encoder.points"] = np.zeros((1, 5, 2), np.float32)
+    save_tensors(tmp_path / "old", tensors, metadata, MODEL_FORMAT)
+    with pytest.raises(InputError, match="old: it was trained when inducing points did not carry y yet"):
+        load_model(tmp_path / "old")
 
 
 def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -11,7 +11,8 @@ from spinimpute.nn.carrying import (
     CompetingEncoder,
     LabelReader,
     Nearness,
-    read_labels,
+    attend_to_points,
+    pooled_labels,
     spread_out,
 )
 
@@ -72,6 +73,11 @@ def test_the_order_of_datapoints_changes_nothing() -> None:
     )
     for a, b in zip(one, other, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
+    attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
+    return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
 
 
 def test_as_many_points_as_datapoints_carry_their_labels_and_a_steep_query_finds_its_own() -> None:

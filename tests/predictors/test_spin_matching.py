@@ -9,28 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
 from spinimpute.predictors.spin.matching import AttentionKeys, compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
-from spinimpute.predictors.spin.similarity import (
-    Confusion,
-    KmerSimilarity,
-    by_column,
-    kmer_distribution,
-    kmer_numbers,
-)
-
-
-@settings(deadline=None, max_examples=30)
-@given(k=st.integers(1, 5), places=st.integers(1, 13), seed=st.integers(0, 1_000))
-def test_a_token_is_the_product_over_its_snps(k: int, places: int, seed: int) -> None:
-    allele_BXS = torch.rand(2, 3, places, generator=torch.Generator().manual_seed(seed))
-    token_BXDV = kmer_distribution(allele_BXS, k)
-    p_BXDK = by_column(allele_BXS, k)
-    assert p_BXDK.shape[2:] == (-(-places // k), k)
-    for number, bits in enumerate(itertools.product([0, 1], repeat=k)):  # the first SNP is the highest bit
-        chosen = torch.tensor(bits)
-        expected = torch.where(chosen == 1, p_BXDK, 1 - p_BXDK).prod(-1)
-        torch.testing.assert_close(token_BXDV[..., number], expected)
+from spinimpute.predictors.spin.similarity import Confusion, KmerSimilarity
 
 
 @settings(deadline=None, max_examples=30)

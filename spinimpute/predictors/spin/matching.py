@@ -15,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.fast_math import fast_exp, fast_log
-from spinimpute.kernels import kernel
-from spinimpute.predictors.spin.similarity import Columns, by_column, kmer_distribution, kmer_numbers
-
-NEAREST = 1e-4  # cM: added to distances under a logarithm
+from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers
+from spinimpute.predictors.spin.matching_kernel import NEAREST, fill_match
+from spinimpute.predictors.spin.similarity import Columns
 
 
 class AttentionKeys(NamedTuple):
@@ -122,7 +120,7 @@ def compiled_match(
     n_queries, n_points = allele_BQS.shape[1], keys.log_mass_BH.shape[1]
     score_GQH = np.empty((keys.weight_BGD.shape[1], n_queries, n_points), dtype=np.float32)
     runs_FQH = np.empty((4 * tolerances, n_queries, n_points), dtype=np.float32)
-    _match(
+    fill_match(
         kmer_numbers(shown_BQS, k)[0].numpy(),
         kmer_numbers(missing_BQS, k)[0].numpy(),
         _known_share(known_BQS, keys.columns, k)[0].numpy(),
@@ -151,76 +149,3 @@ def _steps(columns: Columns) -> Tensor:
     zero_B1 = torch.zeros_like(columns.cM_BD[:, :1])
     step_BD = torch.cat([between_BD[:, :middle], zero_B1, between_BD[:, middle:]], dim=1)
     return (step_BD + NEAREST) * (columns.valid_BD > 0)
-
-
-@kernel(fast=True)
-def _match(  # type: ignore[no-untyped-def]
-    kmer_QD, missing_QD, known_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
-    score_GQH, runs_FQH,
-):  # fmt: skip
-    n_queries, n_columns = kmer_QD.shape
-    n_heads, n_points = len(weight_GD), likelihood_DVH.shape[2]
-    tolerances = len(runs_FQH) // 4
-    reach_H, open_H = np.empty(n_points, np.float32), np.empty(n_points, np.float32)
-    match_H = np.empty(n_points, np.float32)
-    one, zero = np.float32(1), np.float32(0)
-    for q in range(n_queries):
-        score_GQH[:, q] = zero
-        runs_FQH[:, q] = zero
-        for side in range(2):
-            of_length, of_gained = 2 * side * tolerances, (2 * side + 1) * tolerances
-            reach_H[:] = zero
-            for i in range(n_columns // 2 + 1 if side == 0 else n_columns - n_columns // 2):
-                d = n_columns // 2 + (i if side else -i)
-                information = _matching(
-                    kmer_QD[q, d],
-                    missing_QD[q, d],
-                    known_QD[q, d],
-                    likelihood_DVH[d],
-                    information_DV[d],
-                    match_H,
-                )
-                if side == 0 or i > 0:  # the middle column belongs to both sides and is scored once
-                    for g in range(n_heads):
-                        weight, score_H = weight_GD[g, d], score_GQH[g, q]
-                        for h in range(n_points):
-                            score_H[h] += weight * match_H[h]
-                step, gain = step_D[d], information * valid_D[d]
-                scaled = least * valid_D[d]
-                for h in range(n_points):
-                    reach_H[h] += scaled * match_H[h]
-                    open_H[h] = fast_exp(reach_H[h])
-                for t in range(tolerances):
-                    length_H, gained_H = runs_FQH[of_length + t, q], runs_FQH[of_gained + t, q]
-                    for h in range(n_points):
-                        length_H[h] += step * open_H[h]
-                        gained_H[h] += gain * open_H[h]
-                        open_H[h] *= open_H[h]
-            for t in range(tolerances):
-                length_H, gained_H = runs_FQH[of_length + t, q], runs_FQH[of_gained + t, q]
-                for h in range(n_points):
-                    length_H[h] = fast_log(length_H[h] + np.float32(NEAREST)) * np.float32(0.25) + one
-                    gained_H[h] = fast_log(one + max(gained_H[h], zero)) * np.float32(0.5)
-
-
-@kernel(fast=True)
-def _matching(kmer, missing, known, likelihood_VH, information_V, match_H):  # type: ignore[no-untyped-def]
-    """Fill in how a K-mer matches; returns its information. Both are averaged over missing bits."""
-    information = np.float32(0)
-    match_H[:] = information
-    count = 0
-    part = missing
-    while True:  # all sets of the missing bits, down to none
-        number = kmer | part
-        information += information_V[number]
-        likelihood_H = likelihood_VH[number]
-        for h in range(len(match_H)):
-            match_H[h] += likelihood_H[h]
-        count += 1
-        if part == 0:
-            break
-        part = (part - 1) & missing
-    share = known / np.float32(count)
-    for h in range(len(match_H)):
-        match_H[h] *= share
-    return information * share

@@ -26,17 +26,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
+from spinimpute.genotypes.kmers import by_column, kmer_distribution
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunk
 from spinimpute.nn.shapes import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
 from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, compiled_match, match
-from spinimpute.predictors.spin.similarity import (
-    Columns,
-    Confusion,
-    KmerSimilarity,
-    by_column,
-    kmer_distribution,
-)
+from spinimpute.predictors.spin.similarity import Columns, Confusion, KmerSimilarity
 
 MOST_SNPS = 8  # of a token: there are 2^K of them in every column
 COLUMN_FEATURES = 8
@@ -226,7 +221,7 @@ class GenotypeSPIN(nn.Module):
         Returns
         -------
         Tensor (B, G, Q, H)
-            For `read_labels`.
+            Before the softmax.
         """
         matched = (compiled_match if self.compiled else match)(
             allele_BQS,

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
+
 START_ERROR = 0.01  # of a SNP's allele, before training
 LEAST_PROBABILITY = 1e-9  # of a K-mer
 
@@ -42,22 +44,6 @@ class Columns(NamedTuple):
     valid_BD: Tensor
     valid_BS: Tensor
     n_haplotypes: int
-
-
-def by_column(x_BXS: Tensor, k: int) -> Tensor:
-    """Places cut into columns of K, (..., D, K); zeros fill both ends up."""
-    missing = -x_BXS.shape[-1] % k
-    return F.pad(x_BXS, (missing // 2, missing - missing // 2)).unflatten(-1, (-1, k))
-
-
-def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
-    """Tokens (B, X, D, V): products of the alleles' probabilities; the first SNP is the highest bit."""
-    p_BXDK = by_column(allele_BXS, k)
-    token = p_BXDK.new_ones(*p_BXDK.shape[:-1], 1)
-    for i in range(k):
-        alt = p_BXDK[..., i : i + 1]
-        token = torch.stack([token * (1 - alt), token * alt], dim=-1).flatten(-2)
-    return token
 
 
 def start_confusion(k: int) -> Tensor:
@@ -119,9 +105,3 @@ class KmerSimilarity:
         first_B1D = torch.arange(b * d, device=x_BNX.device).view(b, 1, d) * keys.shape[2]
         row_LD = (kmer_BND + first_B1D).flatten(0, 1)
         return F.embedding_bag(row_LD, keys.flatten(0, 2), mode="sum").unflatten(0, (b, n))
-
-
-def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
-    """int64 (B, N, D): K-mers of known alleles."""
-    power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
-    return (by_column(allele_BNS.float(), k) @ power_K.float()).long()

@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 from spinimpute.nn import cipnp
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.cipnp import KeptPoints, LabelledEncoder, LabelledReader
+from spinimpute.nn.cipnp import KeptPoints, PointEncoder, PointReader
 from spinimpute.nn.embedding import INPUT_RANGE, mlp, spread_positions
 
 X, Y, WIDTH, HEADS = 2, 3, 16, 2
 NEAR = MABOptions(heads=HEADS, score="distance", steepness=3.0)
 
 
-def parts(seed: int = 0, points: int = 5) -> tuple[LabelledEncoder, Tensor, nn.Module]:
+def parts(seed: int = 0, points: int = 5) -> tuple[PointEncoder, Tensor, nn.Module]:
     torch.manual_seed(seed)
-    encoder = LabelledEncoder(X, Y, WIDTH, 3, NEAR).double()
+    encoder = PointEncoder(X, Y, WIDTH, 3, NEAR).double()
     return encoder, spread_positions(X, points).double().requires_grad_(), mlp(X, WIDTH, WIDTH, 2).double()
 
 
@@ -99,7 +99,7 @@ def test_of_no_datapoints_nothing_is_carried() -> None:
 def test_what_is_carried_follows_the_labels() -> None:
     """Raised by a number they are read raised by it, and offsets from what is carried are as before."""
     encoder, start, position = parts()
-    reader = LabelledReader(X, Y, WIDTH, NEAR).double()
+    reader = PointReader(X, Y, WIDTH, NEAR).double()
     with torch.no_grad():
         reader.share_G.copy_(torch.tensor([0.3, -1.0]))
     x, y = context(15)
@@ -116,7 +116,7 @@ def test_what_is_carried_follows_the_labels() -> None:
 
 def test_a_reader_carries_a_mixture_of_what_its_heads_pool() -> None:
     torch.manual_seed(0)
-    reader = LabelledReader(X, Y, WIDTH, NEAR)
+    reader = PointReader(X, Y, WIDTH, NEAR)
     with torch.no_grad():
         reader.share_G.copy_(torch.tensor([0.7, -0.4]))
     key, value = torch.randn(2, 6, WIDTH), torch.randn(2, 6, WIDTH)
