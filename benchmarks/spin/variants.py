@@ -44,7 +44,7 @@ class EmbeddingDecoder(LabelDecoder):
     """What is read of the labels is embedded; a prediction starts as the panel's frequency."""
 
     def __init__(self, settings: SPINSettings) -> None:
-        super().__init__(settings.heads + settings.pair_heads, settings.decoder_hidden, settings.core)
+        super().__init__(settings.heads + settings.pair_heads, settings.decoder_hidden)
         self.heads = settings.heads + settings.pair_heads
         del self.gate_query, self.gate_site  # nothing is carried that could be mixed
 

@@ -30,8 +30,8 @@ from torch.utils.checkpoint import checkpoint
 
 from spinimpute.nn.shapes import require_count, require_dimensions
 
-NO_POINT = -1e4  # logit of an inducing point that is padding
-SMALLEST_MASS = 1e-6  # avoids division by 0 where a point has won nothing
+NO_POINT = -1e30  # logit of an inducing point that is padding: below all others
+SMALLEST_MASS = 1e-30  # avoids division by 0 where a point has won nothing
 MASS_OFFSET = 0.1  # in log(mass + offset): a point that has won nothing keeps a finite prior
 
 Keys = TypeVar("Keys")
@@ -141,7 +141,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         keys, prior_B1H = similarity.keys(points.feature_BHX), self._prior(points, start)
         r_BHN = torch.cat([_won(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
         present_BH1 = (start.mass_BH > 0).unsqueeze(-1)
-        return r_BHN * present_BH1 / (r_BHN.sum(-1, keepdim=True) + SMALLEST_MASS)
+        return r_BHN * present_BH1 / r_BHN.sum(-1, keepdim=True).clamp(min=SMALLEST_MASS)
 
     def _after(
         self,
@@ -158,7 +158,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
             mass_BH, feature_BHX, label_BHU = _added_up(
                 chunks, similarity, keys, prior_B1H, with_labels=turn == rounds - 1
             )
-            divisor_BH1 = (mass_BH + SMALLEST_MASS).unsqueeze(-1)
+            divisor_BH1 = mass_BH.clamp(min=SMALLEST_MASS).unsqueeze(-1)
             points = CarriedPoints(
                 feature_BHX / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
             )
@@ -166,7 +166,8 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
 
     def _prior(self, points: CarriedPoints, start: CarriedPoints) -> Tensor:
         """Log prior of the points (B, 1, H)."""
-        return (self.prior * points.log_mass_BH).masked_fill(start.mass_BH <= 0, NO_POINT).unsqueeze(1)
+        absent_BH = (start.mass_BH <= 0) | (points.mass_BH <= 0)
+        return (self.prior * points.log_mass_BH).masked_fill(absent_BH, NO_POINT).unsqueeze(1)
 
 
 Sums = tuple[Tensor, Tensor, Tensor]

@@ -63,6 +63,9 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
         The weights are of another network.
     """
     check_weights(make, arrays)
+    unusable = sorted(key for key, value in arrays.items() if not np.isfinite(value).all())
+    if unusable:
+        raise ValueError(f"weights that are no numbers: {', '.join(unusable[:3])}")
     with torch.random.fork_rng([]):
         network = make()
     load_weights(network, arrays)

@@ -178,8 +178,8 @@ class Container:
     Raises
     ------
     InputError
-        The file cannot be opened, is of another kind, truncated, damaged, made by a newer version, or holds
-        several containers.
+        The file cannot be opened, is of another kind, truncated, damaged, made by an earlier or a newer
+        version, or holds several containers.
     """
 
     def __init__(self, path: str | Path, kind: FileKind, start: int = 0, size: int | None = None) -> None:

@@ -12,11 +12,11 @@ The file is a `container` of compressed sections, with
 
 It is a compression, and no proof of privacy. A soft haplotype that stands for one panel haplotype is that
 haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
-reveal nearly every sample: of files made of random halves of a panel (1,127 samples, 1 Mb, 32,781 sites), an
-attacker who has the haplotypes of a sample distinguished members from others with an AUC of .995 by the
-counts and .997 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .546 by the counts, and
-by the file .782 with h = 16, .942 with 64 and .985 with 256; of 150 samples even h = 8 gives .983. See
-benchmarks/inducing.
+reveal nearly every sample. Measured with the model before this one (blocks of 16 gaps): of files made of
+random halves of a panel (1,127 samples, 1 Mb, 32,781 sites), an attacker who has the haplotypes of a sample
+distinguished members from others with an AUC of .995 by the counts and .997 by the file (h = 64). Without
+sites of fewer than 5 copies the AUC is .546 by the counts, and by the file .782 with h = 16, .942 with 64 and
+.985 with 256; of 150 samples even h = 8 gives .983. See benchmarks/inducing.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class InducingPanel:
         Raises
         ------
         InputError
-            The file is no inducing panel, truncated, damaged, or made by a newer version.
+            The file is no inducing panel, truncated, damaged, or made by an earlier or a newer version.
         """
         return cls(Container(path, KIND))
 
@@ -373,5 +373,5 @@ def _take(sites: BlockSites, part: slice) -> BlockSites:
         sites.frequency_U[part],
         sites.fraction_U[part],
         sites.distance_U[part],
-        sites.cM_U[part],
+        sites.place_U[part],
     )

@@ -31,8 +31,8 @@ class BlockSites:
         Panel frequency of ALT.
     fraction_U, distance_U : float32 (U,)
         See `blocks.gap_geometry`.
-    cM_U : float32 (U,)
-        Relative to the block's middle.
+    place_U : float32 (U,)
+        Where in the block: 0 at its left end, 1 at its right one, by gaps.
     """
 
     panel_index_U: np.ndarray
@@ -40,7 +40,7 @@ class BlockSites:
     frequency_U: np.ndarray
     fraction_U: np.ndarray
     distance_U: np.ndarray
-    cM_U: np.ndarray
+    place_U: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -232,16 +232,14 @@ class BlockPlan:
         index_U = np.arange(first, stop)
         gap_U = np.searchsorted(typed, index_U)
         fraction_U, distance_U = gap_geometry(self._cM[index_U], gap_U, self._typed_cM)
-        middle = (
-            self._typed_cM[places.first] - places.cM_S[places.offset] if places.last > places.first else 0.0
-        )
+        gap_in_block_U = gap_U - block * core
         return BlockSites(
             index_U,
-            gap_U - block * core,
+            gap_in_block_U,
             self._frequency[index_U].astype(np.float32),
             fraction_U,
             distance_U,
-            (self._cM[index_U] - middle).astype(np.float32),
+            ((gap_in_block_U + fraction_U) / core).astype(np.float32),
         )
 
 

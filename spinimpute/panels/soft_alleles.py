@@ -95,6 +95,9 @@ def unpack_points(content: bytes, places: TypedPlaces, sites: BlockSites, part: 
         or codes_XH[n_seen:].max(initial=0) > LABEL_STEPS
     ):
         raise ValueError("no soft haplotypes")
+    mass_BH = torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float()
+    if not (torch.isfinite(mass_BH).all() and (mass_BH >= 0).all() and mass_BH.sum() > 0):
+        raise ValueError("no masses")
     typed_SH = np.zeros((len(places.cM_S), n_points), dtype=np.float32)
     typed_SH[seen] = _TYPED_VALUES[codes_XH[:n_seen]]
     kept_part = kept_U[part]
@@ -104,7 +107,7 @@ def unpack_points(content: bytes, places: TypedPlaces, sites: BlockSites, part: 
     return {
         "feature_BHX": torch.from_numpy(np.ascontiguousarray(typed_SH.T)),
         "label_BHU": torch.from_numpy(np.ascontiguousarray(label_UH.T)),
-        "mass_BH": torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float(),
+        "mass_BH": mass_BH,
     }
 
 

@@ -120,8 +120,8 @@ def ligate(
 
     Where chunks overlap, the first half of the sites comes from the left one. If the two disagree about the
     phase of most of a sample's heterozygotes there, the right one's haplotypes of that sample are exchanged.
-    Chunks of a phased target give the bytes of a single run. The exception is `predictor="inducing"` with a
-    panel of haplotypes: its windows depend on the region, so values differ slightly.
+    Chunks of a phased target give the bytes of a single run; with `predictor="spin"` the last digit of a few
+    dosages may differ.
 
     Parameters
     ----------

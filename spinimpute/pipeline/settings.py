@@ -21,7 +21,7 @@ class PredictorSettings:
     Attributes
     ----------
     name : str or None
-        As on the command line, such as "haplotype" or "inducing"; by default that of the model, or the first
+        As on the command line, such as "haplotype" or "spin"; by default that of the model, or the first
         one that reads the panel.
     model : str, Path, Predictor or None
         A checkpoint or a loaded predictor; by default the shipped checkpoint.

@@ -86,13 +86,12 @@ class Engine(ABC):
     def windows(self, first: int, last: int) -> list[Window]:
         """Windows over panel sites, which are imputed and written one after the other.
 
-        By default their length is that of the options `window_cM` and `overlap_cM`, if the predictor has
-        them.
+        By default their length is that of the option `window_cM`, if the predictor has it.
 
         Parameters
         ----------
         first, last : int
-            The panel sites [first, last); the windows' overlaps may reach further.
+            The panel sites [first, last).
 
         Returns
         -------
@@ -101,15 +100,12 @@ class Engine(ABC):
         """
         panel, options = self.job.panel, self.job.options
         length_cM = options.get("window_cM", DEFAULT_LENGTH_CM)
-        overlap_cM = options.get("overlap_cM", 0.0)
         most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // max(1, self.job.n_queries)))
         sites = slice(first, last)
         windows = []
-        for w in cut_windows(panel.cM[sites], panel.position[sites], length_cM, overlap_cM, most):
+        for w in cut_windows(panel.cM[sites], panel.position[sites], length_cM, 0.0, most):
             start, stop = w.start + first, w.stop + first
-            left = int(np.searchsorted(panel.cM, panel.cM[start] - overlap_cM, side="left"))
-            right = int(np.searchsorted(panel.cM, panel.cM[stop - 1] + overlap_cM, side="right"))
-            windows.append(Window(w.index, start, stop, left, right))
+            windows.append(Window(w.index, start, stop, start, stop))
         return windows
 
     @abstractmethod

@@ -79,12 +79,6 @@ WINDOW = Option(
     above=True,
     rule="a window must have a positive length in cM",
 )
-OVERLAP = Option(
-    "overlap_cM",
-    "number",
-    "What a window sees on its sides.",
-    rule="the overlap of windows must have a length of at least 0 cM",
-)
 MAX_MEMORY = Option(
     "max_memory",
     "size",
@@ -235,7 +229,6 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         options=(
             POINTS,
             replace(WINDOW, default=2.0, default_text="2"),
-            replace(OVERLAP, default=1.0, default_text="1"),
         ),
         auto_device="auto",
         training=Training(

@@ -66,7 +66,7 @@ class TestArguments:
         arguments = [
             "--vcf", "t.vcf", "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "ds,GT,HDS,GP",
             "-r", "20:5-9", "--map", "m.map", "--keep-unmatched", "--model", "w.safetensors",
-            "--inducing-points", "64", "--window-cm", "3", "--overlap-cm", "0.5", "--threads", "3",
+            "--inducing-points", "64", "--window-cm", "3", "--threads", "3",
             "--device", "cpu", "--seed", "8", "--force", "--quiet",
         ]
         # fmt: on
@@ -78,7 +78,7 @@ class TestArguments:
         assert tuple(output.formats) == ("GT", "DS", "HDS", "GP")  # VCF wants GT first
         assert (output.output_type, output.keep_unmatched) == ("b", True)
         assert str(options["genetic_map"]) == "m.map"
-        chosen = {"inducing_points": 64, "window_cM": 3.0, "overlap_cM": 0.5}
+        chosen = {"inducing_points": 64, "window_cM": 3.0}
         assert options["predictor"] == PredictorSettings(model="w.safetensors", options=chosen)
         assert options["region"] == RegionSettings("20:5-9")
         assert options["resources"] == Resources(3, "cpu")
@@ -364,13 +364,9 @@ class TestRefusals:
         said = refused(predictor=predictor, **{"window-cm": length})
         assert "a window must have a positive length" in said
 
-    def test_an_impossible_overlap(self, refused: Run) -> None:
-        said = refused(predictor="spin", **{"overlap-cm": "-1"})
-        assert "the overlap of windows must have a length of at least 0 cM" in said
-
     @pytest.mark.parametrize(
         ("predictor", "given"),
-        [(None, "overlap-cm"), ("haplotype", "inducing-points"), ("spin", "max-memory")],
+        [("haplotype", "inducing-points"), ("spin", "max-memory")],
     )
     def test_options_of_another_predictor(self, refused: Run, predictor: str | None, given: str) -> None:
         chosen = {} if predictor is None else {"predictor": predictor}

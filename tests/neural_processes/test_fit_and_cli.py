@@ -225,6 +225,10 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
     save_tensors(tmp_path / "nan", {k: v * np.nan for k, v in arrays.items()}, metadata, MODEL_FORMAT)
     failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "nan")])
     assert isinstance(failed.exception, InputError)
+    assert "weights that are no numbers" in str(failed.exception)
+    huge = {k: np.full_like(v, 1e30) for k, v in arrays.items()}
+    save_tensors(tmp_path / "huge", huge, metadata, MODEL_FORMAT)
+    failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "huge")])
     assert "there is no picture" in str(failed.exception)
     assert not (tmp_path / "p.png").exists()
 

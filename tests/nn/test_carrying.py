@@ -253,3 +253,14 @@ def test_errors_of_reading() -> None:
         spread_out(torch.zeros(1, 2, 3), 0)
     with pytest.raises(ValueError, match="heads must be at least 1"):
         LabelReader(0)
+
+
+def test_padding_wins_nothing_however_far_the_points_are() -> None:
+    x_BNX = torch.tensor([[[-100.0], [100.0], [100.0]]])
+    label_BNU = torch.tensor([[[0.0], [1.0], [1.0]]])
+    start = CarriedPoints(x_BNX[:, :2], x_BNX[:, :2, :0], torch.tensor([[1.0, 0.0]]))
+    points = CompetingEncoder[tuple[Tensor, Tensor]](2)([(x_BNX, label_BNU)], start, Nearness())
+    torch.testing.assert_close(points.mass_BH, torch.tensor([[3.0, 0.0]]))
+    torch.testing.assert_close(points.label_BHU[0, 0], torch.tensor([2 / 3]))
+    attention = attend_to_points(torch.tensor([[[[-2e4, 0.0]]]]), torch.tensor([[1.0, 0.0]]))
+    assert attention.flatten().tolist() == [1.0, 0.0]

@@ -127,14 +127,11 @@ def test_windows_change_nothing(
     dosages = []
     for length in (0.05, 0.3, 5.0):
         out = tmp_path / f"{length}.bcf"
-        # the overlap covers the flank of these blocks
         spinimpute.impute(
             example_target,
             out,
             example_panel,
-            predictor=spinimpute.PredictorSettings(
-                model=random_predictor, options={"window_cM": length, "overlap_cM": 1.0}
-            ),
+            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": length}),
         )
         dosages.append(np.stack([r[4] for r in read(out)]))
     for other in dosages[1:]:

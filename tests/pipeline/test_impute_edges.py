@@ -258,7 +258,6 @@ def test_what_cannot_be_done_is_said_before_work_starts(
         (tmp_path / "absent" / "o.bcf", {}, "no folder"),
         (tmp_path / "o.bcf", {"resources": spinimpute.Resources(0)}, "threads must be at least 1"),
         (tmp_path / "o.bcf", {"predictor": with_options(window_cM=-1.0)}, "positive"),
-        (tmp_path / "o.bcf", {"predictor": with_options(overlap_cM=-1.0)}, "overlap"),
         (tmp_path / "o.bcf", {"region": spinimpute.RegionSettings("20:x")}, "20:x"),
     ]
     for out, more, message in arguments:

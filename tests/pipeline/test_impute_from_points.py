@@ -128,7 +128,7 @@ def test_threads_and_windows_change_nothing(
         target,
         tmp_path / "w.vcf.gz",
         made,
-        predictor=spinimpute.PredictorSettings(options={"window_cM": 0.1, "overlap_cM": 0.0}),
+        predictor=spinimpute.PredictorSettings(options={"window_cM": 0.1}),
     )
     whole, cut = dosages(tmp_path / "1.vcf.gz"), dosages(tmp_path / "w.vcf.gz")
     for position, dosage in whole.items():

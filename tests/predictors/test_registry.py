@@ -151,7 +151,6 @@ def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
 
 def test_what_the_command_line_says_of_options() -> None:
     assert option_help("max_memory").endswith("For haplotype.")
-    assert option_help("overlap_cM").endswith("Default: 1 (spin).")
     assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (spin).")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
 
@@ -297,7 +296,7 @@ def test_a_new_predictor_takes_its_own_options_alone(
     toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     for options, resources, said in (
-        ({"overlap_cM": 1.0}, {}, "'toy' does not take --overlap-cm"),
+        ({"inducing_points": 8}, {}, "'toy' does not take --inducing-points"),
         ({"share": -1.0}, {}, "a share must be at least 0, found -1.0"),
         ({}, {"max_memory": 10**10}, "'toy' does not take --max-memory"),
         ({}, {"device": "cuda"}, "'toy' computes on the processor alone"),

@@ -250,6 +250,10 @@ def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
         forged[name, value] = tmp_path / f"{name}{value}"
         changed = metadata | {"model": metadata["model"] | {name: value}}
         save_tensors(forged[name, value], weights, changed, FORMAT)
+    for number in (np.nan, np.inf):
+        forged["decoder", number] = tmp_path / f"weights-{number}"
+        broken = weights | {"decoder.last.bias": np.full_like(weights["decoder.last.bias"], number)}
+        save_tensors(forged["decoder", number], broken, metadata, FORMAT)
     retired = tmp_path / "retired.safetensors"
     save_tensors(retired, {"a": np.zeros(2)}, {"kind": "allele-cipnp", "model": {}}, FORMAT)
     text = tmp_path / "text.safetensors"

@@ -44,7 +44,8 @@ def test_shuffled_labels_spoil_predictions(inducing_points: int, rows: np.ndarra
     assert true[0] < 1.0  # the variance is 5
     assert true[1] < 0.1
     assert spoilt[0] > 3 * true[0]
-    assert spoilt[1] > true[1] + 0.1
+    assert spoilt[1] > 3 * true[1]
+    assert spoilt[1] > 0.05
 
 
 @pytest.mark.parametrize("inducing_points", [40, 1_000])

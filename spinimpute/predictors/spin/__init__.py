@@ -1,1 +1,1 @@
-"""Predictors with inducing points: soft haplotypes, and the K-mer form of SPIN."""
+"""SPIN on genotypes: a panel compressed into inducing points that carry its alleles."""

@@ -30,8 +30,8 @@ class SiteInformation(NamedTuple):
         Panel frequency of ALT.
     fraction_BU, distance_BU : Tensor
         See `blocks.gap_geometry`.
-    gap_BU : Tensor
-        The gap within the block, 0 to core - 1.
+    place_BU : Tensor
+        Place in the block, 0 to 1, see `BlockSites`.
     n_haplotypes : int
         Of the panel.
     """
@@ -39,7 +39,7 @@ class SiteInformation(NamedTuple):
     frequency_BU: Tensor
     fraction_BU: Tensor
     distance_BU: Tensor
-    gap_BU: Tensor
+    place_BU: Tensor
     n_haplotypes: int
 
 
@@ -78,13 +78,10 @@ class LabelDecoder(nn.Module):
         G.
     width : int
         Of the two hidden layers.
-    core : int
-        Gaps of a block.
     """
 
-    def __init__(self, heads: int, width: int, core: int) -> None:
+    def __init__(self, heads: int, width: int) -> None:
         super().__init__()
-        self.core = core
         about = 2 * heads
         self.gate_query = nn.Sequential(
             nn.Linear(about, GATE_QUERY_WIDTH), nn.GELU(), nn.Linear(GATE_QUERY_WIDTH, heads)
@@ -156,14 +153,15 @@ class LabelDecoder(nn.Module):
         weighted_BGQU = (
             p_BGQU * query_BQG.transpose(1, 2).unsqueeze(-1) * site_BUG.transpose(1, 2).unsqueeze(2)
         )
-        return weighted_BGQU.sum(1) / total_BQU.clamp(min=1e-20)
+        mixed_BQU = weighted_BGQU.sum(1) / total_BQU.clamp(min=1e-20)
+        return mixed_BQU.clamp(LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
     def _site_features(self, sites: SiteInformation, f_BU: Tensor) -> Tensor:
         t_BU = sites.fraction_BU
         return torch.stack(
             [
                 t_BU,
-                (sites.gap_BU + t_BU) / self.core,
+                sites.place_BU,
                 torch.log(sites.distance_BU + 1e-5) / 3 + 1.5,
                 torch.minimum(f_BU, 1 - f_BU).log() / 4 + 1,
                 torch.full_like(t_BU, size_feature(sites.n_haplotypes)),

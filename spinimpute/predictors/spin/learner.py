@@ -43,7 +43,14 @@ class SPINLearner:
         return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
-        """Mixed and corrected logits of P(ALT), (B, Q, U), U the sites of all gaps."""
+        """Mixed and corrected logits of P(ALT), (B, Q, U), U the sites of all gaps.
+
+        In float32 throughout: log-likelihoods span hundreds, and bfloat16 has three digits.
+        """
+        with torch.autocast(self.device.type, enabled=False):
+            return self._logits(episode)
+
+    def _logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
         typed_BNS = self._float(episode.typed_BNS)
         b, g, u, n = episode.context_BGUN.shape
         columns = self.model.columns(
@@ -66,7 +73,7 @@ class SPINLearner:
             self._float(episode.frequency_BGU).flatten(1),
             self._float(episode.fraction_BGU).flatten(1),
             self._float(episode.distance_BGU).flatten(1),
-            gap_GU.flatten().expand(b, -1),
+            (self._float(episode.fraction_BGU) + gap_GU).flatten(1) / g,
             n,
         )
         return self.model.predict(logit_BGQH, points, sites)

@@ -33,6 +33,7 @@ from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, fe
 from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, compiled_match, match
 from spinimpute.predictors.spin.similarity import Columns, Confusion, KmerSimilarity
 
+MOST_ROUNDS = 20
 MOST_SNPS = 8  # of a token: there are 2^K of them in every column
 COLUMN_FEATURES = 8
 SHORTEST_SCALE, LONGEST_SCALE = 0.004, 2.5  # cM, of the heads before training
@@ -86,6 +87,8 @@ class SPINSettings:
         for name in vars(self):
             if name not in ("core", "flank"):
                 require_count(name, getattr(self, name))
+        if self.rounds > MOST_ROUNDS:
+            raise ValueError(f"rounds must be at most {MOST_ROUNDS}, found {self.rounds}")
         if self.k > MOST_SNPS:
             raise ValueError(f"k must be at most {MOST_SNPS}, found {self.k}")
 
@@ -130,7 +133,7 @@ class GenotypeSPIN(nn.Module):
         self.pair = nn.Sequential(
             nn.Linear(pair_features, s.hidden), nn.ReLU(), nn.Linear(s.hidden, s.pair_heads)
         )
-        self.decoder = LabelDecoder(s.heads + s.pair_heads, s.decoder_hidden, s.core)
+        self.decoder = LabelDecoder(s.heads + s.pair_heads, s.decoder_hidden)
 
     def columns(self, cM_BS: Tensor, frequency_BS: Tensor, valid_BS: Tensor, n_haplotypes: int) -> Columns:
         """What is known of a block's columns.
@@ -234,7 +237,7 @@ class GenotypeSPIN(nn.Module):
         score_BGQH = matched.score_BGQH
         b, _, q, h = score_BGQH.shape
         log_mass_B1QH = keys.log_mass_BH.clamp(min=LEAST_LOG_MASS)[:, None, None].expand(b, 1, q, h)
-        absent_B11H = (keys.log_mass_BH <= NO_POINT)[:, None, None]
+        absent_B11H = (keys.log_mass_BH <= NO_POINT / 2)[:, None, None]
         best_BGQ1 = score_BGQH.masked_fill(absent_B11H, NO_POINT).amax(-1, keepdim=True)
         features_BFQH = torch.cat(
             [

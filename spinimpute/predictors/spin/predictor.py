@@ -35,6 +35,7 @@ CHUNK_ENTRIES = (
 QUERY_CHUNK = 64  # small enough for a processor's cache
 SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
+FEW_POINTS = 96  # up to here narrow blocks are more accurate on simulated panels
 
 
 class _Chunks(Sequence[LabelledChunk]):
@@ -75,6 +76,8 @@ class SPINPredictor(Predictor):
         Where it computes.
     inducing_points : int, optional
         Largest number of a block.
+    shape : BlockShape, optional
+        Of the blocks of a panel; by default as in training.
     """
 
     kind = SPIN_KIND
@@ -85,18 +88,15 @@ class SPINPredictor(Predictor):
         fingerprint: str,
         device: torch.device,
         inducing_points: int | None = None,
+        shape: BlockShape | None = None,
     ) -> None:
         self.model = model.to(device).eval()
         model.compiled = device.type == "cpu"
-        s = model.settings
-        self.fingerprint = f"{fingerprint} core={s.core} flank={s.flank} k={s.k} rounds={s.rounds}"
+        # blocks may have any shape: a file of inducing points states its own
+        self.fingerprint = f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds}"
         self.device, self.device_name = device, device.type
         self.inducing_points = inducing_points or MOST_INDUCING_POINTS
-
-    @property
-    def shape(self) -> BlockShape:
-        """Shape of a block."""
-        return self.model.settings.shape
+        self.shape = shape or model.settings.shape
 
     def engine(self, job: ImputationJob) -> TorchEngine:
         """As of `Predictor`."""
@@ -185,7 +185,7 @@ class SPINPredictor(Predictor):
             self._float(sites.frequency_U[part])[None],
             self._float(sites.fraction_U[part])[None],
             self._float(sites.distance_U[part])[None],
-            self._float(sites.gap_U[part])[None],
+            self._float(sites.place_U[part])[None],
             n_haplotypes,
         )
 
@@ -203,7 +203,11 @@ def load(
     """As of `PredictorRow.load`."""
     with fitting_weights():
         model = network_of(lambda: GenotypeSPIN(SPINSettings(**settings)), weights)
-    return SPINPredictor(model, fingerprint, torch.device(device), options["inducing_points"])
+    points = options["inducing_points"]
+    shape = model.settings.shape
+    if points is not None and points <= FEW_POINTS:
+        shape = BlockShape(max(1, shape.core // 2), shape.flank // 2)
+    return SPINPredictor(model, fingerprint, torch.device(device), points, shape)
 
 
 def _inducing(panel: ReferencePanel) -> InducingPanel:
