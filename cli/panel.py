@@ -91,7 +91,7 @@ def build(
     states the chromosome's length, which identifies the build.
 
     With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
-    works for targets of one array, or of parts of it. It holds, for each interval of 8 gaps between array
+    works for targets of one array, or of parts of it. It holds, for each interval of a few gaps between array
     sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
     and no name. This is a compression and no proof of privacy: who has a person's genome can learn from the
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An

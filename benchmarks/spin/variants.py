@@ -5,6 +5,7 @@ Axes: as of `spinimpute.predictors.spin.network`; E numbers of an embedding, W w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
@@ -40,7 +41,7 @@ class VariantLearner(SPINLearner):
         self.model = network(settings)
 
 
-class EmbeddingDecoder(LabelDecoder):
+class EmbeddingDecoder(LabelDecoder, ABC):
     """What is read of the labels is embedded; a prediction starts as the panel's frequency."""
 
     def __init__(self, settings: SPINSettings) -> None:
@@ -48,9 +49,9 @@ class EmbeddingDecoder(LabelDecoder):
         self.heads = settings.heads + settings.pair_heads
         del self.gate_query, self.gate_site  # nothing is carried that could be mixed
 
+    @abstractmethod
     def of_labels(self, attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
         """What the heads read: (B, Q, U, W)."""
-        raise NotImplementedError
 
     def decode(self, reading: Reading, label_BHU: Tensor, sites: SiteInformation) -> tuple[Tensor, Tensor]:
         f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)

@@ -4,7 +4,7 @@ The file is a `container` of compressed sections, with
 
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
-- a part for each block of 8 gaps between array sites (`soft_alleles`): at most h soft haplotypes, which have
+- a part for each block of gaps between array sites (`soft_alleles`): at most h soft haplotypes, which have
   alleles between 0 and 1 at the array's sites in and around the block (8 levels) and at the sites imputed
   (64 levels), and the number of panel haplotypes that each stands for;
 - in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
