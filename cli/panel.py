@@ -49,7 +49,7 @@ def panel() -> None:
     "inducing_points",
     type=click.IntRange(min=2),
     metavar="H",
-    help="Make an inducing panel with H soft haplotypes a block, at most. Needs --array.",
+    help="Make an inducing panel with H inducing points a block, at most. Needs --array.",
 )
 @click.option(
     "--array",
@@ -90,10 +90,10 @@ def build(
     Of chromosome X the pseudo-autosomal regions and what lies between become parts of one file, if the header
     states the chromosome's length, which identifies the build.
 
-    With --inducing, into an inducing panel: soft haplotypes in place of the panel's own, from which 'impute'
-    works for targets of one array, or of parts of it. It holds, for each interval of a few gaps between array
-    sites, at most H averages of panel haplotypes, and the panel's allele counts at every site; no haplotype
-    and no name. This is a compression and no proof of privacy: who has a person's genome can learn from the
+    With --inducing, into an inducing panel: inducing points in place of the panel's haplotypes, from which
+    'impute' works for targets of one array, or of parts of it. It holds, for each interval of a few gaps
+    between array sites, at most H averages of panel haplotypes, and the panel's allele counts at every site;
+    no haplotype and no name. This is a compression and no proof of privacy: who has a person's genome can learn from the
     counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
     average of a single haplotype is that haplotype.
     """
@@ -138,7 +138,8 @@ def build(
         if not quiet:
             share = made.mass_below["2"]
             click.echo(
-                f"  {share:.1%} of the soft haplotypes stand for fewer than 2 of the panel's", err=True
+                f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel",
+                err=True,
             )
             for reason, count in made.provenance["array sites not used"].items():
                 click.echo(f"  {count} array sites not used: {reason}", err=True)

@@ -42,10 +42,10 @@ def count_features(
 
 
 def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarray) -> Features:
-    """How likely a person's haplotypes are as noisy draws from the soft haplotypes, block by block.
+    """How likely a person's haplotypes are as noisy draws from the inducing points, block by block.
 
     "own": at the sites that a block imputes, each site once; "wide": with the typed sites around it, which
-    tell soft haplotypes apart. Draws err with the probability in the name.
+    tell inducing points apart. Draws err with the probability in the name.
     """
     names = [f"{reach} {error}" for reach in ("own", "wide") for error in ERRORS]
     out = {name: np.zeros(alleles_XQ.shape[1]) for name in names}

@@ -6,7 +6,7 @@ Axes: as of `spinimpute.predictors.spin.network`; E numbers of an embedding, W w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from spinimpute.nn.carrying import (
     CarriedPoints,
     CompetingEncoder,
-    LabelledChunk,
+    LabelledChunks,
     Similarity,
     pooled_labels,
 )
@@ -115,7 +115,7 @@ class ConstantStarts(GenotypeSPIN):
         self.start = nn.Parameter(torch.randn(settings.inducing_points, settings.shape.n_typed))
 
     def encode(
-        self, columns: Columns, chunks: Sequence[LabelledChunk], start_BHS: Tensor, present_BH: Tensor
+        self, columns: Columns, chunks: LabelledChunks, start_BHS: Tensor, present_BH: Tensor
     ) -> CarriedPoints:
         start_HS = torch.sigmoid(self.start[: start_BHS.shape[1]])
         return super().encode(columns, chunks, start_HS.expand_as(start_BHS), present_BH)
@@ -125,7 +125,7 @@ class ReadingEncoder(CompetingEncoder[Tensor]):
     """Softmax over the haplotypes: each inducing point reads for itself, and all have the same mass."""
 
     def forward(
-        self, chunks: Sequence[LabelledChunk], start: CarriedPoints, similarity: Similarity[Tensor]
+        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Tensor]
     ) -> CarriedPoints:
         ((x_BNX, label_BNU),) = chunks
         present_BH = (start.mass_BH > 0).to(x_BNX.dtype)

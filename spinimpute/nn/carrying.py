@@ -21,7 +21,7 @@ Axes: see `spinimpute.nn`; X features of a datapoint, U labels of a datapoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -36,6 +36,18 @@ MASS_OFFSET = 0.1  # in log(mass + offset): a point that has won nothing keeps a
 
 Keys = TypeVar("Keys")
 LabelledChunk = tuple[Tensor, Tensor]  # x_BNX, label_BNU
+
+
+class LabelledChunks(Protocol):
+    """A context in chunks that can be gone through again; each may be made when it is asked for."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def __iter__(self) -> Iterator[LabelledChunk]:
+        """From the first one; the same each time."""
+        ...
 
 
 class CarriedPoints(NamedTuple):
@@ -94,7 +106,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         self.prior = nn.Parameter(torch.tensor(0.5))
 
     def forward(
-        self, chunks: Sequence[LabelledChunk], start: CarriedPoints, similarity: Similarity[Keys]
+        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
         """Encode a context that comes in chunks, each read once a round.
 
@@ -103,7 +115,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
 
         Parameters
         ----------
-        chunks : sequence of (x_BNX, label_BNU)
+        chunks : LabelledChunks of (x_BNX, label_BNU)
             Datapoints and labels; read once a round, the same each time.
         start : CarriedPoints
             Datapoints that the inducing points start from.
@@ -122,9 +134,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         """
         return self._after(self.rounds, chunks, start, similarity)
 
-    def shares(
-        self, chunks: Sequence[LabelledChunk], start: CarriedPoints, similarity: Similarity[Keys]
-    ) -> Tensor:
+    def shares(self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]) -> Tensor:
         """How much of each inducing point comes from each datapoint: the weights of its means.
 
         Parameters
@@ -146,7 +156,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
     def _after(
         self,
         rounds: int,
-        chunks: Sequence[LabelledChunk],
+        chunks: LabelledChunks,
         start: CarriedPoints,
         similarity: Similarity[Keys],
     ) -> CarriedPoints:
@@ -174,7 +184,7 @@ Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def _added_up(
-    chunks: Sequence[LabelledChunk],
+    chunks: LabelledChunks,
     similarity: Similarity[Keys],
     keys: Keys,
     prior_B1H: Tensor,
@@ -320,7 +330,11 @@ def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
     if n > count:
         with torch.no_grad():
             widest_B11 = x_BNX.var(1).argmax(-1)[:, None, None]
-            order_BN = x_BNX.gather(2, widest_B11.expand(-1, n, 1)).squeeze(-1).argsort(1)
+            # where that feature ties, as classes do, along a direction that tells different datapoints apart
+            direction_X = torch.arange(1, x_BNX.shape[2] + 1, device=x_BNX.device).to(x_BNX.dtype).sqrt()
+            tied_BN = (x_BNX @ direction_X).argsort(1)
+            feature_BN = x_BNX.gather(2, widest_B11.expand(-1, n, 1)).squeeze(-1)
+            order_BN = tied_BN.gather(1, feature_BN.gather(1, tied_BN).argsort(stable=True))
             middle_H = (2 * torch.arange(count, device=x_BNX.device) + 1) * n // (2 * count)
             chosen_BH1 = order_BN[:, middle_H].unsqueeze(-1)
         start_BHX = x_BNX.gather(1, chosen_BH1.expand(-1, -1, x_BNX.shape[2]))

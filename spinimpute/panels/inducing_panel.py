@@ -4,13 +4,13 @@ The file is a `container` of compressed sections, with
 
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
-- a part for each block of gaps between array sites (`soft_alleles`): at most h soft haplotypes, which have
-  alleles between 0 and 1 at the array's sites in and around the block (8 levels) and at the sites imputed
-  (64 levels), and the number of panel haplotypes that each stands for;
+- a part for each block of gaps between array sites (`soft_alleles`): at most h inducing points,
+  averages of panel haplotypes: alleles between 0 and 1 at the array's sites in and around the block (8
+  levels) and at the sites imputed (64 levels), and the number of panel haplotypes that each stands for;
 - in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
   checksum, and where it came from. It holds no sample's name.
 
-It is a compression, and no proof of privacy. A soft haplotype that stands for one panel haplotype is that
+It is a compression, and no proof of privacy. An inducing point that stands for one panel haplotype is that
 haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
 reveal nearly every sample. Measured with the model before this one (blocks of 16 gaps): of files made of
 random halves of a panel (1,127 samples, 1 Mb, 32,781 sites), an attacker who has the haplotypes of a sample
@@ -51,7 +51,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _are_shares(value: object) -> bool:
-    """Of soft haplotypes, by the number of panel haplotypes; that below 2 is always there."""
+    """Of inducing points, by the number of panel haplotypes; that below 2 is always there."""
     return (
         isinstance(value, dict)
         and "2" in value
@@ -108,9 +108,9 @@ class InducingPanel:
     inducing_points : int
         h, at most.
     n_points : int
-        Soft haplotypes of all blocks.
+        Inducing points of all blocks.
     mass_below : dict of str to float
-        Of the soft haplotypes of all blocks, the share that stands for less than so many panel haplotypes.
+        Of the inducing points of all blocks, the share that stands for less than so many panel haplotypes.
     checksum : str
         Of this file's content.
     panel_checksum : str
@@ -308,7 +308,7 @@ class InducingPanel:
 
         content = self.container.part(block)
         with self.container.decoding(f"part {block + 1} of {self.n_blocks}"):
-            points = unpack_points(content, places, sites, part)
+            points = unpack_points(content, places, sites, part, self.inducing_points)
         return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:

@@ -60,7 +60,9 @@ def pack_points(block: EncodedBlock) -> bytes:
     )
 
 
-def unpack_points(content: bytes, places: TypedPlaces, sites: BlockSites, part: slice) -> dict[str, Tensor]:
+def unpack_points(
+    content: bytes, places: TypedPlaces, sites: BlockSites, part: slice, most: int | None = None
+) -> dict[str, Tensor]:
     """The inducing points that `pack_points` was given, rounded.
 
     Parameters
@@ -71,6 +73,8 @@ def unpack_points(content: bytes, places: TypedPlaces, sites: BlockSites, part: 
         Of the block.
     part : slice
         Of the block's sites, those whose soft alleles are wanted.
+    most : int, optional
+        Points of a block, at most.
 
     Returns
     -------
@@ -90,11 +94,11 @@ def unpack_points(content: bytes, places: TypedPlaces, sites: BlockSites, part: 
     n_seen = places.last - places.first
     codes_XH = codes.reshape(n_seen + int(kept_U.sum()), n_points)
     if (
-        n_points == 0
+        not 0 < n_points <= (n_points if most is None else most)
         or codes_XH[:n_seen].max(initial=0) > TYPED_STEPS
         or codes_XH[n_seen:].max(initial=0) > LABEL_STEPS
     ):
-        raise ValueError("no soft haplotypes")
+        raise ValueError("no inducing points")
     mass_BH = torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float()
     if not (torch.isfinite(mass_BH).all() and (mass_BH >= 0).all() and mass_BH.sum() > 0):
         raise ValueError("no masses")

@@ -89,7 +89,7 @@ MAX_MEMORY = Option(
 POINTS = Option(
     "inducing_points",
     "count",
-    "Soft haplotypes of each block, at most.",
+    "Inducing points (averages of panel haplotypes) of each block, at most.",
     default_text="1024",
     minimum=2,
     rule="the number of inducing points must be at least 2",

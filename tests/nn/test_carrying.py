@@ -173,6 +173,14 @@ def test_starting_points_are_datapoints_whatever_their_order(count: int) -> None
     torch.testing.assert_close(other, start.feature_BHX)
 
 
+def test_starting_points_do_not_depend_on_the_order_where_features_tie() -> None:
+    generator = torch.Generator().manual_seed(3)
+    x_BNX = torch.randint(3, (2, 60, 4), generator=generator).double()
+    order = torch.randperm(60, generator=generator)
+    other = spread_out(x_BNX[:, order], 7).feature_BHX
+    torch.testing.assert_close(other, spread_out(x_BNX, 7).feature_BHX)
+
+
 def test_nearness_ranks_by_distance() -> None:
     x_BNX, _ = context(20)
     nearness, point_BHX = Nearness(), context(5, seed=1)[0]

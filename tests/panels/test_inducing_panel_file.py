@@ -215,7 +215,7 @@ def test_unusable_choices(
 ) -> None:
     build = spinimpute.build_inducing_panel
     out = tmp_path / "o.spip"
-    with pytest.raises(InputError, match="no soft haplotypes"):
+    with pytest.raises(InputError, match="no inducing points"):
         build(example_panel, out, TYPED, model=spinimpute.load_predictor())
     with pytest.raises(InputError, match="already exists; use --force"):
         build(example_panel, small.path, TYPED, model=random_predictor)
@@ -253,3 +253,13 @@ def test_masses_that_cannot_be(small: spinimpute.InducingPanel, mass: float) -> 
     block.points["mass_BH"].fill_(mass)
     with pytest.raises(ValueError, match="no masses"):
         as_stored(block)
+
+
+def test_more_points_than_the_header_states(small: spinimpute.InducingPanel) -> None:
+    stated = small.inducing_points
+    try:
+        small.inducing_points = 1
+        with pytest.raises(InputError, match="damaged"):
+            small.verify()
+    finally:
+        small.inducing_points = stated

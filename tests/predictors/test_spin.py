@@ -128,7 +128,8 @@ def test_chunks_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
-    for name, size in (("CHUNK_ENTRIES", chunk * 40), ("QUERY_CHUNK", chunk), ("SITE_CHUNK", chunk)):
+    sizes = {"CHUNK_ENTRIES": chunk * 40, "MOST_LABELS": chunk, "QUERY_CHUNK": chunk, "SITE_CHUNK": chunk}
+    for name, size in sizes.items():
         monkeypatch.setattr(allele_predictor, name, size)
     parts = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
     np.testing.assert_allclose(parts, whole, atol=5e-4)
@@ -159,7 +160,7 @@ def test_inducing_points_share_out_the_panel(
     points = random_predictor.encode(block).points
     mass_H = points["mass_BH"]
     assert float(mass_H.sum()) == pytest.approx(panel.n_haplotypes, rel=1e-5)
-    # the soft haplotypes, weighted by mass, average to the panel
+    # the inducing points, weighted by mass, average to the panel
     mean_U = (mass_H[:, None] * points["label_BHU"]).sum(0) / mass_H.sum()
     np.testing.assert_allclose(mean_U, block.sites.frequency_U, atol=1e-5)
 

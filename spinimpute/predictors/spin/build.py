@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from spinimpute.panels.soft_alleles import pack_points
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
-from spinimpute.predictors.registry import row_of_kind
 from spinimpute.predictors.spin.block_engine import BlockEngine
 from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
 from spinimpute.targets.array_sites import read_array
@@ -80,7 +78,7 @@ def build_inducing_panel(
     Raises
     ------
     InputError
-        The array cannot be read or has no site of the panel, the model makes no soft haplotypes, or `out`
+        The array cannot be read or has no site of the panel, the model makes no inducing points, or `out`
         cannot be written or exists and `force` is not set.
     ValueError
         Unusable indices.
@@ -88,11 +86,9 @@ def build_inducing_panel(
     out = check_output(out, force, [panel.path, model, array])
     if model is None and inducing_points is None:
         inducing_points = MOST_INDUCING_POINTS  # their number chooses the predictor that has them
-    loaded, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
-    row = row_of_kind(loaded.kind)
-    if row is None or not row.takes("inducing_points"):
-        raise InputError(f"a model of the kind {loaded.kind!r} makes no soft haplotypes: give another one")
-    predictor = cast(SPINPredictor, loaded)
+    predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
+    if not isinstance(predictor, SPINPredictor):
+        raise InputError(f"a model of the kind {predictor.kind!r} makes no inducing points: give another one")
     skipped: dict[str, int] = {}
     described: dict[str, str | int]
     if isinstance(array, np.ndarray):

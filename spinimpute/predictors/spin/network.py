@@ -18,7 +18,6 @@ T tolerances of runs, F features.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,10 +26,10 @@ from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.kmers import by_column, kmer_distribution
-from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunk
+from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
 from spinimpute.nn.shapes import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
-from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, compiled_match, match
+from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, Matcher, match
 from spinimpute.predictors.spin.similarity import Columns, Confusion, KmerSimilarity
 
 MOST_ROUNDS = 20
@@ -105,17 +104,11 @@ class GenotypeSPIN(nn.Module):
     ----------
     settings : SPINSettings
         Sizes.
-
-    Attributes
-    ----------
-    compiled : bool
-        Queries are attended for without gradients, on a processor, one block at a time.
     """
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__()
         s = self.settings = settings
-        self.compiled = False
         self.confusion = Confusion(s.k)
         self.encoder: CompetingEncoder[Tensor] = CompetingEncoder(s.rounds)
         self.log_sharpness = nn.Parameter(torch.tensor(0.0))
@@ -161,7 +154,7 @@ class GenotypeSPIN(nn.Module):
         return Columns(mean_of_sites(cM_BS), log_maf_BD, valid_BD, valid_BS, n_haplotypes)
 
     def encode(
-        self, columns: Columns, chunks: Sequence[LabelledChunk], start_BHS: Tensor, present_BH: Tensor
+        self, columns: Columns, chunks: LabelledChunks, start_BHS: Tensor, present_BH: Tensor
     ) -> CarriedPoints:
         """Inducing points of a panel's block.
 
@@ -169,7 +162,7 @@ class GenotypeSPIN(nn.Module):
         ----------
         columns : Columns
             See `columns`.
-        chunks : sequence of (typed_BNS, untyped_BNU)
+        chunks : LabelledChunks of (typed_BNS, untyped_BNU)
             Alleles of haplotypes at typed places and at the sites to impute, 0 or 1.
         start_BHS, present_BH : Tensor
             Typed alleles of the haplotypes that inducing points start from; 0 for padding.
@@ -211,7 +204,9 @@ class GenotypeSPIN(nn.Module):
             columns,
         )
 
-    def attend(self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys) -> Tensor:
+    def attend(
+        self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, matcher: Matcher = match
+    ) -> Tensor:
         """Logits of each query's attention; queries do not influence one another.
 
         Parameters
@@ -220,13 +215,15 @@ class GenotypeSPIN(nn.Module):
             Typed alleles of queries, and 0 where a call is missing.
         keys : AttentionKeys
             See `keys`.
+        matcher : Matcher
+            `match`, or `compiled_match` on a processor, without gradients, of one block.
 
         Returns
         -------
         Tensor (B, G, Q, H)
             Before the softmax.
         """
-        matched = (compiled_match if self.compiled else match)(
+        matched = matcher(
             allele_BQS,
             known_BQS,
             keys,

@@ -5,8 +5,8 @@ Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, overload
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,42 +25,39 @@ from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.inducing_engine import InducingEngine
+from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_chunks import ChunkStarts
 
-CHUNK_ENTRIES = (
-    2**22
-)  # haplotypes x (sites and inducing points) at once: bounds the memory, whatever the panel
+CHUNK_ENTRIES = 2**22  # haplotypes x (typed sites and inducing points) at once: bounds the memory
+MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks have more
 QUERY_CHUNK = 64  # small enough for a processor's cache
 SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
 FEW_POINTS = 96  # up to here narrow blocks are more accurate on simulated panels
 
 
-class _Chunks(Sequence[LabelledChunk]):
-    """A block's haplotypes in parts, turned into tensors only while they are looked at."""
+class _Chunks:
+    """A block's haplotypes in parts, with alleles at some of its sites; tensors only while they are used.
 
-    def __init__(self, block: PanelBlock, points: int, as_tensor: Callable[[np.ndarray], Tensor]) -> None:
-        self._block, self._as_tensor = block, as_tensor
-        n_entries = block.typed_NS.shape[1] + len(block.alleles_UN) + points
-        self._step = max(1, CHUNK_ENTRIES // n_entries)
+    Where it is cut does not depend on the sites: how a chromosome is cut into windows changes no sum.
+    """
+
+    def __init__(
+        self, block: PanelBlock, points: int, sites: slice, as_tensor: Callable[[np.ndarray], Tensor]
+    ) -> None:
+        self._block, self._sites, self._as_tensor = block, sites, as_tensor
+        self._step = max(1, CHUNK_ENTRIES // (block.typed_NS.shape[1] + points))
 
     def __len__(self) -> int:
         return -(-self._block.n_haplotypes // self._step)
 
-    @overload
-    def __getitem__(self, number: int) -> LabelledChunk: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[LabelledChunk]: ...
-    def __getitem__(self, number: int | slice) -> LabelledChunk | Sequence[LabelledChunk]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        part = slice(number * self._step, (number + 1) * self._step)
-        typed_BNS = self._as_tensor(self._block.typed_NS[part])[None]
-        return typed_BNS, self._as_tensor(self._block.alleles_UN[:, part]).T[None]
+    def __iter__(self) -> Iterator[LabelledChunk]:
+        for first in range(0, self._block.n_haplotypes, self._step):
+            part = slice(first, first + self._step)
+            typed_BNS = self._as_tensor(self._block.typed_NS[part])[None]
+            yield typed_BNS, self._as_tensor(self._block.alleles_UN[self._sites, part]).T[None]
 
 
 class SPINPredictor(Predictor):
@@ -91,7 +88,7 @@ class SPINPredictor(Predictor):
         shape: BlockShape | None = None,
     ) -> None:
         self.model = model.to(device).eval()
-        model.compiled = device.type == "cpu"
+        self._matcher = compiled_match if device.type == "cpu" else match
         # blocks may have any shape: a file of inducing points states its own
         self.fingerprint = f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds}"
         self.device, self.device_name = device, device.type
@@ -139,12 +136,13 @@ class SPINPredictor(Predictor):
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Encode a block of the panel."""
         start_BHS = self._float(starting_points(block.typed_NS, self.inducing_points, self.shape))[None]
-        points = self.model.encode(
-            self._columns(block),
-            _Chunks(block, start_BHS.shape[1], self._float),
-            start_BHS,
-            torch.ones_like(start_BHS[..., 0]),
-        )
+        columns, present_BH = self._columns(block), torch.ones_like(start_BHS[..., 0])
+        parts = []
+        for first in range(0, len(block.alleles_UN), MOST_LABELS):
+            sites = slice(first, first + MOST_LABELS)
+            chunks = _Chunks(block, start_BHS.shape[1], sites, self._float)
+            parts.append(self.model.encode(columns, chunks, start_BHS, present_BH))
+        points = parts[0]._replace(label_BHU=torch.cat([part.label_BHU for part in parts], -1))
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(block.places, block.frequency_S, block.sites, block.n_haplotypes, kept)
 
@@ -161,7 +159,10 @@ class SPINPredictor(Predictor):
         for i in range(0, len(query_QS), QUERY_CHUNK):
             queries = slice(i, i + QUERY_CHUNK)
             logit_BGQH = self.model.attend(
-                self._float(query_QS[queries])[None], self._float(known_QS[queries])[None], keys
+                self._float(query_QS[queries])[None],
+                self._float(known_QS[queries])[None],
+                keys,
+                self._matcher,
             )
             reading = self.model.decoder.read(logit_BGQH, points)
             for j in range(0, len(asked_U), SITE_CHUNK):
