@@ -93,9 +93,9 @@ def build(
     With --inducing, into an inducing panel: inducing points in place of the panel's haplotypes, from which
     'impute' works for targets of one array, or of parts of it. It holds, for each interval of a few gaps
     between array sites, at most H averages of panel haplotypes, and the panel's allele counts at every site;
-    no haplotype and no name. This is a compression and no proof of privacy: who has a person's genome can learn from the
-    counts of rare alleles, and with many points from the averages, whether the person was in the panel. An
-    average of a single haplotype is that haplotype.
+    no haplotype and no name. This is a compression and no proof of privacy: who has a person's genome can
+    learn from the counts of rare alleles, and with many points from the averages, whether the person was in
+    the panel. An average of a single haplotype is that haplotype.
     """
     from spinimpute.devices import default_threads
     from spinimpute.genotypes.sites import Region
