@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.vcf.bcf_format import is_bcf, read_header
-from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
+from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_numbers
 from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
 
@@ -196,6 +197,8 @@ def _bcf_contigs(path: Path) -> dict[int, str] | None:
 
 def _check_end(path: Path, end: int) -> None:
     with path.open("rb") as file:
+        if end == file.seek(0, os.SEEK_END) << 16:  # a writer that had read the last block, too
+            end -= len(EOF_BLOCK) << 16
         file.seek(end >> 16)
         reader = BgzfReader(file)
         before = end & 0xFFFF
