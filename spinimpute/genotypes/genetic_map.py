@@ -1,6 +1,5 @@
 """Genetic maps: from base-pair positions to centimorgans."""
 
-import gzip
 import math
 import zlib
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.unpacking import gunzipped
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
@@ -219,9 +219,7 @@ def _read_lines(path: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"{path}: cannot read the genetic map: {error.strerror}") from error
     try:
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        text = content.decode("utf-8")
+        text = gunzipped(content).decode("utf-8")
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: the genetic map is damaged gzip ({error}). Get the file again") from error
     except UnicodeDecodeError as error:

@@ -43,6 +43,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import CRC, FileKind, is_object, is_text
+from spinimpute.unpacking import TooLong, check_unpacked, most_unpacked
 
 _PARTS = "parts"
 _PART = np.dtype([("offset", "<u8"), ("nbytes", "<u4"), ("crc", "<u4")])
@@ -58,6 +59,16 @@ _JOINED_ALIGNMENT = 64
 def compress(content: bytes) -> bytes:
     """A content as it is stored in files of compressed kinds."""
     return lzma.compress(content, lzma.FORMAT_RAW, filters=_FILTERS)
+
+
+def _decompress(stored: bytes) -> bytes:
+    """What `compress` was given. Raises lzma.LZMAError, or TooLong."""
+    stream = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
+    content = stream.decompress(stored, most_unpacked(len(stored)) + 1)
+    check_unpacked(len(content), len(stored))
+    if not stream.eof or stream.unused_data:
+        raise lzma.LZMAError("its stream does not end where it ends")
+    return content
 
 
 class ContainerWriter:
@@ -288,7 +299,7 @@ class Container:
         _ = self._map  # ValueError if it is closed, which is the caller's mistake
         try:
             yield
-        except (ValueError, struct.error, lzma.LZMAError) as error:
+        except (ValueError, struct.error, lzma.LZMAError, TooLong) as error:
             raise self.kind.damaged(self.path, f"the {what} cannot be read ({error})") from error
 
     @property
@@ -302,7 +313,7 @@ class Container:
         if not self.kind.compressed:
             return stored
         with self.decoding(what):
-            return lzma.decompress(stored, lzma.FORMAT_RAW, filters=_FILTERS)
+            return _decompress(stored)
 
     def _stored(self, place: Place, what: str) -> bytes:
         start = self._start + place.offset

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 NOT_IN_PANEL = "not in the panel"
@@ -142,10 +142,8 @@ def _records(path: Path, found: PanelArray) -> Iterator[_Listed]:
 
 def _lines(path: Path) -> Iterator[_Listed]:
     try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rt", encoding="utf-8") if compressed else path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_text(path) as file:
+            for number, line in enumerate(text_lines(file), start=1):
                 words = line.split()
                 names_columns = number == 1 and len(words) > 1 and not any(word.isdigit() for word in words)
                 if not words or line.startswith("#") or names_columns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import zlib
 from dataclasses import replace
@@ -14,6 +13,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.unpacking import gunzipped
 
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
 INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
@@ -40,9 +40,7 @@ class Lift:
 
         self.path = Path(chain)
         try:
-            content = self.path.read_bytes()
-            if content.startswith(b"\x1f\x8b"):
-                content = gzip.decompress(content)
+            content = gunzipped(self.path.read_bytes())
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"chain file {chain}: cannot be read ({error})") from error
         try:

@@ -17,8 +17,9 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bcf_format import BCF_MAGIC
-from spinimpute.vcf.bgzf import EOF_BLOCK, GZIP_MAGIC
+from spinimpute.vcf.bgzf import EOF_BLOCK
 
 _VCF_MAGIC = b"##fileformat=VCF"
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
