@@ -14,6 +14,8 @@ from typing import IO, Any, NoReturn
 
 import click
 
+from spinimpute.errors import InputError, printable
+
 BAD_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
@@ -85,7 +87,7 @@ def spinimpute() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"spinimpute: warning: {message}", err=True)
+    click.echo(f"spinimpute: warning: {printable(str(message))}", err=True)
 
 
 def _terminated(*_: Any) -> NoReturn:
@@ -95,7 +97,7 @@ def _terminated(*_: Any) -> NoReturn:
 
 def _fail(message: str, status: int) -> NoReturn:
     try:
-        click.echo(f"spinimpute: {message}", err=True)
+        click.echo(f"spinimpute: {printable(message)}", err=True)
     except OSError:  # stderr goes to a full disk: the exit status says enough
         _discard(sys.stderr)
     sys.exit(status)
@@ -117,8 +119,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     arguments : list of str or None
         Of the command line; None for those of the process.
     """
-    from spinimpute.errors import InputError
-
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, printable
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
 from spinimpute.unpacking import gunzipped
 
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
@@ -46,7 +46,9 @@ class Lift:
         try:
             self._lifter = LiftOver(io.BytesIO(content))
         except Exception as error:  # the library has no exception of its own
-            raise InputError(f"chain file {chain}: it is no chain file, or is damaged ({error})") from error
+            raise InputError(
+                f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())})"
+            ) from error
         self._wanted = plain_chromosome(chrom)
         names = _names(content)
         if not names:
@@ -72,7 +74,8 @@ class Lift:
         found = self._lifter.convert_coordinate(self._name, position - 1)
         if not found or plain_chromosome(found[0][0]) != self._wanted:
             return None
-        return found[0][1] + 1, found[0][2] == "-"
+        place = found[0][1] + 1
+        return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
 
     def _whole(self, position: int, length: int, first: tuple[int, bool]) -> bool:
         """Whether the bases from a position on stay together."""
