@@ -330,6 +330,9 @@ class Container:
         kind, path = self.kind, self.path
         if kind.joined_magic and preamble.startswith(kind.joined_magic):
             raise InputError(f"{kind.name} {path}: {kind.joined_remedy}")
+        for magic, what in kind.mistaken.items():
+            if preamble.startswith(magic):
+                raise InputError(f"{path}: this is {what}")
         if not preamble.startswith(kind.magic):
             raise InputError(
                 f"{path}: not a spinimpute {kind.name} (it starts with {preamble[:16]!r}); {kind.remedy}"

@@ -132,7 +132,9 @@ def test_unusable_chains(content: bytes, what: str, tmp_path: Path) -> None:
         Lift(tmp_path / "nowhere.chain", "20")
 
 
-@pytest.mark.parametrize("text", ["chain 1 chr20 9\n", "chain 1 chr20 9 + 0 9 chr20 9 + 0 9 1\n9 1\n\x1b[2J\n\n"])
+@pytest.mark.parametrize(
+    "text", ["chain 1 chr20 9\n", "chain 1 chr20 9 + 0 9 chr20 9 + 0 9 1\n9 1\n\x1b[2J\n\n"]
+)
 def test_damaged_chains_are_named_on_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.chain"
     path.write_text(text)
