@@ -1,7 +1,7 @@
 """Reading what is compressed within bounds: a small file must not fill the memory, nor take for ever.
 
-Text of genotypes, maps and chains takes a fifth to a twentieth of its length when it is compressed. What unpacks
-to far more than that was made to do harm, or is damaged.
+Text of genotypes, maps and chains takes a fifth to a twentieth of its length when it is compressed. What
+unpacks to far more than that was made to do harm, or is damaged.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def open_text(path: Path, errors: str = "strict", newline: str | None = None) ->
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     if not packed:
         return path.open(encoding=ENCODING, errors=errors, newline=newline)
-    return unpacked_text(gzip.open(path), path.stat().st_size, errors, newline)
+    return unpacked_text(gzip.GzipFile(path), path.stat().st_size, errors, newline)
 
 
 def unpacked_text(

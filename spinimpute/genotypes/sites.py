@@ -26,17 +26,24 @@ AT_POSITION_0 = "at position 0, the telomere"
 LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
 FEW_SITES = 20  # unless so few are lost
 
+# as PLINK and arrays name them; the pseudo-autosomal regions are told from the rest of X by their positions
+_OTHER_NAMES = {
+    **dict.fromkeys(("X", "23", "XY", "25", "PAR", "PAR1", "PAR2"), "X"),
+    **dict.fromkeys(("Y", "24"), "Y"),
+    **dict.fromkeys(("MT", "M", "26"), "MT"),
+}
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 
 
 def plain_chromosome(name: str) -> str:
-    """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same, "chrM" is "MT".
+    """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same.
+
+    "chrM" is "MT", and the numbers 23 to 26 are those of X, Y, X and MT.
 
     Compare chromosomes only by this name; print and write the name that the file uses.
     """
     plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
-    plain = plain.upper() if plain.lower() in {"x", "y", "m", "mt", "xy"} else plain
-    return "MT" if plain == "M" else plain
+    return _OTHER_NAMES.get(plain.upper(), plain)
 
 
 class NoRecord(InputError):

@@ -88,7 +88,8 @@ KIND = FileKind(
         "checking know; build a panel of one part with --region"
     ),
     mistaken={
-        INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was made of"
+        INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was "
+        "made of"
     },
 )
 

@@ -236,11 +236,13 @@ def _check_text(path: Path, column: pd.Series) -> None:
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
     with _readable(path):
-        if path.name.lower().endswith(".gz"):
-            opened = unpacked_text(gzip.open(path), path.stat().st_size, newline="")
-        else:
-            opened = path.open(encoding=ENCODING, newline="")
-        with opened as file:
+        if not path.name.lower().endswith(".gz"):
+            with path.open(encoding=ENCODING, newline="") as file:
+                return _parse_text(path, file, separator)
+        with (
+            gzip.open(path) as unpacked,
+            unpacked_text(unpacked, path.stat().st_size, newline="") as file,
+        ):
             return _parse_text(path, file, separator)
 
 

@@ -28,10 +28,6 @@ from spinimpute.unpacking import open_text, text_lines, unpacked_text
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 
-# as PLINK and arrays name the human ones
-CHROMOSOME_NUMBERS = {
-    "23": "X", "24": "Y", "25": "X", "26": "MT", "XY": "X", "PAR": "X", "PAR1": "X", "PAR2": "X"
-}  # fmt: skip
 _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
 _INDEL = frozenset("DI")
@@ -354,4 +350,4 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
     if not (fields[2].isascii() and fields[2].isdigit()) or len(fields[2]) > 10:
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
-    return ArrayCall(number, fields[0] or ".", CHROMOSOME_NUMBERS.get(chrom, chrom), int(fields[2]), letters)
+    return ArrayCall(number, fields[0] or ".", chrom, int(fields[2]), letters)

@@ -11,7 +11,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import LAST_POSITION, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
-from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_ALLELES, NO_PLACE
+from spinimpute.targets.array_text import NO_ALLELES, NO_PLACE
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 if TYPE_CHECKING:
@@ -214,8 +214,7 @@ def _rows(
                         f"target {path}, line {line}: no name, sample, chromosome or position; is the file "
                         "cut?"
                     )
-                plain = {name: plain_chromosome(name) for name in chunk["chrom"].unique()}
-                wanted = [n for n, p in plain.items() if chrom in (p, CHROMOSOME_NUMBERS.get(p))]
+                wanted = [name for name in chunk["chrom"].unique() if plain_chromosome(name) == chrom]
                 here = chunk["chrom"].isin(wanted)
                 kept.append(chunk[here])
                 others.update(chunk["name"][~here])

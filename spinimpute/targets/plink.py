@@ -27,7 +27,7 @@ from spinimpute.genotypes.sites import (
     Sites,
     plain_chromosome,
 )
-from spinimpute.targets.array_text import CHROMOSOME_NUMBERS, NO_PLACE
+from spinimpute.targets.array_text import NO_PLACE
 from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift
 
 _BED_MAGIC = b"\x6c\x1b\x01"
@@ -211,8 +211,7 @@ def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) ->
     plain = plain_chromosome(panel.chrom)
     places = snp_places(panel)
     for variant in range(table.get_variant_ct()):
-        chrom = plain_chromosome(_text(table.get_variant_chrom(variant)))
-        if plain not in (chrom, CHROMOSOME_NUMBERS.get(chrom)):
+        if plain_chromosome(_text(table.get_variant_chrom(variant))) != plain:
             skipped[ON_ANOTHER_CHROMOSOME] += 1
             continue
         position = int(table.get_variant_pos(variant))

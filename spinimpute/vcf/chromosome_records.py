@@ -81,6 +81,11 @@ class ChromosomeRecords:
                 chrom = name
                 self.contig_line = file.contig_line(chrom)
             elif name != chrom:
+                if wanted is not None:
+                    raise file.error(
+                        f"chromosome {wanted} has two names, {chrom} and {name} (record {file.n_read}); give "
+                        "it one (bcftools annotate --rename-chrs) and sort the file (bcftools sort)"
+                    )
                 raise file.error(
                     f"more than one chromosome, {chrom} and {name} (record {file.n_read}); "
                     "choose one with --region"
