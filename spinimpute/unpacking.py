@@ -94,7 +94,7 @@ def open_text(path: Path, errors: str = "strict", newline: str | None = None) ->
 
 
 def unpacked_text(
-    unpacked: IO[bytes], packed: int, errors: str = "strict", newline: str | None = None
+    unpacked: IO[bytes] | gzip.GzipFile, packed: int, errors: str = "strict", newline: str | None = None
 ) -> TextIO:
     """A text file that is unpacked as it is read.
 
@@ -127,7 +127,7 @@ def text_lines(file: TextIO) -> Iterator[str]:
 
 
 class _Bounded(io.RawIOBase):
-    def __init__(self, unpacked: IO[bytes], packed: int) -> None:
+    def __init__(self, unpacked: IO[bytes] | gzip.GzipFile, packed: int) -> None:
         self._unpacked, self._packed = unpacked, packed
         self._n_read = 0
 

@@ -297,9 +297,9 @@ class _Bins:
         n_chunks, at = _count(content, at)
         if bin_number > self.n_bins and (bin_number, n_chunks) != (self.n_bins + 1, _CHUNKS_THAT_COUNT):
             raise ValueError("a bin that there is not")
+        ends = struct.unpack_from(f"<{2 * n_chunks}Q", content, at)
         if bin_number < self.n_bins:  # one more is no bin, but counts records
             last = self.interval(bin_number)[1]
-            ends = struct.unpack_from(f"<{2 * n_chunks}Q", content, at)
             self.runs += [Run(offset, last) for offset in ends[::2]]
             self.end = max(self.end, *ends[1::2], 0)
         return at + n_chunks * _CHUNK_BYTES
