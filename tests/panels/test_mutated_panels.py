@@ -222,3 +222,14 @@ def test_models(tmp_path: Path, name: str) -> None:
         save_tensors(path, changed, said, FORMAT)
         refused += not read_or_refused(lambda: load_predictor(path, "cpu"))
     assert refused > 20
+
+
+def test_a_model_without_sense(files: dict[str, Path], example: Path, tmp_path: Path) -> None:
+    weights, metadata = load_tensors(WEIGHTS / "spin.safetensors", FORMAT, "model")
+    path = tmp_path / "m.safetensors"
+    large = {name: weight * np.float32(1e30) for name, weight in weights.items()}
+    save_tensors(path, large, metadata, FORMAT)
+    model = spinimpute.PredictorSettings(model=path)
+    with pytest.raises(InputError, match="inducing points that are no numbers"):
+        spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.bcf", files["spin"], predictor=model)
+    assert [left.name for left in tmp_path.iterdir()] == ["m.safetensors"]

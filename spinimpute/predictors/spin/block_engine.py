@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import as_stored
@@ -46,14 +47,23 @@ class BlockEngine(TorchEngine):
 
     def encode_window(self, window: Window) -> list[EncodedBlock]:
         """Inducing points of every block of a window; none without a typed site."""
-        return self._map_blocks(window, self.predictor.encode)
+        return self._map_blocks(window, self._encode)
+
+    def _encode(self, block: PanelBlock) -> EncodedBlock:
+        encoded = self.predictor.encode(block)
+        if not all(values.isfinite().all() for values in encoded.points.values()):
+            raise InputError(
+                "the model makes inducing points that are no numbers: it is not trained, or damaged. Give "
+                "another one (--model)"
+            )
+        return encoded
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
         """As `Engine.impute_window`."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
-            encoded = as_stored(self.predictor.encode(block))
+            encoded = as_stored(self._encode(block))
             return encoded.sites.panel_index_U, predict_block(self.predictor, encoded, typed_TQ)
 
         for index_U, p in self._map_blocks(window, impute):
