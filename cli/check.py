@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import (
     ambiguous_option,
     chain_option,
@@ -50,7 +52,7 @@ def check(
     with open_panels(panel, genetic_map) as opened:
         report = run(vcf, opened, TargetSettings(ambiguous, sexes_of(sex), chain))
     for line in report.lines():
-        click.echo(line)
+        click.echo(printable(line))
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):
         if table is not None:
             with written_whole(table) as partial:

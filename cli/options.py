@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from spinimpute.errors import printable
+
 if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary
 
@@ -225,10 +227,10 @@ def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
         Print warnings only.
     """
     for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {warning}", err=True)
+        click.echo(f"spinimpute: warning: {printable(warning)}", err=True)
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(line, err=True)
+            click.echo(printable(line), err=True)
 
 
 # of `spinimpute tabular`: what it offers to train, and the options of training

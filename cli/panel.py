@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spinimpute.errors import printable
+
 from .command_text import command_text
 from .options import (
     device_option,
@@ -280,7 +282,7 @@ def info(file: str) -> None:
             if number:
                 click.echo()
             for name, value in rows.items():
-                click.echo(f"{name:<26}{value}")
+                click.echo(printable(f"{name:<26}{value}"))
 
 
 @panel.command()

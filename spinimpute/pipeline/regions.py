@@ -11,7 +11,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
-from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
+from spinimpute.genotypes.sites import Region, SiteMatch, same_chromosome
 from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.memory import within_budget
 from spinimpute.panels.reference import ReferencePanel
@@ -36,7 +36,7 @@ def panel_ranges(panels: Sequence[ReferencePanel], region: Region | None) -> dic
     chrom = panels[0].chrom
     if region is None:
         return {panel.checksum: (0, panel.n_sites) for panel in panels}
-    if plain_chromosome(region.chrom) != plain_chromosome(chrom):
+    if not same_chromosome(region.chrom, chrom):
         raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
     ranges = {}
     for panel in panels:

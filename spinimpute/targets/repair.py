@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites, plain_chromosome
+from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites, same_chromosome
 
 AMBIGUOUS = ("frequency", "keep", "drop")
 SWAPPED = "REF and ALT swapped: exchanged"
@@ -125,11 +125,7 @@ def repair_and_match(
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")
-    found = (
-        list(_find(panel, target.sites))
-        if plain_chromosome(panel.chrom) == plain_chromosome(target.sites.chrom)
-        else []
-    )
+    found = list(_find(panel, target.sites)) if same_chromosome(panel.chrom, target.sites.chrom) else []
     taken = {f.panel_index for f in found if f.exact}
     # a repaired site never takes the place of one that needs no repair
     found = [f for f in found if f.exact or f.panel_index not in taken]

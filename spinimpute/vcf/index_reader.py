@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region, plain_chromosome
+from spinimpute.genotypes.sites import Region, names_of_chromosome
 from spinimpute.vcf.bcf_format import is_bcf, read_header
-from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
+from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_numbers
 from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
 
@@ -152,13 +153,12 @@ def index_intervals(path: Path, header_contigs: list[str], region: Region | None
     except DamagedFile as error:
         raise index_error("panel", path, error) from error
     if region is not None:
-        wanted = plain_chromosome(region.chrom)
-        contigs = [contig for contig in contigs if plain_chromosome(contig.name) == wanted]
+        meant = names_of_chromosome(region.chrom, [contig.name for contig in contigs])
+        contigs = [contig for contig in contigs if contig.name in meant]
     if len(contigs) != 1:
         return []
     (contig,) = contigs
-    same = plain_chromosome(contig.name)
-    if [name for name in header_contigs if plain_chromosome(name) == same] != [contig.name]:
+    if names_of_chromosome(contig.name, header_contigs) != {contig.name}:
         return []  # a reader goes through all of such a file
     whole = Region(contig.name, region.start, region.end) if region else Region(contig.name)
     regions = []
@@ -196,6 +196,8 @@ def _bcf_contigs(path: Path) -> dict[int, str] | None:
 
 def _check_end(path: Path, end: int) -> None:
     with path.open("rb") as file:
+        if end == file.seek(0, os.SEEK_END) << 16:  # a writer that had read the last block, too
+            end -= len(EOF_BLOCK) << 16
         file.seek(end >> 16)
         reader = BgzfReader(file)
         before = end & 0xFFFF

@@ -17,12 +17,15 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bcf_format import BCF_MAGIC
-from spinimpute.vcf.bgzf import EOF_BLOCK, GZIP_MAGIC
+from spinimpute.vcf.bgzf import EOF_BLOCK
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
+
+_NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
 Record = Any  # a cyvcf2.Variant, which has no types
 
@@ -62,9 +65,7 @@ class VariantFile:
             self.samples: list[str] = list(self._vcf.samples)
             self.header: str = self._vcf.raw_header
         except UnicodeDecodeError as error:
-            raise self.error(
-                "the header holds bytes that are no text (UTF-8); is the file damaged?"
-            ) from error
+            raise self.error(f"the header {_NO_TEXT}") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
             if twice := _repeated_sample(self.path):
                 raise self.error(f"two samples are named {twice}; rename one of them") from error
@@ -72,8 +73,17 @@ class VariantFile:
 
     @property
     def contigs(self) -> list[str]:
-        """Names of the chromosomes that the header, or an index, lists."""
-        return list(self._vcf.seqnames)
+        """Names of the chromosomes that the header, or an index, lists.
+
+        Raises
+        ------
+        InputError
+            One of them is no text.
+        """
+        try:
+            return list(self._vcf.seqnames)
+        except UnicodeDecodeError as error:
+            raise self.error(f"the header, or an index, names a chromosome that {_NO_TEXT}") from error
 
     @property
     def n_records(self) -> int:
@@ -136,6 +146,10 @@ class VariantFile:
                 chrom, position = record.CHROM, record.POS
             except StopIteration:
                 return
+            except UnicodeDecodeError as error:
+                raise self.error(
+                    f"the chromosome of record {self.n_read + 1}, after {place}, {_NO_TEXT}"
+                ) from error
             except Exception as error:  # a record cut in two is a bare Exception in cyvcf2
                 raise self.error(
                     f"the file is truncated or malformed at record {self.n_read + 1}, after {place}. "
@@ -170,10 +184,7 @@ class VariantFile:
         try:
             return record.REF, record.ALT
         except UnicodeDecodeError as error:
-            place = f"{record.CHROM}:{record.POS}"
-            raise self.error(
-                f"the record at {place} holds bytes that are no text (UTF-8); is the file damaged?"
-            ) from error
+            raise self.error(f"the record at {record.CHROM}:{record.POS} {_NO_TEXT}") from error
 
     def genotypes(self, record: Record) -> np.ndarray:
         """The calls of a record.

@@ -148,6 +148,17 @@ def test_other_files(refused, content: bytes, said: str, tmp_path: Path) -> None
     assert "bad.file" in refused(target, said)
 
 
+def test_names_do_not_change_the_terminal(refused, text: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def rename(head: list[str], rows: list[list[str]]) -> None:
+        head[-1] = head[-1].replace("target_AFR_01", "\x1b]0;mine\x07\u202e\x9b2J")
+        rows[4][9] = "0|3"
+
+    target = tmp_path / "bad.vcf"
+    target.write_text(changed(text, rename))
+    said = refused(target, r"sample \x1b]0;mine\x07\u202e\x9b2J has, at 20:")
+    assert said.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize("cut", [30, 1_000, -1, -28, -200])
 def test_truncated(refused, example: Path, cut: int, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     target = tmp_path / "cut.vcf.gz"

@@ -12,7 +12,9 @@ from spinimpute.genotypes.sites import (
     Sites,
     check_overlap,
     match_sites,
+    names_of_chromosome,
     plain_chromosome,
+    same_chromosome,
 )
 
 
@@ -33,12 +35,50 @@ def make_sites(keys: list[tuple[int, str, str]], chrom: str = "20") -> Sites:
         ("chrM", "MT"),
         ("MT", "MT"),
         ("chrMT", "MT"),
+        ("m", "MT"),
+        ("chrxy", "XY"),
+        ("chr23", "23"),
         ("chr", "chr"),
         ("GL000207.1", "GL000207.1"),
     ],
 )
 def test_plain_chromosome(name: str, plain: str) -> None:
     assert plain_chromosome(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "same"),
+    [
+        ("chr20", "20", True),
+        ("X", "23", True),
+        ("chr23", "chrX", True),
+        ("25", "X", True),
+        ("PAR1", "x", True),
+        ("24", "Y", True),
+        ("chrM", "26", True),
+        ("23", "25", False),  # two autosomes of cattle
+        ("23", "Y", False),
+        ("20", "22", False),
+    ],
+)
+def test_same_chromosome(name: str, other: str, same: bool) -> None:
+    assert same_chromosome(name, other) == same
+    assert same_chromosome(other, name) == same
+
+
+@pytest.mark.parametrize(
+    ("chrom", "names", "meant"),
+    [
+        ("X", ["chr22", "chr23", "chr25"], {"chr23", "chr25"}),
+        ("X", ["22", "23", "25", "X"], {"X"}),  # another species
+        ("23", ["22", "23", "25", "X"], {"23"}),
+        ("23", ["22", "X"], {"X"}),
+        ("20", ["chr20", "21"], {"chr20"}),
+        ("20", ["21"], set()),
+    ],
+)
+def test_names_of_chromosome(chrom: str, names: list[str], meant: set[str]) -> None:
+    assert names_of_chromosome(chrom, names) == meant
 
 
 @pytest.mark.parametrize(
