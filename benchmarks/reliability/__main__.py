@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
-
-os.environ["OMP_NUM_THREADS"] = "1"  # for torch: children of a process that has threads may hang
 
 from benchmarks.reliability.forms import FORMS
 from benchmarks.reliability.full_disk import full_disk
@@ -19,6 +18,8 @@ from benchmarks.reliability.fuzz import again, fuzz
 from benchmarks.reliability.kills import kills
 from benchmarks.reliability.unpacking import unpacking
 
+# torch without threads, for which children would wait; large pages, of which forking copies fewer entries
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -71,6 +72,9 @@ def _add_folder(sub: argparse.ArgumentParser, name: str) -> None:
 
 def main() -> None:
     arguments = make_parser().parse_args()
+    if not ENVIRONMENT.items() <= os.environ.items():
+        words = [sys.executable, "-m", "benchmarks.reliability", *sys.argv[1:]]
+        os.execve(sys.executable, words, os.environ | ENVIRONMENT)
     arguments.function(arguments)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 SAID_BYTES = 200_000  # of what a child says, at most
+FILES = ("out.txt", "err.txt", "fault.txt", "start.txt")
 _UNHANDLED = 1
 
 
@@ -31,7 +32,7 @@ class Limits:
     seconds : int
         Of processor time; on the clock, it may be twice as many.
     memory : int
-        Bytes of memory in use, beyond what the parent has. It may ask for four times as many.
+        Bytes of memory in use, beyond those at the start. It may ask for four times as many.
     file_bytes : int
         Of any file that it writes.
     """
@@ -54,7 +55,7 @@ class Ended:
     seconds : float
         Of processor time, or on the clock if that was too much.
     memory : int
-        The most bytes that it used, beyond what the parent has.
+        The most bytes that it used, beyond those at the start.
     """
 
     status: int
@@ -75,7 +76,7 @@ def run_forked(
     function : callable
         May raise SystemExit.
     folder : Path
-        What the child says is kept there: out.txt, err.txt, fault.txt.
+        What the child says is kept there: the FILES.
     limits : Limits
         What it may take.
     place : Path or None
@@ -91,7 +92,6 @@ def run_forked(
     sys.stdout.flush()
     sys.stderr.flush()
     gc.freeze()
-    before = _resident()
     started = time.perf_counter()
     child = os.fork()
     if child == 0:
@@ -113,7 +113,7 @@ def run_forked(
         os.waitstatus_to_exitcode(status),
         *said,
         clock if clock >= 2 * limits.seconds else seconds,
-        max(0, 1024 * usage.ru_maxrss - before),
+        max(0, 1024 * usage.ru_maxrss - int(_text(folder / "start.txt") or 0)),
     )
 
 
@@ -133,6 +133,9 @@ def _be_child(function: Callable[[], None], folder: Path, limits: Limits, place:
         faulthandler.enable(fault)
         faulthandler.register(signal.SIGXCPU, fault, chain=True)
         os.chdir(place)
+        (folder / "start.txt").write_text(
+            str(_resident())
+        )  # less than the parent's: files are not mapped yet
         space = _virtual() + 4 * limits.memory
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds, limits.seconds + 2))

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import spinimpute
-from benchmarks.reliability.forks import Ended, Limits, run_forked
+from benchmarks.reliability.forks import FILES, Ended, Limits, run_forked
 from benchmarks.reliability.forms import FORMS, Case, good_case, make_case
 from benchmarks.reliability.inputs import make_inputs
 from benchmarks.reliability.verdict import COMPLETE, FAILED, Verdict, judge, plain
@@ -57,7 +57,8 @@ class Fuzzer:
             ) as path:
                 shutil.copy(path, self.good / name)
         os.environ.pop("SPINIMPUTE_PANEL", None)
-        make_inputs(self.good, run_here)
+        with contextlib.chdir(self.good):  # what they record of their making is then always the same
+            make_inputs(Path(), run_here)
 
     def warm_up(self, names: Sequence[str] = tuple(FORMS)) -> None:
         """Run each command of some forms on good files in this process, so that its modules are loaded."""
@@ -137,7 +138,7 @@ class Fuzzer:
 
     def _made(self, folder: Path, case: Case) -> list[str]:
         """Files and folders that are there after a run and were not before."""
-        own = {"out", "in", "tmp", "cwd", "cwd/deep", "cwd/deep/er", "out.txt", "err.txt", "fault.txt"}
+        own = {"out", "in", "tmp", "cwd", "cwd/deep", "cwd/deep/er", *FILES}
         own |= {f"in/{name}" for name in case.files}
         found = {str(path.relative_to(folder)) for path in folder.rglob("*")} - own
         # of a folder that is not empty, its files are named

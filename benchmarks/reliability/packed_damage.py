@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import lzma
@@ -18,7 +17,7 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from benchmarks.reliability.damage import FIELDS, NUMBERS, Damage, damaged_bytes, damaged_text
-from benchmarks.reliability.inputs import bgzf
+from benchmarks.reliability.inputs import bgzf, checksum_of, in_one_order
 from spinimpute.panels import inducing_panel, panel
 from spinimpute.panels.container import compress as _compressed
 from spinimpute.panels.file_kind import CRC, FileKind
@@ -182,8 +181,7 @@ def damaged_model(content: bytes, draw: Random) -> bytes:
     if action < 0.75:
         inner = _other_values(json.loads(metadata["metadata"]), draw)
         if isinstance(inner, dict) and {"checksum", "description"} <= set(inner):  # of a table's model
-            described = json.dumps(inner["description"], sort_keys=True).encode()
-            inner["checksum"] = hashlib.sha256(described).hexdigest()[:16]
+            inner["checksum"] = checksum_of(inner["description"])
         metadata["metadata"] = json.dumps(inner)
         return _with_head(json.dumps(head).encode(), content[8 + length :])
     if action < 0.8:
@@ -204,7 +202,7 @@ def damaged_model(content: bytes, draw: Random) -> bytes:
     else:
         del tensors[name]
     metadata["fingerprint"] = fingerprint(tensors)
-    return bytes(save(tensors, metadata))
+    return in_one_order(save(tensors, metadata))
 
 
 def unpacked_panel(content: bytes, kind: FileKind) -> tuple[dict[str, Any], dict[str, bytes], list[bytes]]:

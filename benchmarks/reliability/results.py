@@ -33,6 +33,8 @@ def begin_results(arguments: argparse.Namespace, command: str, **more: Any) -> P
     """Make the folder of a run's results; `name` and `results` of the arguments say where."""
     configuration = configuration_of(command, **more)
     folder: Path = arguments.results / f"{configuration['date']}-{arguments.name}"
+    if folder.exists():
+        raise SystemExit(f"there are results in {folder}: give another --name")
     folder.mkdir(parents=True)
     (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
     return folder

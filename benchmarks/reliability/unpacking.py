@@ -29,7 +29,7 @@ from spinimpute.vcf.bgzf import BLOCK_SIZE, EOF_BLOCK, compress_block
 
 SIZE = 2**30
 PIECE = 2**24
-LIMITS = Limits(seconds=240, memory=2**29, file_bytes=2**31)
+LIMITS = Limits(seconds=120, memory=2**29, file_bytes=2**31)
 ON_PANEL = "--panel {g}/panel.spin"
 IMPUTE = f"impute --vcf {{d}} {ON_PANEL} -t 1 -q -o {{o}}/o.vcf.gz"
 

@@ -78,15 +78,16 @@ def _traceback(ended: Ended) -> str:
         return ""
     last = ended.err.rpartition("Traceback (most recent call last)")[2]
     raised = [line for line in last.splitlines()[1:] if re.match(r"[A-Za-z_][\w.]*(:|$)", line)]
-    name = raised[-1].partition(":")[0] if raised else "?"
-    return f"{name}: {_innermost(last) or plain(raised[-1] if raised else '')}"
+    name = raised[0].partition(":")[0] if raised else "?"  # more lines may belong to its message
+    return f"{name}: {_innermost(last) or plain(raised[0] if raised else '')}"
 
 
 def _control_characters(ended: Ended) -> str:
     for stream in (ended.err, ended.out):
         for line in stream.split("\n"):
             if _CONTROL.search(line):
-                return f"control characters: {plain(line)}"
+                ours = line.startswith("spinimpute: ") or stream is ended.out
+                return f"control characters: {plain(line) if ours else 'in a line that is not ours'}"
     return ""
 
 
@@ -118,6 +119,7 @@ def _said(ended: Ended) -> str:
 
 def plain(text: str) -> str:
     """A message without what is different in each case: paths, numbers, quoted words."""
+    text = text[:400]  # some messages repeat a long field
     text = re.sub(r"\S*/[^\s:,]*", "FILE", text)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
     text = re.sub(r"\.[0-9a-f]{8}\.part", ".#.part", text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from safetensors.numpy import load_file
 
-from spinimpute.panels.opening import open_panel_file
+from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.vcf.bgzf import unpacked
 from spinimpute.vcf.index_reader import read_index
 from spinimpute.vcf.variant_file import VariantFile
@@ -17,7 +17,7 @@ PNG_END = b"IEND\xaeB`\x82"
 
 
 def read_whole(path: Path) -> None:
-    """Read an output of any kind, which its suffix tells.
+    """Read an output of any kind, which its suffix tells; a file without a known one is not read.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def read_whole(path: Path) -> None:
         _read_variants(path)
     elif name.endswith((".tbi", ".csi")):
         pass  # read with its file
-    elif name.endswith((".spin", ".spip")):
+    elif is_panel_file(path):
         with open_panel_file(path) as panels:
             for opened in panels:
                 opened.verify()
@@ -39,7 +39,7 @@ def read_whole(path: Path) -> None:
         _require(path.read_text(encoding="utf-8").rstrip().endswith(HTML_END), f"{name} has no end")
     elif name.endswith(".png"):
         _require(path.read_bytes().endswith(PNG_END), f"{name} has no end")
-    else:
+    elif name.endswith((".tsv", ".csv")):
         text = path.read_text(encoding="utf-8")
         _require(text.endswith("\n"), f"{name} does not end with a line")
         separator = "," if name.endswith(".csv") else "\t"

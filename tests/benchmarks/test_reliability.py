@@ -24,7 +24,30 @@ from benchmarks.reliability.verdict import COMPLETE, FAILED, REFUSED, judge  # n
 
 CASES = 12  # of each form
 SEED = 20
-FAILING: dict[str, str] = {}
+READER = "the library that reads variants dies of some files, and repeats control characters of others"
+HEADER = "values that the header allows are not all checked against each other"
+# what a long run has found in these forms is not mended yet; the others must stay clean
+FAILING = {
+    "target VCF": READER,
+    "target VCF.gz": READER,
+    "target BCF": READER,
+    "target gzip": READER,
+    "index": READER,
+    "panel VCF": READER,
+    "panel BCF": READER,
+    "evaluated file": READER,
+    ".spin": HEADER,
+    ".spin of chromosome X": HEADER,
+    ".spip": HEADER,
+    "FinalReport": "a carriage return in the head moves the table",
+    "chain": "the message repeats lines of the file",
+    "lists": "the message repeats control characters of the file",
+    "haplotype model": "tensors of other dimensions are taken",
+    "process model": "the settings of its tasks are not checked",
+    "table": "the message repeats control characters of a damaged Parquet file",
+    "chunk": "texts of records and headers are copied unread",
+    "command line": "messages repeat control characters of arguments, and one has several lines",
+}
 
 
 @pytest.fixture(scope="module")
