@@ -53,7 +53,8 @@ def judge(ended: Ended, left: Sequence[str], limits: Limits) -> Verdict:
         if found:
             return Verdict(FAILED, found)
     if left:
-        return Verdict(FAILED, f"exit {ended.status}, left: {', '.join(sorted(set(map(plain, left)))[:3])}")
+        names = sorted({plain(path.rpartition("/")[2]) for path in left})
+        return Verdict(FAILED, f"exit {ended.status}, left: {', '.join(names[:3])}")
     return Verdict(COMPLETE if ended.status == 0 else REFUSED)
 
 

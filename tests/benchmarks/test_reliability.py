@@ -120,7 +120,7 @@ Current thread 0x00007f (most recent call first):
         (ended(err="spinimpute: warning: no map\n"), [], COMPLETE, ""),
         (ended(2, "spinimpute: warning: x\nspinimpute: error: y\n"), [], REFUSED, ""),
         (ended(2, "Usage: spinimpute [OPTIONS]\n\nError: No such option: --x\n"), [], REFUSED, ""),
-        (ended(2, "spinimpute: error: y\n"), ["out/.o.vcf.0123abcd.part"], FAILED, "exit 2, left: FILE"),
+        (ended(2, "Error: y\n"), ["out/.o.vcf.0123abcd.part"], FAILED, "exit 2, left: .o.vcf.#.part"),
         (ended(2, "spinimpute: error: y\nand z\n"), [], FAILED, "message of several lines"),
         (ended(2, "spinimpute: error: y\nspinimpute: error: z\n"), [], FAILED, "exit 2 with 2 messages"),
         (ended(2), [], FAILED, "exit 2 with 0 messages: nothing said"),
