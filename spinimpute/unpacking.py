@@ -19,6 +19,7 @@ ENCODING = "utf-8-sig"
 LONGEST_LINE = 2**20
 _LEAST_BOUND = 2**28
 _MOST_TIMES = 100
+_PIECE_BYTES = 2**16
 
 
 class TooLong(OSError):
@@ -57,10 +58,12 @@ def gunzipped(content: bytes) -> bytes:
     """
     if not content.startswith(GZIP_MAGIC):
         return content
+    unpacked = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        unpacked = file.read(most_unpacked(len(content)) + 1)
-    check_unpacked(len(unpacked), len(content))
-    return unpacked
+        while piece := file.read(_PIECE_BYTES):
+            unpacked += piece
+            check_unpacked(len(unpacked), len(content))
+    return bytes(unpacked)
 
 
 def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:

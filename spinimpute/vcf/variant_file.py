@@ -18,8 +18,9 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.unpacking import GZIP_MAGIC
-from spinimpute.vcf.bcf_format import BCF_MAGIC
-from spinimpute.vcf.bgzf import EOF_BLOCK
+from spinimpute.vcf.bcf_format import BCF_MAGIC, is_bcf
+from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
+from spinimpute.vcf.index_reader import check_index
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
@@ -59,6 +60,8 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
+        if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
+            self._check_index()
         begins(READING, self._named)
         try:
             self._vcf = cyvcf2.VCF(str(self.path))
@@ -85,6 +88,16 @@ class VariantFile:
         except UnicodeDecodeError as error:
             raise self.error(f"the header, or an index, names a chromosome that {_NO_TEXT}") from error
 
+    def _check_index(self) -> None:
+        if not self.path.is_file():
+            return
+        try:
+            check_index(self.path)
+        except DamagedFile as error:
+            raise self.error(
+                f"{error}. Remove it, or write it again: bcftools index -f {self.path}"
+            ) from error
+
     @property
     def n_records(self) -> int:
         """Records of the whole file, as its index counts them.
@@ -94,6 +107,7 @@ class VariantFile:
         InputError
             The file has no index that can be read.
         """
+        self._check_index()
         try:
             return int(self._vcf.num_records)
         except Exception as error:
@@ -138,6 +152,8 @@ class VariantFile:
         InputError
             The file is cut off or damaged within a record, or has an empty line.
         """
+        if region is not None:
+            self._check_index()
         source = iter(self._vcf) if region is None else self._vcf(region)
         place = "the header"
         while True:
@@ -301,6 +317,13 @@ def starts_as_variant_file(path: Path) -> bool:
     except (OSError, EOFError, zlib.error):
         return False
     return content.startswith((_VCF_MAGIC, BCF_MAGIC))
+
+
+def _is_bcf(path: Path) -> bool:
+    try:
+        return path.is_file() and is_bcf(path)
+    except (OSError, EOFError, zlib.error):  # a VCF that is not compressed
+        return False
 
 
 def _repeated_sample(path: Path) -> str | None:

@@ -226,6 +226,26 @@ def test_a_crafted_index_is_not_used(write: Callable[..., Path], tmp_path: Path,
     build_panel(path, tmp_path / "p.spin", MAP, threads=2).close()
 
 
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_a_cut_index_of_a_vcf_is_refused(write: Callable[..., Path], form: str) -> None:
+    """The library that reads would spoil its memory with it, on opening the file."""
+    path = write(lines(), form)
+    whole = gzip.decompress(index_of(path).read_bytes())
+    index = index_of(path)
+    elsewhere = path.with_name(f"{path.stem}{index.suffix}")
+    for place in (index, elsewhere):  # it is found by both names
+        index.unlink(missing_ok=True)
+        for cut in (0, 3, 8, 20, 40, 60, len(whole) // 2, len(whole) - 30):
+            place.write_bytes(compress_block(whole[:cut]))
+            with pytest.raises(
+                InputError, match=rf"its index .*{place.name} is cut or damaged .*bcftools index -f"
+            ):
+                read_haplotypes(path, chrom="20")
+        place.write_bytes(compress_block(whole)[:-40])
+        with pytest.raises(InputError, match="is cut or damaged"):
+            read_haplotypes(path)
+
+
 def end_at(path: Path, offset: int) -> None:
     """The index's last chunk ends at another virtual offset."""
     content = gzip.decompress(index_of(path).read_bytes())
