@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from .options import (
+    OptionsOnly,
     ambiguous_option,
     chain_option,
     force_option,
@@ -18,7 +19,7 @@ from .options import (
 )
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option

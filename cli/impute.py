@@ -12,6 +12,7 @@ from spinimpute.predictors import registry
 
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     ambiguous_option,
     chain_option,
     device_option,
@@ -35,7 +36,7 @@ from .options import (
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report")
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @target_option
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
@@ -176,8 +177,12 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
     from spinimpute.errors import InputError
     from spinimpute.quality.leave_one_out import TABLES
 
-    if not prefix or prefix.endswith("/"):
-        raise InputError(f"--loo {prefix!r}: give what the names of the tables begin with, such as 'quality'")
+    name = prefix.rpartition("/")[2]
+    if not name or name.startswith("."):
+        raise InputError(
+            f"--loo {prefix!r}: the tables would be hidden files; give what their names begin with, such as "
+            "'quality'"
+        )
     return {table: Path(f"{prefix}.{table}.tsv") for table in TABLES}
 
 

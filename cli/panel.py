@@ -9,6 +9,7 @@ import click
 
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     device_option,
     force_option,
     map_option,
@@ -34,7 +35,7 @@ def panel() -> None:
     """Build, tune, describe and verify reference panels."""
 
 
-@panel.command()
+@panel.command(cls=OptionsOnly)
 @click.option(
     "--vcf",
     required=True,
@@ -145,7 +146,7 @@ def build(
                 click.echo(f"  {count} array sites not used: {reason}", err=True)
 
 
-@panel.command()
+@panel.command(cls=OptionsOnly)
 @click.option("--panel", "panel_path", required=True, metavar="FILE", help="Panel file (.spin).")
 @click.option(
     "--array",
