@@ -40,7 +40,11 @@ def check(
     samples_out: str | None,
     force: bool,
 ) -> None:
-    """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex."""
+    """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
+
+    Ends with status 2 where impute would refuse the target; what was found is told before.
+    """
+    from spinimpute.errors import InputError
     from spinimpute.output_files import check_outputs, written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.check import check as run
@@ -56,3 +60,5 @@ def check(
         if table is not None:
             with written_whole(table) as partial:
                 write(partial)
+    if report.refusals:
+        raise InputError(f"impute refuses this target: {report.refusals[0]}")

@@ -33,7 +33,7 @@ from .options import (
 )
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report")
+WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
 
 
 @click.command(cls=OptionsOnly)
@@ -70,6 +70,12 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @sex_option
 @chain_option
 @click.option(
+    "--min-typed-ratio",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    help="Refuse the target if any stretch of the panel, of 5 cM, has a smaller share of typed sites.",
+)
+@click.option(
     "--loo",
     metavar="PREFIX",
     help="Leave typed calls out: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, .windows.tsv.",
@@ -102,6 +108,7 @@ def impute(
     ambiguous: str,
     sex: str | None,
     chain: str | None,
+    min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
     threads: int | None,
@@ -154,6 +161,7 @@ def impute(
             region=RegionSettings(region, buffer),
             output=settings,
             resources=Resources(threads, device, None if budget is None else parse_size(budget)),
+            min_typed_ratio=min_typed_ratio,
             force=force,
             progress=progress,
         )

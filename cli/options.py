@@ -152,7 +152,7 @@ map_option = click.option(
 )
 force_option = click.option("--force", "-f", is_flag=True, help="Overwrite existing output.")
 force_match_option = click.option(
-    "--force", "-f", is_flag=True, help="Overwrite existing output; go on where hardly any site matches."
+    "--force", "-f", is_flag=True, help="Overwrite existing output; go on though the target does not fit."
 )
 
 

@@ -192,11 +192,11 @@ def phase_haplotypes(
 def _samples_to_phase(
     alleles_TQ: np.ndarray, unphased_TX: np.ndarray, ploidy: np.ndarray, fill: bool
 ) -> np.ndarray:
-    chosen_X = unphased_TX.any(axis=0)
-    if fill:
-        complete_X = np.logical_and.reduceat((alleles_TQ >= 0).all(axis=0), _first_columns(ploidy))
-        chosen_X |= ~complete_X & (ploidy == 2)
-    return chosen_X
+    open_X = np.asarray(unphased_TX.any(axis=0))
+    if not fill:
+        return open_X
+    complete_X = np.logical_and.reduceat((alleles_TQ >= 0).all(axis=0), _first_columns(ploidy))
+    return open_X | (~complete_X & (ploidy == 2))
 
 
 def _digests_of_calls(alleles_TQ: np.ndarray, unphased_TX: np.ndarray, ploidy: np.ndarray) -> list[bytes]:

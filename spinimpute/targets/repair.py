@@ -163,7 +163,11 @@ def repair_and_match(
     if not kept.all():
         unphased = None if target.unphased is None else target.unphased[target_index]
         repaired = replace(
-            repaired, sites=sites.take(target_index), alleles=alleles[target_index], unphased=unphased
+            repaired,
+            sites=sites.take(target_index),
+            alleles=alleles[target_index],
+            unphased=unphased,
+            halved=None if target.halved is None else target.halved[target_index],
         )
     return Repaired(repaired, _matched(panel, repaired.sites, int((~kept).sum())), repairs, target_index)
 
