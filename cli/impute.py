@@ -133,10 +133,12 @@ def impute(
     )
 
     budget = options.pop("max_memory")
+    tables = _loo_tables(loo)
     settings = OutputSettings(
         wanted,
         keep_unmatched,
         leave_one_out=loo is not None,
+        leave_one_out_tables=tables,
         report=report,
         output_type=output_type,
         header_lines=[
@@ -144,7 +146,6 @@ def impute(
             f"##spinimpute_seed={seed}",
         ],
     )
-    tables = _loo_tables(loo)
     inputs = (vcf, panel, genetic_map, model, sex, chain)
     check_outputs([out, report, *tables.values()], force, inputs)
     gc.freeze()
@@ -165,12 +166,6 @@ def impute(
             force=force,
             progress=progress,
         )
-    if summary.leave_one_out is not None:
-        from spinimpute.output_files import written_whole
-
-        for table, path in tables.items():
-            with written_whole(path) as partial:
-                summary.leave_one_out.write(table, partial)
     show(summary, out, quiet)
 
 

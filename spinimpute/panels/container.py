@@ -43,6 +43,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import CRC, FileKind, is_object, is_text
+from spinimpute.watched import READING, begins, ends
 
 _PARTS = "parts"
 _PART = np.dtype([("offset", "<u8"), ("nbytes", "<u4"), ("crc", "<u4")])
@@ -192,6 +193,7 @@ class Container:
                 self._content: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise InputError(f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
+        begins(READING, self._named)
         try:
             header = self._read_header(place)
             self.checksum: str = header["checksum"]
@@ -211,6 +213,11 @@ class Container:
             with contextlib.suppress(BufferError):
                 self._content.close()
             self._content = None
+            ends(READING, self._named)
+
+    @property
+    def _named(self) -> str:
+        return f"{self.kind.name} {self.path}"
 
     def __enter__(self) -> Container:
         return self

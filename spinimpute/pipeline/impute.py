@@ -15,7 +15,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import check_output, written_whole
+from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
@@ -110,7 +110,7 @@ def impute(
     """
     _check_choices(phasing, output, resources, min_typed_ratio)
     inputs = [vcf, path_of(panel), predictor.model, genetic_map]
-    out, page = _checked_outputs(out, output.report, force, inputs)
+    out, page, tables = _checked_outputs(out, output, force, inputs)
     output_type = choose_output_type(out, output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
@@ -170,10 +170,16 @@ def impute(
         for number, one in enumerate(chosen):
             impute_part(run, one, unmatched[number], shares.of(number))
         with summary.stage("finish file and index"):
+            writer.finish()
+        summary.peak_memory_mb = peak_memory_mb()
+        with ExitStack() as beside:  # all files get their names together: none where another one fails
+            if page is not None:
+                partial = beside.enter_context(written_whole(page))
+                _write_report(partial, summary, vcf, path_of(panel))
+            if summary.leave_one_out is not None:
+                for table, path in tables.items():
+                    summary.leave_one_out.write(table, beside.enter_context(written_whole(path)))
             writer.close()
-    summary.peak_memory_mb = peak_memory_mb()
-    if page is not None:
-        _write_report(page, summary, vcf, path_of(panel))
     return summary
 
 
@@ -189,14 +195,13 @@ def _check_choices(
 
 
 def _checked_outputs(
-    out: str | Path, report: str | Path | None, force: bool, inputs: Sequence[object]
-) -> tuple[Path, Path | None]:
-    """Where genotypes and report go. Raises InputError if they cannot go there."""
-    out = check_output(out, force, inputs)
-    page = None if report is None else check_output(report, force, [*inputs, out])
-    if page is not None and page.resolve() == out.resolve():
-        raise InputError(f"the report and the imputed genotypes cannot both be {out}; give two names")
-    return out, page
+    out: str | Path, output: OutputSettings, force: bool, inputs: Sequence[object]
+) -> tuple[Path, Path | None, dict[str, Path]]:
+    """Where genotypes, report and tables go. Raises InputError if they cannot go there."""
+    report, tables = output.report, output.leave_one_out_tables
+    check_outputs([out, report, *tables.values()], force, inputs)
+    page = None if report is None else Path(report)
+    return Path(out), page, {table: Path(path) for table, path in tables.items()}
 
 
 def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
@@ -258,9 +263,8 @@ def _region_lines(
     ]
 
 
-def _write_report(page: Path, summary: ImputationSummary, vcf: str | Path, panel: str | Path) -> None:
+def _write_report(partial: Path, summary: ImputationSummary, vcf: str | Path, panel: str | Path) -> None:
     from spinimpute.reports.imputation_report import write_imputation_report
 
     assert summary.imputed is not None, "`_collect_quality` made it"
-    with written_whole(page) as partial:
-        write_imputation_report(summary, summary.imputed, vcf, panel, partial)
+    write_imputation_report(summary, summary.imputed, vcf, panel, partial)

@@ -19,6 +19,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.vcf.bcf_format import BCF_MAGIC
 from spinimpute.vcf.bgzf import EOF_BLOCK, GZIP_MAGIC
+from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
@@ -55,6 +56,7 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
+        begins(READING, self._named)
         try:
             self._vcf = cyvcf2.VCF(str(self.path))
             self.samples: list[str] = list(self._vcf.samples)
@@ -201,11 +203,16 @@ class VariantFile:
 
     def error(self, what: str, kind: type[InputError] = InputError) -> InputError:
         """What to raise for a defect of the file."""
-        return kind(f"{self.role} {self.path}: {what}")
+        return kind(f"{self._named}: {what}")
 
     def close(self) -> None:
         """Nothing more will be read."""
         self._vcf.close()
+        ends(READING, self._named)
+
+    @property
+    def _named(self) -> str:
+        return f"{self.role} {self.path}"
 
     def __enter__(self) -> Self:
         return self

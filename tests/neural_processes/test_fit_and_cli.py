@@ -102,18 +102,14 @@ def test_a_context_without_targets() -> None:
 
 
 def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    import signal
     import sys
 
-    from spinimpute.cli.main import main
-
-    terminate = signal.getsignal(signal.SIGTERM)
+    from spinimpute.cli.main import run_command
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
         with pytest.raises(SystemExit) as exited:
-            main()
-        signal.signal(signal.SIGTERM, terminate)
+            run_command()
         out, err = capfd.readouterr()
         assert "Traceback" not in err
         return int(exited.value.code or 0), out, err
