@@ -23,9 +23,6 @@ SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
 AT_POSITION_0 = "at position 0, the telomere"
 
-LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
-FEW_SITES = 20  # unless so few are lost
-
 # What human chromosomes are called besides, by PLINK and arrays. The pseudo-autosomal regions are told from
 # the rest of X by their positions. In other species 23 to 26 are autosomes: its own name counts first.
 _ALSO_CALLED = {
@@ -265,38 +262,6 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
     return SiteMatch(panel_index, target_index, reasons)
-
-
-def check_overlap(panel: Sites, target: Sites, match: SiteMatch) -> None:
-    """Refuse a target with so few panel sites that it must be a mistake.
-
-    Sites beyond the panel's ends do not count: a panel may be of a part of a chromosome.
-
-    Parameters
-    ----------
-    panel, target : Sites
-        What was matched.
-    match : SiteMatch
-        As of `match_sites`.
-
-    Raises
-    ------
-    InputError
-        Hardly any of the target's sites in the panel's region is a panel site.
-    """
-    inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
-    n_inside = int(inside.sum())
-    lost = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
-    if len(lost) < FEW_SITES or n_inside - len(lost) >= LEAST_SHARE * n_inside:
-        return
-    counts = ", ".join(f"{reason}: {count}" for reason, count in match.unmatched.items())
-    first = lost[0]
-    raise InputError(
-        f"only {n_inside - len(lost)} of the {n_inside} target sites in the panel's region are panel sites: "
-        f"{counts}; the first is {target.chrom}:{target.position[first]} {target.ref[first]}>"
-        f"{target.alt[first]}, {match.reasons[first]}. The target is probably on another genome build than "
-        "the panel; lift it over (--chain), or go on with --force"
-    )
 
 
 def _summary(role: str, sites: Sites) -> str:

@@ -137,7 +137,11 @@ class HaplotypeReader:
     def read_calls(self) -> Calls:
         """Everything at once, with the number of alleles that each call has."""
         blocks = list(self._blocks())
-        unphased = None
+        unphased = halved = None
+        if any(block.halved is not None for block in blocks):
+            halved = np.concatenate(
+                [np.zeros(len(b.sites), np.int64) if b.halved is None else b.halved for b in blocks]
+            )
         if any(block.unphased is not None for block in blocks):
             shape = (len(self.samples),)
             unphased = np.concatenate(
@@ -150,6 +154,7 @@ class HaplotypeReader:
             self.contig_line,
             self.skipped,
             unphased,
+            halved=halved,
         )
 
     def _blocks(self) -> Iterator[CallBlock]:
