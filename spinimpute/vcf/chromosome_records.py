@@ -66,7 +66,8 @@ class ChromosomeRecords:
         wanted = self._chrom
         contigs = self._index() if wanted is not None else []
         indexed = None if wanted is None else self._indexed(contigs, wanted)
-        meant = set() if wanted is None else names_of_chromosome(wanted, file.contigs)
+        # of the names that the header lists; records may have others
+        of_others = set() if wanted is None else set(file.contigs) - names_of_chromosome(wanted, file.contigs)
         through = None
         if indexed is not None:
             through = f"{indexed.name}:{region.start}-{region.end}" if region else indexed.name
@@ -75,7 +76,7 @@ class ChromosomeRecords:
         others: dict[str, int] = {}
         for record in file.records(through):
             name, position = record.CHROM, record.POS
-            if wanted is not None and name not in meant and (meant or not same_chromosome(name, wanted)):
+            if wanted is not None and (name in of_others or not same_chromosome(name, wanted)):
                 others[name] = others.get(name, 0) + 1
                 continue
             if region and not region.start <= position <= region.end:
