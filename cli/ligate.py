@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import (
     force_option,
     out_option,
@@ -57,7 +59,7 @@ def ligate(
             progress=progress,
         )
     for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {warning}", err=True)
+        click.echo(f"spinimpute: warning: {printable(warning)}", err=True)
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(line, err=True)
+            click.echo(printable(line), err=True)

@@ -14,6 +14,7 @@ from typing import IO, Any, NoReturn
 
 import click
 
+from spinimpute.errors import InputError, printable
 from spinimpute.watched import ending
 
 BAD_INPUT = 2
@@ -87,7 +88,7 @@ def spinimpute() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"spinimpute: warning: {message}", err=True)
+    click.echo(f"spinimpute: warning: {printable(str(message))}", err=True)
 
 
 def _terminated(*_: Any) -> NoReturn:
@@ -103,7 +104,7 @@ def _interrupted(*_: Any) -> NoReturn:
 
 def _fail(message: str, status: int) -> NoReturn:
     try:
-        click.echo(f"spinimpute: {message}", err=True)
+        click.echo(f"spinimpute: {printable(message)}", err=True)
     except OSError:  # stderr goes to a full disk: the exit status says enough
         _discard(sys.stderr)
     sys.exit(status)
@@ -144,8 +145,6 @@ def run_command(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
-    from spinimpute.errors import InputError
-
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters

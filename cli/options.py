@@ -10,11 +10,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from spinimpute.errors import printable
+
 if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]
+
+
+class OptionsOnly(click.Command):
+    """A command without arguments of its own: names what stands alone, whatever else is wrong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises UsageError if a word belongs to no option."""
+        given, alone, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if alone and "help" not in given:
+            words = ", ".join(map(repr, alone))
+            ctx.fail(
+                f"{words} stand{'s' if len(alone) == 1 else ''} without an option: each file is given with "
+                "its own, such as --vcf FILE"
+            )
+        return super().parse_args(ctx, args)
 
 
 def out_option(what: str) -> Option:
@@ -137,7 +154,7 @@ map_option = click.option(
 )
 force_option = click.option("--force", "-f", is_flag=True, help="Overwrite existing output.")
 force_match_option = click.option(
-    "--force", "-f", is_flag=True, help="Overwrite existing output; go on where hardly any site matches."
+    "--force", "-f", is_flag=True, help="Overwrite existing output; go on though the target does not fit."
 )
 
 
@@ -225,10 +242,10 @@ def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
         Print warnings only.
     """
     for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {warning}", err=True)
+        click.echo(f"spinimpute: warning: {printable(warning)}", err=True)
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(line, err=True)
+            click.echo(printable(line), err=True)
 
 
 # of `spinimpute tabular`: what it offers to train, and the options of training

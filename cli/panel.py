@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spinimpute.errors import printable
+
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     device_option,
     force_option,
     map_option,
@@ -34,7 +37,7 @@ def panel() -> None:
     """Build, tune, describe and verify reference panels."""
 
 
-@panel.command()
+@panel.command(cls=OptionsOnly)
 @click.option(
     "--vcf",
     required=True,
@@ -145,7 +148,7 @@ def build(
                 click.echo(f"  {count} array sites not used: {reason}", err=True)
 
 
-@panel.command()
+@panel.command(cls=OptionsOnly)
 @click.option("--panel", "panel_path", required=True, metavar="FILE", help="Panel file (.spin).")
 @click.option(
     "--array",
@@ -280,7 +283,7 @@ def info(file: str) -> None:
             if number:
                 click.echo()
             for name, value in rows.items():
-                click.echo(f"{name:<26}{value}")
+                click.echo(printable(f"{name:<26}{value}"))
 
 
 @panel.command()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import (
     TABULAR_MODELS,
     device_option,
@@ -22,7 +24,6 @@ from .tabular_columns import (
     features_of,
     labelled_table_options,
     listed,
-    on_one_line,
     read_labelled_table,
     require_columns,
     table_option,
@@ -173,22 +174,22 @@ def info(model: str) -> None:
     estimator, description = load_with_description(model, "cpu")
     click.echo(f"estimator: {type(estimator).__name__}")
     for name, value in description["metadata"].items():
-        click.echo(f"{on_one_line(str(name))}: {on_one_line(str(value))}")
+        click.echo(f"{printable(str(name))}: {printable(str(value))}")
     if hasattr(estimator, "classes_"):
         click.echo(f"classes: {listed([str(name) for name in estimator.classes_])}")
     known = estimator.encoder_.categories_
     names = getattr(estimator, "feature_names_in_", range(len(known)))
     for name, categories in zip(names, known, strict=True):
         kind = "numbers" if categories is None else f"{len(categories)} categories"
-        click.echo(f"column: {on_one_line(str(name))}: {kind}")
+        click.echo(f"column: {printable(str(name))}: {kind}")
     for name, value in estimator.get_params().items():
         if name not in OPTION_OF:
-            click.echo(f"{name}: {on_one_line(str(value))}")
+            click.echo(f"{name}: {printable(str(value))}")
     click.echo(f"weights of the network: {estimator.n_parameters_}")
     click.echo(f"steps taken: {estimator.n_steps_}")
     if estimator.validation_losses_:
         click.echo(f"validation loss: {min(estimator.validation_losses_):.4f}")
-    click.echo(f"written by: spinimpute {on_one_line(str(description['spinimpute']))}")
+    click.echo(f"written by: spinimpute {printable(str(description['spinimpute']))}")
 
 
 def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | None) -> TableEstimator:

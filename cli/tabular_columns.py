@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import Command
 
 if TYPE_CHECKING:
@@ -310,14 +312,9 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
 def listed(names: list[str], most: int = 10) -> str:
     """Names with commas between them; of more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(on_one_line, names[:most])) + more
-
-
-def on_one_line(text: str) -> str:
-    """A text without line breaks and control characters."""
-    return text if text.isprintable() else repr(text)
+    return ", ".join(map(printable, names[:most])) + more
 
 
 def warn(message: str) -> None:
     """Print a warning."""
-    click.echo(f"spinimpute: warning: {message}", err=True)
+    click.echo(f"spinimpute: warning: {printable(message)}", err=True)

@@ -10,6 +10,13 @@ class InputError(Exception):
     """
 
 
+def printable(text: str) -> str:
+    r"""A text without what would change a terminal: a name may hold \x1b, line breaks or reversed writing."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def why_no_file(path: Path) -> str:
     """Why a path is not that of a file, for messages."""
     if path.is_dir():

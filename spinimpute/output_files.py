@@ -213,6 +213,7 @@ def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Itera
         names = [path, *(path.with_name(path.name + index) for index in (".tbi", ".csi"))]
         for name in names:
             if name.resolve() in taken:
-                raise InputError(f"{given} and {taken[name.resolve()]} are to be written to the same file")
+                other = taken[name.resolve()]
+                raise InputError(f"{given} and {other} are to be written to the same file: give two names")
         for name in names:
             taken[name.resolve()] = given

@@ -1,6 +1,5 @@
 """Genetic maps: from base-pair positions to centimorgans."""
 
-import gzip
 import math
 import zlib
 from collections.abc import Callable
@@ -10,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.sites import same_chromosome
+from spinimpute.unpacking import gunzipped
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
@@ -120,7 +120,6 @@ class GeneticMap:
         positions: list[int] = []
         cMs: list[float] = []
         others: dict[str, int] = {}
-        wanted = plain_chromosome(chrom)
         for number, line in enumerate(lines[first_row:], start=first_row + 1):
             fields = line.split()
             if not fields:
@@ -129,7 +128,7 @@ class GeneticMap:
                 raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
             position, cM = _numbers(fields, columns, fail, number)
             name = fields[columns.chrom]
-            if plain_chromosome(name) != wanted:
+            if not same_chromosome(name, chrom):
                 others[name] = others.get(name, 0) + 1
                 continue
             if positions and position <= positions[-1]:
@@ -219,9 +218,7 @@ def _read_lines(path: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"{path}: cannot read the genetic map: {error.strerror}") from error
     try:
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        text = content.decode("utf-8")
+        text = gunzipped(content).decode("utf-8")
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: the genetic map is damaged gzip ({error}). Get the file again") from error
     except UnicodeDecodeError as error:

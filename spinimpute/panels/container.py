@@ -43,6 +43,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import CRC, FileKind, is_object, is_text
+from spinimpute.unpacking import TooLong, check_unpacked, most_unpacked
 from spinimpute.watched import READING, begins, ends
 
 _PARTS = "parts"
@@ -59,6 +60,16 @@ _JOINED_ALIGNMENT = 64
 def compress(content: bytes) -> bytes:
     """A content as it is stored in files of compressed kinds."""
     return lzma.compress(content, lzma.FORMAT_RAW, filters=_FILTERS)
+
+
+def _decompress(stored: bytes) -> bytes:
+    """What `compress` was given. Raises lzma.LZMAError, or TooLong."""
+    stream = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
+    content = stream.decompress(stored, most_unpacked(len(stored)) + 1)
+    check_unpacked(len(content), len(stored))
+    if not stream.eof or stream.unused_data:
+        raise lzma.LZMAError("its stream does not end where it ends")
+    return content
 
 
 class ContainerWriter:
@@ -295,7 +306,7 @@ class Container:
         _ = self._map  # ValueError if it is closed, which is the caller's mistake
         try:
             yield
-        except (ValueError, struct.error, lzma.LZMAError) as error:
+        except (ValueError, struct.error, lzma.LZMAError, TooLong) as error:
             raise self.kind.damaged(self.path, f"the {what} cannot be read ({error})") from error
 
     @property
@@ -309,7 +320,7 @@ class Container:
         if not self.kind.compressed:
             return stored
         with self.decoding(what):
-            return lzma.decompress(stored, lzma.FORMAT_RAW, filters=_FILTERS)
+            return _decompress(stored)
 
     def _stored(self, place: Place, what: str) -> bytes:
         start = self._start + place.offset
@@ -326,6 +337,9 @@ class Container:
         kind, path = self.kind, self.path
         if kind.joined_magic and preamble.startswith(kind.joined_magic):
             raise InputError(f"{kind.name} {path}: {kind.joined_remedy}")
+        for magic, what in kind.mistaken.items():
+            if preamble.startswith(magic):
+                raise InputError(f"{path}: this is {what}")
         if not preamble.startswith(kind.magic):
             raise InputError(
                 f"{path}: not a spinimpute {kind.name} (it starts with {preamble[:16]!r}); {kind.remedy}"

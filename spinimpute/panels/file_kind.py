@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ from typing import Any
 from spinimpute.errors import InputError
 
 CRC = struct.Struct("<I")
+PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
+PARTS_MAGIC = b"\x89SPINPARTS\r\n\x1a\n"
+INDUCING_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"
 HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what panels hold, see `ReferencePanel.holds`
 
 
@@ -49,6 +52,8 @@ class FileKind:
         Of a file that holds several of these; empty where there is none.
     joined_remedy : str
         What to do with such a file where one content is needed, for messages.
+    mistaken : mapping of bytes to str
+        First bytes of files that are taken for these: what such a file is, and what to give in its place.
     """
 
     name: str
@@ -65,6 +70,7 @@ class FileKind:
     first_version: int = 1
     joined_magic: bytes = b""
     joined_remedy: str = ""
+    mistaken: Mapping[bytes, str] = field(default_factory=dict)
 
     @cached_property
     def preamble(self) -> struct.Struct:

@@ -32,7 +32,16 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
-from spinimpute.panels.file_kind import INDUCING_POINTS, FileKind, is_count, is_provenance, is_text
+from spinimpute.panels.file_kind import (
+    INDUCING_MAGIC,
+    INDUCING_POINTS,
+    PANEL_MAGIC,
+    PARTS_MAGIC,
+    FileKind,
+    is_count,
+    is_provenance,
+    is_text,
+)
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import TABLE_SECTIONS, SiteTable, read_increasing, read_site_table
 from spinimpute.panels.stored_rows import packed_bytes
@@ -60,13 +69,14 @@ def _are_shares(value: object) -> bool:
     )
 
 
-_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"  # as PNG's: a transfer in text mode breaks it
+_REMEDY = "make one with 'spinimpute panel build --inducing H --array FILE'"
+_HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (.spip): {_REMEDY}"
 KIND = FileKind(
     name="inducing panel",
-    magic=_MAGIC,
+    magic=INDUCING_MAGIC,
     version=2,
     first_version=2,  # before, other models made other points
-    remedy="make one with 'spinimpute panel build --inducing H --array FILE'",
+    remedy=_REMEDY,
     fields={
         "chrom": is_text,
         "contig_line": is_text,
@@ -85,7 +95,8 @@ KIND = FileKind(
     sections=(*TABLE_SECTIONS, "array"),
     compressed=True,
     has_parts=True,
-    checksum_seed=_MAGIC,
+    checksum_seed=INDUCING_MAGIC,
+    mistaken={PANEL_MAGIC: _HAPLOTYPES_INSTEAD, PARTS_MAGIC: _HAPLOTYPES_INSTEAD},
 )
 
 

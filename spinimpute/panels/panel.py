@@ -25,6 +25,9 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
     HAPLOTYPES,
+    INDUCING_MAGIC,
+    PANEL_MAGIC,
+    PARTS_MAGIC,
     FileKind,
     is_count,
     is_provenance,
@@ -65,7 +68,7 @@ def _n_blocks(n_sites: int) -> int:
 
 KIND = FileKind(
     name="panel",
-    magic=b"\x89SPINPANEL\r\n\x1a\n",  # as PNG's: a transfer in text mode breaks it
+    magic=PANEL_MAGIC,
     version=2,
     remedy="build one with 'spinimpute panel build'",
     fields={
@@ -79,11 +82,15 @@ KIND = FileKind(
     sections=("haplotypes", *TABLE_SECTIONS, "block_crc"),
     check=_check,
     alignment=64,
-    joined_magic=b"\x89SPINPARTS\r\n\x1a\n",
+    joined_magic=PARTS_MAGIC,
     joined_remedy=(
         "it holds chromosome X in parts of different ploidy, which only imputing, phasing, tuning and "
         "checking know; build a panel of one part with --region"
     ),
+    mistaken={
+        INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was "
+        "made of"
+    },
 )
 
 

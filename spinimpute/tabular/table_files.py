@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from spinimpute.errors import InputError, why_no_file
+from spinimpute.unpacking import ENCODING, unpacked_text
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
@@ -235,8 +236,13 @@ def _check_text(path: Path, column: pd.Series) -> None:
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
     with _readable(path):
-        opened = gzip.open if path.name.lower().endswith(".gz") else open
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        if not path.name.lower().endswith(".gz"):
+            with path.open(encoding=ENCODING, newline="") as file:
+                return _parse_text(path, file, separator)
+        with (
+            gzip.open(path) as unpacked,
+            unpacked_text(unpacked, path.stat().st_size, newline="") as file,
+        ):
             return _parse_text(path, file, separator)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
-from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, same_chromosome
+from spinimpute.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 NOT_IN_PANEL = "not in the panel"
@@ -82,11 +82,10 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     found = PanelArray()
     site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
-    chrom = plain_chromosome(panel.chrom)
     others: set[str] = set()
     for listed in _listed(path, found):
         found.n_sites += 1
-        if plain_chromosome(listed.chrom) != chrom:
+        if not same_chromosome(listed.chrom, panel.chrom):
             others.add(listed.chrom)
             found.skip(ON_ANOTHER_CHROMOSOME)
             continue
@@ -142,10 +141,8 @@ def _records(path: Path, found: PanelArray) -> Iterator[_Listed]:
 
 def _lines(path: Path) -> Iterator[_Listed]:
     try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rt", encoding="utf-8") if compressed else path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_text(path) as file:
+            for number, line in enumerate(text_lines(file), start=1):
                 words = line.split()
                 names_columns = number == 1 and len(words) > 1 and not any(word.isdigit() for word in words)
                 if not words or line.startswith("#") or names_columns:

@@ -7,14 +7,13 @@ head; plain, gzip or a zip archive with one file in it. Recognised by content, n
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
 import warnings
 import zipfile
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -22,16 +21,13 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
-from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome, same_chromosome
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
+from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 
-# as PLINK and arrays name the human ones
-CHROMOSOME_NUMBERS = {
-    "23": "X", "24": "Y", "25": "X", "26": "MT", "XY": "X", "PAR": "X", "PAR1": "X", "PAR2": "X"
-}  # fmt: skip
 _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
 _INDEL = frozenset("DI")
@@ -46,7 +42,6 @@ _BUILDS = (
     ),
     ("GRCh38", re.compile(r"build\s*38|hg38|grch38|GCF_000001405\.(2[6-9]|3\d)", re.IGNORECASE)),
 )
-_MOST_BYTES = 2**30  # unpacked: an archive that holds more is none of these
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,7 @@ def is_array_text(path: Path) -> bool:
     Raises
     ------
     InputError
-        It is an archive of several files, or a huge one.
+        It is an archive that is not of one file, encrypted, or packed in an unusual way.
     """
     try:
         with _opened(path) as file:
@@ -157,7 +152,7 @@ def read_array_text(path: Path) -> ArrayText:
     unplaced = 0
     try:
         with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(text_lines(file), start=1):
                 if line.startswith("#"):
                     build = build or next((name for name, form in _BUILDS if form.search(line)), "")
                 fields = _fields(line)
@@ -236,7 +231,7 @@ def array_calls(
         No call is on the chromosome, or none states its alleles.
     """
     chrom = plain_chromosome(panel.chrom)
-    here = [call for call in text.calls if call.chrom == chrom]
+    here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these are of people
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
         raise InputError(f"target {path}: no call on chromosome {chrom}; the file has {found}")
@@ -295,22 +290,24 @@ def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list
     return out
 
 
-def _opened(path: Path) -> io.TextIOWrapper:
-    """The text, unpacked. Raises InputError for a zip archive of several files, or a huge one."""
+def _opened(path: Path) -> TextIO:
+    """The text, unpacked. Raises InputError for a zip archive that is not of one file which can be read."""
     with path.open("rb") as file:
-        magic = file.read(4)
-    if magic.startswith(b"\x1f\x8b"):
-        return io.TextIOWrapper(gzip.open(path), "utf-8-sig", errors="replace")
-    if magic == b"PK\x03\x04":
-        archive = zipfile.ZipFile(path)  # closed with its only member
-        names = [info for info in archive.infolist() if not info.is_dir()]
-        if len(names) != 1 or names[0].file_size > _MOST_BYTES:
-            archive.close()
-            raise InputError(
-                f"target {path}: the archive holds {len(names)} files; unpack the one with genotypes"
-            )
-        return io.TextIOWrapper(archive.open(names[0]), "utf-8-sig", errors="replace")
-    return path.open(encoding="utf-8-sig", errors="replace")
+        zipped = file.read(4) == b"PK\x03\x04"
+    if not zipped:
+        return open_text(path, errors="replace")
+    with zipfile.ZipFile(path) as archive:  # what is open of it stays open
+        files = [info for info in archive.infolist() if not info.is_dir()]
+        what = ""
+        if len(files) != 1:
+            what = f"holds {len(files)} files"
+        elif files[0].flag_bits & 1:
+            what = "is encrypted"
+        elif files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            what = "is not packed with Deflate, as others of such archives are"
+        if what:
+            raise InputError(f"target {path}: the archive {what}; unpack the file with the genotypes")
+        return unpacked_text(archive.open(files[0]), files[0].compress_size, errors="replace")
 
 
 def _fields(line: str) -> list[str] | None:
@@ -353,4 +350,4 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
     if not (fields[2].isascii() and fields[2].isdigit()) or len(fields[2]) > 10:
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
-    return ArrayCall(number, fields[0] or ".", CHROMOSOME_NUMBERS.get(chrom, chrom), int(fields[2]), letters)
+    return ArrayCall(number, fields[0] or ".", chrom, int(fields[2]), letters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import zlib
 from dataclasses import replace
@@ -10,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, printable
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import Sites, plain_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, Sites, names_of_chromosome, same_chromosome
+from spinimpute.unpacking import gunzipped
 
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
 INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
@@ -40,20 +40,20 @@ class Lift:
 
         self.path = Path(chain)
         try:
-            content = self.path.read_bytes()
-            if content.startswith(b"\x1f\x8b"):
-                content = gzip.decompress(content)
+            content = gunzipped(self.path.read_bytes())
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"chain file {chain}: cannot be read ({error})") from error
         try:
             self._lifter = LiftOver(io.BytesIO(content))
         except Exception as error:  # the library has no exception of its own
-            raise InputError(f"chain file {chain}: it is no chain file, or is damaged ({error})") from error
-        self._wanted = plain_chromosome(chrom)
+            raise InputError(
+                f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())})"
+            ) from error
+        self._chrom = chrom
         names = _names(content)
         if not names:
             raise InputError(f"chain file {chain}: there is no chain in it")
-        self._name = next((name for name in sorted(names) if plain_chromosome(name) == self._wanted), "")
+        self._name = min(names_of_chromosome(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
             raise InputError(f"chain file {chain}: it has no chain of chromosome {chrom}; it has {known}")
@@ -72,9 +72,10 @@ class Lift:
             The position, 1-based, and whether it is on the other strand; None if it has none.
         """
         found = self._lifter.convert_coordinate(self._name, position - 1)
-        if not found or plain_chromosome(found[0][0]) != self._wanted:
+        if not found or not same_chromosome(found[0][0], self._chrom):
             return None
-        return found[0][1] + 1, found[0][2] == "-"
+        place = found[0][1] + 1
+        return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
 
     def _whole(self, position: int, length: int, first: tuple[int, bool]) -> bool:
         """Whether the bases from a position on stay together."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region, plain_chromosome
+from spinimpute.genotypes.sites import Region, names_of_chromosome
+from spinimpute.unpacking import gunzipped
 from spinimpute.vcf.bcf_format import is_bcf, read_header
-from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
+from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_numbers
 from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
 
@@ -20,6 +22,8 @@ INTERVAL_BYTES = 4 * 2**20  # of the compressed file, at least
 _TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines to skip, bytes of the names
 _MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
 _CHUNK_BYTES = 16
+_CHUNKS_THAT_COUNT = 2  # in the bin behind the last: it counts records
+_UNREADABLE = (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError)
 
 
 class Run(NamedTuple):
@@ -80,25 +84,43 @@ def read_index(path: Path) -> list[Contig]:
     DamagedFile
         The records do not end where the index says: it is of another file.
     """
-    if not fresh_index(path):
+    index = _index_of(path)
+    if index is None or not fresh_index(path):
         return []
-    index = path.with_name(path.name + ".csi")
-    if not index.is_file():  # htslib prefers it, too
-        index = path.with_name(path.name + ".tbi")
     try:
         names = _bcf_contigs(path)
         if (names is not None) != path.name.endswith(".bcf"):
             return []  # cyvcf2 goes by the name, and would read with the wrong kind of index
-        content = gzip.decompress(index.read_bytes())
-        if content.startswith(b"CSI\1"):
-            contigs = _read_csi(content, names)
-        else:
-            contigs = _read_tbi(content) if content.startswith(b"TBI\1") else []
-    except (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError):
+        contigs = _contigs(index)
+        if names is not None:
+            contigs = [contig._replace(name=names[contig.number]) for contig in contigs]
+    except _UNREADABLE:
         return []
     if contigs:
         _check_end(path, max(contig.end for contig in contigs))
     return contigs
+
+
+def check_index(path: Path) -> None:
+    """Check what htslib takes for the index of a file, if there is one: a cut one makes it spoil its memory.
+
+    Parameters
+    ----------
+    path : Path
+        A VCF or BCF.
+
+    Raises
+    ------
+    DamagedFile
+        It is no index, or is cut.
+    """
+    index = _index_of(path)
+    if index is None:
+        return
+    try:
+        _contigs(index)
+    except _UNREADABLE as error:
+        raise DamagedFile(f"its index {index} is cut or damaged ({error})") from error
 
 
 def index_error(role: str, path: Path, what: object) -> InputError:
@@ -152,13 +174,12 @@ def index_intervals(path: Path, header_contigs: list[str], region: Region | None
     except DamagedFile as error:
         raise index_error("panel", path, error) from error
     if region is not None:
-        wanted = plain_chromosome(region.chrom)
-        contigs = [contig for contig in contigs if plain_chromosome(contig.name) == wanted]
+        meant = names_of_chromosome(region.chrom, [contig.name for contig in contigs])
+        contigs = [contig for contig in contigs if contig.name in meant]
     if len(contigs) != 1:
         return []
     (contig,) = contigs
-    same = plain_chromosome(contig.name)
-    if [name for name in header_contigs if plain_chromosome(name) == same] != [contig.name]:
+    if names_of_chromosome(contig.name, header_contigs) != {contig.name}:
         return []  # a reader goes through all of such a file
     whole = Region(contig.name, region.start, region.end) if region else Region(contig.name)
     regions = []
@@ -178,11 +199,14 @@ def index_intervals(path: Path, header_contigs: list[str], region: Region | None
 
 def fresh_index(path: Path) -> bool:
     """Whether there is a .csi or .tbi index not older than the file; an older one may be of other data."""
-    for suffix in (".csi", ".tbi"):
-        index = path.with_name(path.name + suffix)
-        if index.is_file() and path.is_file():
-            return index.stat().st_mtime >= path.stat().st_mtime
-    return False
+    index = _index_of(path)
+    return index is not None and path.is_file() and index.stat().st_mtime >= path.stat().st_mtime
+
+
+def _index_of(path: Path) -> Path | None:
+    """What htslib takes for the index: it prefers .csi, and looks for the name without its suffix, too."""
+    names = (name + suffix for suffix in (".csi", ".tbi") for name in (path.name, path.stem))
+    return next((index for index in map(path.with_name, names) if index.is_file()), None)
 
 
 def _bcf_contigs(path: Path) -> dict[int, str] | None:
@@ -196,6 +220,8 @@ def _bcf_contigs(path: Path) -> dict[int, str] | None:
 
 def _check_end(path: Path, end: int) -> None:
     with path.open("rb") as file:
+        if end == file.seek(0, os.SEEK_END) << 16:  # a writer that had read the last block, too
+            end -= len(EOF_BLOCK) << 16
         file.seek(end >> 16)
         reader = BgzfReader(file)
         before = end & 0xFFFF
@@ -203,13 +229,23 @@ def _check_end(path: Path, end: int) -> None:
             raise DamagedFile("the records do not end where the index says")
 
 
-def _read_csi(content: bytes, bcf_names: dict[int, str] | None) -> list[Contig]:
+def _contigs(index: Path) -> list[Contig]:
+    """The chromosomes of an index, without names in that of a BCF. Raises one of _UNREADABLE."""
+    content = gunzipped(index.read_bytes())
+    if content.startswith(b"CSI\1"):
+        return _read_csi(content)
+    if content.startswith(b"TBI\1"):
+        return _read_tbi(content)
+    raise ValueError("it begins as none does")
+
+
+def _read_csi(content: bytes) -> list[Contig]:
     shift, depth, n_auxiliary = struct.unpack_from("<3i", content, 4)
     if not 0 <= shift <= _MOST_SHIFT or not 0 <= depth <= _MOST_DEPTH or n_auxiliary < 0:
         raise ValueError("no such bins")
-    names = dict(enumerate(_names(content[16 : 16 + n_auxiliary]))) if bcf_names is None else bcf_names
     at = 16 + n_auxiliary
     n_contigs, at = _count(content, at)
+    names = _names(content[16 : 16 + n_auxiliary], n_contigs) if n_auxiliary else [""] * n_contigs
     found = []
     for number in range(n_contigs):
         n_bins, at = _count(content, at)
@@ -229,7 +265,7 @@ def _read_tbi(content: bytes) -> list[Contig]:
     n_contigs, _ = _count(content, 4)
     n_names, at = _count(content, 4 + _TABIX_HEAD.size)
     at += n_names
-    names = _names(content[8:at])
+    names = _names(content[8:at], n_contigs)
     found = []
     for number in range(n_contigs):
         n_bins, at = _count(content, at)
@@ -258,9 +294,11 @@ class _Bins:
     def add(self, bin_number: int, content: bytes, at: int) -> int:
         """Take the chunks that are listed at a place; the place behind them."""
         n_chunks, at = _count(content, at)
+        if bin_number > self.n_bins and (bin_number, n_chunks) != (self.n_bins + 1, _CHUNKS_THAT_COUNT):
+            raise ValueError("a bin that there is not")
+        ends = struct.unpack_from(f"<{2 * n_chunks}Q", content, at)
         if bin_number < self.n_bins:  # one more is no bin, but counts records
             last = self.interval(bin_number)[1]
-            ends = struct.unpack_from(f"<{2 * n_chunks}Q", content, at)
             self.runs += [Run(offset, last) for offset in ends[::2]]
             self.end = max(self.end, *ends[1::2], 0)
         return at + n_chunks * _CHUNK_BYTES
@@ -280,6 +318,10 @@ def _count(content: bytes, at: int) -> tuple[int, int]:
     return count, at + 4
 
 
-def _names(head_and_names: bytes) -> list[str]:
+def _names(head_and_names: bytes, n_contigs: int) -> list[str]:
     """The contigs' names in a tabix head."""
-    return head_and_names[_TABIX_HEAD.size :].decode().split("\0")[:-1]
+    n_bytes = _TABIX_HEAD.unpack_from(head_and_names)[-1]
+    *names, rest = head_and_names[_TABIX_HEAD.size :].decode().split("\0")
+    if n_bytes != len(head_and_names) - _TABIX_HEAD.size or rest or len(names) != n_contigs:
+        raise ValueError("names of other chromosomes")
+    return names

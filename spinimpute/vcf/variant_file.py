@@ -17,12 +17,16 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.vcf.bcf_format import BCF_MAGIC
-from spinimpute.vcf.bgzf import EOF_BLOCK, GZIP_MAGIC
+from spinimpute.unpacking import GZIP_MAGIC
+from spinimpute.vcf.bcf_format import BCF_MAGIC, is_bcf
+from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
+from spinimpute.vcf.index_reader import check_index
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
+
+_NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
 Record = Any  # a cyvcf2.Variant, which has no types
 
@@ -56,15 +60,15 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
+        if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
+            self._check_index()
         begins(READING, self._named)
         try:
             self._vcf = cyvcf2.VCF(str(self.path))
             self.samples: list[str] = list(self._vcf.samples)
             self.header: str = self._vcf.raw_header
         except UnicodeDecodeError as error:
-            raise self.error(
-                "the header holds bytes that are no text (UTF-8); is the file damaged?"
-            ) from error
+            raise self.error(f"the header {_NO_TEXT}") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
             if twice := _repeated_sample(self.path):
                 raise self.error(f"two samples are named {twice}; rename one of them") from error
@@ -72,8 +76,27 @@ class VariantFile:
 
     @property
     def contigs(self) -> list[str]:
-        """Names of the chromosomes that the header, or an index, lists."""
-        return list(self._vcf.seqnames)
+        """Names of the chromosomes that the header, or an index, lists.
+
+        Raises
+        ------
+        InputError
+            One of them is no text.
+        """
+        try:
+            return list(self._vcf.seqnames)
+        except UnicodeDecodeError as error:
+            raise self.error(f"the header, or an index, names a chromosome that {_NO_TEXT}") from error
+
+    def _check_index(self) -> None:
+        if not self.path.is_file():
+            return
+        try:
+            check_index(self.path)
+        except DamagedFile as error:
+            raise self.error(
+                f"{error}. Remove it, or write it again: bcftools index -f {self.path}"
+            ) from error
 
     @property
     def n_records(self) -> int:
@@ -84,6 +107,7 @@ class VariantFile:
         InputError
             The file has no index that can be read.
         """
+        self._check_index()
         try:
             return int(self._vcf.num_records)
         except Exception as error:
@@ -128,6 +152,8 @@ class VariantFile:
         InputError
             The file is cut off or damaged within a record, or has an empty line.
         """
+        if region is not None:
+            self._check_index()
         source = iter(self._vcf) if region is None else self._vcf(region)
         place = "the header"
         while True:
@@ -136,6 +162,10 @@ class VariantFile:
                 chrom, position = record.CHROM, record.POS
             except StopIteration:
                 return
+            except UnicodeDecodeError as error:
+                raise self.error(
+                    f"the chromosome of record {self.n_read + 1}, after {place}, {_NO_TEXT}"
+                ) from error
             except Exception as error:  # a record cut in two is a bare Exception in cyvcf2
                 raise self.error(
                     f"the file is truncated or malformed at record {self.n_read + 1}, after {place}. "
@@ -170,10 +200,7 @@ class VariantFile:
         try:
             return record.REF, record.ALT
         except UnicodeDecodeError as error:
-            place = f"{record.CHROM}:{record.POS}"
-            raise self.error(
-                f"the record at {place} holds bytes that are no text (UTF-8); is the file damaged?"
-            ) from error
+            raise self.error(f"the record at {record.CHROM}:{record.POS} {_NO_TEXT}") from error
 
     def genotypes(self, record: Record) -> np.ndarray:
         """The calls of a record.
@@ -290,6 +317,13 @@ def starts_as_variant_file(path: Path) -> bool:
     except (OSError, EOFError, zlib.error):
         return False
     return content.startswith((_VCF_MAGIC, BCF_MAGIC))
+
+
+def _is_bcf(path: Path) -> bool:
+    try:
+        return path.is_file() and is_bcf(path)
+    except (OSError, EOFError, zlib.error):  # a VCF that is not compressed
+        return False
 
 
 def _repeated_sample(path: Path) -> str | None:

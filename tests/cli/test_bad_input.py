@@ -148,6 +148,17 @@ def test_other_files(refused, content: bytes, said: str, tmp_path: Path) -> None
     assert "bad.file" in refused(target, said)
 
 
+def test_names_do_not_change_the_terminal(refused, text: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def rename(head: list[str], rows: list[list[str]]) -> None:
+        head[-1] = head[-1].replace("target_AFR_01", "\x1b]0;mine\x07\u202e\x9b2J")
+        rows[4][9] = "0|3"
+
+    target = tmp_path / "bad.vcf"
+    target.write_text(changed(text, rename))
+    said = refused(target, r"sample \x1b]0;mine\x07\u202e\x9b2J has, at 20:")
+    assert said.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize("cut", [30, 1_000, -1, -28, -200])
 def test_truncated(refused, example: Path, cut: int, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     target = tmp_path / "cut.vcf.gz"
@@ -194,6 +205,21 @@ def test_several_chromosomes(run, panel: Path, text: str, tmp_path: Path) -> Non
     done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf")
     assert done.code == 0
     assert "9 records skipped: on another chromosome" in done.err
+
+
+def test_calls_that_are_set_missing_are_counted(run, panel: Path, text: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def halve(head: list[str], rows: list[list[str]]) -> None:
+        for row in rows[3:6]:
+            row[9], row[11] = "1/.", "./0"
+
+    target, page = tmp_path / "halves.vcf", tmp_path / "page.html"
+    target.write_text(changed(text, halve))
+    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf", "--report", page)
+    assert done.code == 0
+    assert "6 unphased calls with one missing allele: set missing" in done.err
+    assert "calls set missing: unphased calls with one missing allele" in page.read_text()
+    checked = run("check", "--vcf", target, "--panel", panel)
+    assert "6 unphased calls with one missing allele: set missing" in checked.out
 
 
 @pytest.mark.parametrize("limit", [1_000, 40_000])
@@ -285,12 +311,15 @@ def test_no_input_is_overwritten(
         ("--loo", "q", "--report", "q.sites.tsv"),
         ("--loo", ""),
         ("--loo", "folder/"),
+        ("--loo", "."),
+        ("--loo", ".hidden"),
         ("--report", "r" * 250),
     ],
 )
 def test_outputs_that_cannot_be(refused, example: Path, more: tuple[str, ...], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     given = [word if word.startswith("--") or not word else tmp_path / "out" / word for word in more]
-    given = ["folder/" if more == ("--loo", "folder/") and i else word for i, word in enumerate(given)]
+    if more in (("--loo", "folder/"), ("--loo", ".")):  # a path would lose its end
+        given = list(more)
     refused(example / "target.vcf.gz", "", *given)
 
 

@@ -292,3 +292,35 @@ def test_a_full_disk(
     assert done.code == 2
     assert f"cannot write {out}: No space left on device" in done.err
     assert not list(disk.iterdir())
+
+
+@pytest.mark.parametrize("number", ["23", "chr23"])
+def test_x_by_its_number(
+    run: Callable[..., Any], example: Path, x_panel: Path, tmp_path: Path, number: str
+) -> None:
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
+    text = target.read_text()
+    numbered = tmp_path / "n.vcf"
+    numbered.write_text(
+        text.replace("\nX\t", f"\n{number}\t").replace("contig=<ID=X", f"contig=<ID={number}")
+    )
+    for path in (target, numbered):
+        done = run("convert", "--vcf", path, "--panel", x_panel, "--out", path.with_suffix(".out.vcf"))
+        assert done.code == 0, done.err
+    rows = [
+        [line for line in path.with_suffix(".out.vcf").read_text().splitlines() if line[0] != "#"]
+        for path in (target, numbered)
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 200
+
+
+def test_two_names_of_x(run: Callable[..., Any], example: Path, x_panel: Path, tmp_path: Path) -> None:
+    """As PLINK writes them: the pseudo-autosomal region behind the rest."""
+    target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
+    lines = target.read_text().replace("\nX\t", "\n23\t").splitlines()
+    lines[-3:] = [line.replace("23\t", "25\t", 1) for line in lines[-3:]]
+    target.write_text("\n".join(lines) + "\n")
+    done = run("impute", "--vcf", target, "--panel", x_panel, "--out", tmp_path / "o.vcf")
+    assert done.code == 2
+    assert "chromosome X has two names, 23 and 25 (record 244); give it one" in done.err

@@ -130,3 +130,20 @@ def test_unusable_chains(content: bytes, what: str, tmp_path: Path) -> None:
         Lift(path, "20")
     with pytest.raises(InputError, match="cannot be read"):
         Lift(tmp_path / "nowhere.chain", "20")
+
+
+@pytest.mark.parametrize(
+    "text", ["chain 1 chr20 9\n", "chain 1 chr20 9 + 0 9 chr20 9 + 0 9 1\n9 1\n\x1b[2J\n\n"]
+)
+def test_damaged_chains_are_named_on_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.chain"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"bad\.chain: it is no chain file, or is damaged") as error:
+        Lift(path, "20")
+    assert str(error.value).isprintable()
+
+
+def test_chains_to_where_no_position_is(tmp_path: Path) -> None:
+    path = tmp_path / "far.chain"
+    path.write_text(f"chain 1 chr20 90 + 0 90 chr20 {2**70} + {2**69} {2**69 + 90} 1\n90\n\n")
+    assert Lift(path, "20").place(5) is None

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.predictors.registry import WEIGHTS
 
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "haplotype.toml"
 Run = Callable[..., Any]
 
 
@@ -138,3 +140,25 @@ def test_help_says_what_the_file_holds(run: Run) -> None:
     told = " ".join(run("panel", "build", "-h").out.split())
     assert "no haplotype and no name" in told
     assert "no proof of privacy" in told
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["panel", "tune", "--panel", "PANEL", "--array", "array.txt", "--out", "p.spin"],
+        ["panel", "build", "--vcf", "PANEL", "--inducing", 8, "--array", "array.txt", "--out", "p.spip"],
+        ["train", "--config", "CONFIG", "--panel", "PANEL", "--out", "m.safetensors"],
+    ],
+    ids=["tune", "build", "train"],
+)
+def test_where_haplotypes_are_needed(
+    command: list[object], run: Run, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = Path("points.spip")
+    given.write_bytes(INDUCING_PANEL.magic + bytes(200))
+    words = {"CONFIG": CONFIG, "PANEL": given, "array.txt": example / "array.txt"}
+    failed = run(*(words.get(word, word) for word in command))  # type: ignore[call-overload]
+    assert failed.code == 2
+    assert "points.spip: this is an inducing panel, which holds no haplotypes: give the panel" in failed.err
+    assert [path.name for path in tmp_path.iterdir()] == ["points.spip"]

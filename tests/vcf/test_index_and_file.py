@@ -18,7 +18,7 @@ from spinimpute.genotypes.sites import AT_POSITION_0, ON_ANOTHER_CHROMOSOME, Reg
 from spinimpute.panels.build import build_panel
 from spinimpute.vcf import index_reader
 from spinimpute.vcf import reader as vcf_reader
-from spinimpute.vcf.bgzf import DamagedFile, compress_block
+from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, compress_block
 from spinimpute.vcf.chromosome_records import count_records
 from spinimpute.vcf.index_reader import index_intervals, read_index
 from spinimpute.vcf.reader import read_haplotypes
@@ -224,6 +224,51 @@ def test_a_crafted_index_is_not_used(write: Callable[..., Path], tmp_path: Path,
     assert read_index(path) == []
     assert len(read_haplotypes(path, chrom="20").sites) == 1_200
     build_panel(path, tmp_path / "p.spin", MAP, threads=2).close()
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_a_cut_index_of_a_vcf_is_refused(write: Callable[..., Path], form: str) -> None:
+    """The library that reads would spoil its memory with it, on opening the file."""
+    path = write(lines(), form)
+    whole = gzip.decompress(index_of(path).read_bytes())
+    index = index_of(path)
+    elsewhere = path.with_name(f"{path.stem}{index.suffix}")
+    for place in (index, elsewhere):  # it is found by both names
+        index.unlink(missing_ok=True)
+        for cut in (0, 3, 8, 20, 40, 60, len(whole) // 2, len(whole) - 30):
+            place.write_bytes(compress_block(whole[:cut]))
+            with pytest.raises(
+                InputError, match=rf"its index .*{place.name} is cut or damaged .*bcftools index -f"
+            ):
+                read_haplotypes(path, chrom="20")
+        place.write_bytes(compress_block(whole)[:-40])
+        with pytest.raises(InputError, match="is cut or damaged"):
+            read_haplotypes(path)
+
+
+def end_at(path: Path, offset: int) -> None:
+    """The index's last chunk ends at another virtual offset."""
+    content = gzip.decompress(index_of(path).read_bytes())
+    end = struct.pack("<Q", max(contig.end for contig in read_index(path)))
+    assert end in content
+    index_of(path).write_bytes(compress_block(content.replace(end, struct.pack("<Q", offset))))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_last_records_end_at_the_block_that_ends_the_file_or_behind_it(
+    write: Callable[..., Path], form: str
+) -> None:
+    """Which of both an index has depends on how its writer read the file."""
+    path = write(lines(), form)
+    size = path.stat().st_size
+    for end in (size - len(EOF_BLOCK) << 16, size << 16):
+        end_at(path, end)
+        assert [len(read_haplotypes(path, **part).sites) for part in PARTS] == [1_200, 700, 55]
+    for end in (size - 1 << 16, size + 1 << 16, size << 16 | 1):
+        end_at(path, end)
+        with pytest.raises(InputError, match="or write its index again: bcftools index -f"):
+            read_haplotypes(path, chrom="20")
+        write(lines(), form)
 
 
 def test_a_name_in_the_records_alone(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -1,5 +1,6 @@
 """`VariantFile`: what it gives of a whole file, and how it refuses others."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,10 @@ def read(path: Path) -> None:
     [
         (lambda text: text.replace(b"\ta\tb", b"\ta\ta"), "two samples are named a"),
         (lambda text: text.replace(b"\ta\tb", b"\t\xff\tb"), "header holds bytes that are no text"),
+        (
+            lambda text: text.replace(b"20\t3\t", b"2\xff\t3\t"),
+            "the chromosome of record 3, after 20:2, holds",
+        ),
         (lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"), "malformed at record 3, after 20:2"),
         (lambda text: text.replace(b"20\t3\t", b"\n20\t3\t"), "record 3, after 20:2, is an empty line"),
         (lambda text: text.replace(b"rs4\tA", b"rs4\t\xff"), "record at 20:4 holds bytes that are no text"),
@@ -67,3 +72,16 @@ def test_defects_name_role_and_place(
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(InputError, match=f"chunk {path}: .*{message}"):
         read(path)
+
+
+@pytest.mark.parametrize("name", ["t.plain.gz", "t.bcf"])
+def test_a_chromosome_that_is_no_text(write_vcf: Callable[..., Path], name: str) -> None:
+    path = write_vcf(RECORDS, name=name)
+    content = gzip.decompress(path.read_bytes())
+    content = content.replace(b"ID=20,", b"ID=2\xff,").replace(b"\n20\t", b"\n2\xff\t")
+    path.write_bytes(gzip.compress(content))
+    with VariantFile(path, "chunk") as file:
+        with pytest.raises(InputError, match="the header, or an index, names a chromosome that holds bytes"):
+            _ = file.contigs
+        with pytest.raises(InputError, match="the chromosome of record 1, after the header, holds bytes"):
+            next(file.records())

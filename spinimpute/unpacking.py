@@ -1,0 +1,146 @@
+"""Reading what is compressed within bounds: a small file must not fill the memory, nor take for ever.
+
+Text of genotypes, maps and chains takes a fifth to a twentieth of its length when it is compressed. What
+unpacks to far more than that was made to do harm, or is damaged.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TextIO
+
+GZIP_MAGIC = b"\x1f\x8b"
+"""How every gzip file starts, in blocks or not."""
+
+ENCODING = "utf-8-sig"
+LONGEST_LINE = 2**20
+_LEAST_BOUND = 2**28
+_MOST_TIMES = 100
+_PIECE_BYTES = 2**16
+
+
+class TooLong(OSError):
+    """There is more than the bound that the message states."""
+
+
+def most_unpacked(packed: int) -> int:
+    """How many bytes may become of so many compressed ones."""
+    return max(_LEAST_BOUND, _MOST_TIMES * packed)
+
+
+def check_unpacked(unpacked: int, packed: int) -> None:
+    """Raise TooLong if more bytes became of compressed ones than may."""
+    most = most_unpacked(packed)
+    if unpacked > most:
+        raise TooLong(f"its {packed:,} bytes unpack to more than {most:,}")
+
+
+def gunzipped(content: bytes) -> bytes:
+    """The content of a file, unpacked if it is gzip.
+
+    Parameters
+    ----------
+    content : bytes
+        As it is in the file.
+
+    Returns
+    -------
+    bytes
+        All members, one behind the other.
+
+    Raises
+    ------
+    OSError, EOFError, zlib.error
+        It is damaged, or unpacks to more than may be (`TooLong`).
+    """
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    unpacked = bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        while piece := file.read(_PIECE_BYTES):
+            unpacked += piece
+            check_unpacked(len(unpacked), len(content))
+    return bytes(unpacked)
+
+
+def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:
+    """Open a text file in UTF-8, plain or gzip, which its first bytes tell.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    errors, newline : str
+        As of `open`.
+
+    Returns
+    -------
+    text file
+        Reading raises TooLong behind the bound.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened.
+    """
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    if not packed:
+        return path.open(encoding=ENCODING, errors=errors, newline=newline)
+    return unpacked_text(gzip.GzipFile(path), path.stat().st_size, errors, newline)
+
+
+def unpacked_text(
+    unpacked: IO[bytes] | gzip.GzipFile, packed: int, errors: str = "strict", newline: str | None = None
+) -> TextIO:
+    """A text file that is unpacked as it is read.
+
+    Parameters
+    ----------
+    unpacked : binary file
+        What gives its bytes; closed with it.
+    packed : int
+        Bytes that they are unpacked from.
+    errors, newline : str
+        As of `open`.
+
+    Returns
+    -------
+    text file
+        Reading raises TooLong behind the bound.
+    """
+    bounded = _Bounded(unpacked, packed)
+    return io.TextIOWrapper(io.BufferedReader(bounded), ENCODING, errors, newline)
+
+
+def text_lines(file: TextIO) -> Iterator[str]:
+    """The lines of a text, as iterating over the file gives them; TooLong at one that is no line of text."""
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise TooLong(f"line {number} has more than {LONGEST_LINE:,} letters")
+        yield line
+
+
+class _Bounded(io.RawIOBase):
+    def __init__(self, unpacked: IO[bytes] | gzip.GzipFile, packed: int) -> None:
+        self._unpacked, self._packed = unpacked, packed
+        self._n_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        content = self._unpacked.read(len(buffer))
+        self._n_read += len(content)
+        check_unpacked(self._n_read, self._packed)
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._unpacked.close()
+        super().close()

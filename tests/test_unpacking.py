@@ -1,0 +1,134 @@
+"""What is compressed is read up to a bound: a small file neither fills the memory nor takes for ever."""
+
+import gzip
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute import unpacking
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.sites import Sites
+from spinimpute.panels import container
+from spinimpute.targets.array_sites import read_array
+from spinimpute.targets.array_text import is_array_text, read_array_text
+from spinimpute.targets.liftover import Lift
+from spinimpute.unpacking import TooLong, gunzipped, open_text, text_lines
+from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, unpacked
+
+PANEL = Sites("20", np.array([1]), ["A"], ["C"], ["."])
+HEAD = b"rsid\tchromosome\tposition\tgenotype\n"
+
+
+@pytest.fixture(autouse=True)
+def small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "_LEAST_BOUND", 2**19)
+
+
+def bomb(first: bytes = b"", letter: bytes = b" ") -> bytes:
+    """8 KB that unpack to 8 MB."""
+    return gzip.compress(first) + gzip.compress(letter * 2**23, 9)
+
+
+READERS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
+    "genetic map": (b"20 . 0 1\n", lambda path: GeneticMap.read(path, "20")),
+    "chain": (b"chain 1 20 9 + 0 9 20 9 + 0 9 1\n9\n", lambda path: Lift(path, "20")),
+    "array": (b"20 1\n", lambda path: read_array(path, PANEL, np.array([0.5]))),
+    "array text": (HEAD, read_array_text),
+}
+
+
+@pytest.mark.parametrize("letter", [b" ", b"\n"], ids=["one line", "many lines"])
+@pytest.mark.parametrize("kind", READERS)
+def test_what_unpacks_to_far_more_is_refused(kind: str, letter: bytes, tmp_path: Path) -> None:
+    first, read = READERS[kind]
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(bomb(first, letter))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"bomb\.gz.*(unpack to more than|has more than) [0-9,]+") as error:
+        read(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "\n" not in str(error.value)
+    assert most < 7e6
+
+
+def test_what_becomes_a_hundred_times_as_long_is_read(tmp_path: Path) -> None:
+    content = b"20 10\n" * 2**16
+    path = tmp_path / "t.gz"
+    path.write_bytes(gzip.compress(content))
+    assert gunzipped(path.read_bytes()) == content
+    with open_text(path) as file:
+        assert sum(1 for _ in text_lines(file)) == 2**16
+    assert gunzipped(content) == content
+    with pytest.raises(TooLong, match="unpack to more than 524,288"):
+        gunzipped(gzip.compress(content * 2))
+
+
+def test_a_line_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    path.write_bytes(HEAD + b"x" * 2**21)
+    with pytest.raises(InputError, match=r"long\.txt.*line 2 has more than 1,048,576 letters"):
+        read_array_text(path)
+
+
+METHODS = {"lzma": zipfile.ZIP_LZMA, "bzip2": zipfile.ZIP_BZIP2}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_archives_of_other_methods(method: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", METHODS[method]) as archive:
+        archive.writestr("genome.txt", HEAD + b"rs1\t20\t5\tAC\n")
+    with pytest.raises(
+        InputError, match=r"a\.zip: the archive is not packed with Deflate.*; unpack the file"
+    ):
+        is_array_text(path)
+
+
+@pytest.mark.parametrize(("place", "what"), [(6, "is encrypted"), (8, "is not packed with Deflate")])
+def test_archives_that_are_changed(place: int, what: str, tmp_path: Path) -> None:
+    """The flags, or the method, in both heads of the file in it."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("genome.txt", HEAD + b"rs1\t20\t5\tAC\n")
+    content = bytearray(path.read_bytes())
+    central = content.index(b"PK\1\2") + 2
+    value = 1 if place == 6 else 97
+    content[place] = content[central + place] = value
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"the archive {what}; unpack the file" if place == 6 else what):
+        is_array_text(path)
+
+
+def test_an_archive_that_unpacks_to_far_more(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("genome.txt", HEAD + b"\n" * 2**24)
+    assert is_array_text(path)
+    with pytest.raises(InputError, match=r"a\.zip.*unpack to more than"):
+        read_array_text(path)
+
+
+def test_sections_of_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert container._decompress(container.compress(b"x" * 2**19)) == b"x" * 2**19
+    with pytest.raises(TooLong, match="unpack to more than 524,288"):
+        container._decompress(container.compress(bytes(2**25)))
+
+
+def test_a_block_of_bgzf_holds_no_more_than_it_may(tmp_path: Path) -> None:
+    data = bytes(2**25)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflated = packer.compress(data) + packer.flush()
+    size = (len(deflated) + 25).to_bytes(2, "little")
+    end = zlib.crc32(data).to_bytes(4, "little") + len(data).to_bytes(4, "little")
+    head = EOF_BLOCK[:16] + size
+    path = tmp_path / "t.gz"
+    path.write_bytes(head + deflated + end)
+    with unpacked(path) as file, pytest.raises(DamagedFile, match=r"truncated|checksum"):
+        file.read(10)
