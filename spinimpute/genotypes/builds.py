@@ -24,7 +24,7 @@ CHROMOSOMES = (*(str(i) for i in range(1, 23)), "X", "Y")
 
 def build_of(contig_line: str, chrom: str) -> str:
     """GRCh37 or GRCh38 if the header states the chromosome's length, else ""."""
-    stated = re.search(r"[<,]length=(\d+)", contig_line)
+    stated = re.search(r"[<,]length=(\d{1,15})(?!\d)", contig_line)
     plain = plain_chromosome(chrom)
     if stated is None or plain not in CHROMOSOMES:
         return ""

@@ -42,7 +42,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.panels.file_kind import CRC, FileKind, is_object, is_text
+from spinimpute.panels.file_kind import CRC, FileKind, is_line, is_object
 from spinimpute.unpacking import TooLong, check_unpacked, most_unpacked
 from spinimpute.watched import READING, begins, ends
 
@@ -374,7 +374,7 @@ class Container:
         except (ValueError, RecursionError) as error:
             raise self.kind.damaged(self.path, "the header is not JSON") from error
         self.require(isinstance(header, dict), "the header is not a JSON object")
-        for name, is_valid in ({"checksum": is_text, "sections": is_object} | dict(self.kind.fields)).items():
+        for name, is_valid in ({"checksum": is_line, "sections": is_object} | dict(self.kind.fields)).items():
             self.require(name in header, f"the header has no entry {name!r}")
             self.require(is_valid(header[name]), f"the header's entry {name!r} is not as it must be")
         return header

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spinimpute.errors import InputError
+from spinimpute.vcf.header import definition
 
 CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
@@ -127,6 +128,23 @@ def is_text(value: object) -> bool:
     except UnicodeEncodeError:  # JSON can hold half of a surrogate pair
         return False
     return True
+
+
+def is_line(value: object) -> bool:
+    """Whether an entry of a header is a text of one line, for the header of an output."""
+    return isinstance(value, str) and is_text(value) and not set(value) & set("\0\t\n\r")
+
+
+def is_chromosome(value: object) -> bool:
+    """Whether an entry of a header is a name that a chromosome may have."""
+    return isinstance(value, str) and is_line(value) and value.split() == [value]
+
+
+def require_contig_line(container: Any) -> None:
+    """Raise InputError unless the header's line of the chromosome, which outputs copy, defines it."""
+    header = container.header
+    fits = definition(header["contig_line"]) == ("contig", header["chrom"])
+    container.require(fits, "the header's entry 'contig_line' is not that of its chromosome")
 
 
 def is_object(value: object) -> bool:

@@ -38,9 +38,11 @@ from spinimpute.panels.file_kind import (
     PANEL_MAGIC,
     PARTS_MAGIC,
     FileKind,
+    is_chromosome,
     is_count,
+    is_line,
     is_provenance,
-    is_text,
+    require_contig_line,
 )
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import TABLE_SECTIONS, SiteTable, read_increasing, read_site_table
@@ -64,7 +66,7 @@ def _are_shares(value: object) -> bool:
     return (
         isinstance(value, dict)
         and "2" in value
-        and all(key.isdecimal() for key in value)
+        and all(key.isdecimal() and len(key) < 10 for key in value)
         and all(type(share) in (int, float) and 0 <= share <= 1 for share in value.values())
     )
 
@@ -78,21 +80,22 @@ KIND = FileKind(
     first_version=2,  # before, other models made other points
     remedy=_REMEDY,
     fields={
-        "chrom": is_text,
-        "contig_line": is_text,
+        "chrom": is_chromosome,
+        "contig_line": is_line,
         "n_sites": is_count,
         "n_samples": is_count,
         "n_haplotypes": is_count,
-        "kind": is_text,
-        "fingerprint": is_text,
+        "kind": is_line,
+        "fingerprint": is_line,
         "shape": _is_shape,
         "inducing_points": is_count,
         "n_points": is_count,
         "mass_below": _are_shares,
-        "panel_checksum": is_text,
+        "panel_checksum": is_line,
         "provenance": is_provenance,
     },
     sections=(*TABLE_SECTIONS, "array"),
+    check=require_contig_line,
     compressed=True,
     has_parts=True,
     checksum_seed=INDUCING_MAGIC,

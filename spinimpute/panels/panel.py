@@ -29,11 +29,14 @@ from spinimpute.panels.file_kind import (
     PANEL_MAGIC,
     PARTS_MAGIC,
     FileKind,
+    is_chromosome,
     is_count,
+    is_line,
     is_provenance,
     is_text,
+    require_contig_line,
 )
-from spinimpute.panels.site_table import TABLE_SECTIONS, decode_texts
+from spinimpute.panels.site_table import TABLE_SECTIONS, check_cM, check_positions, decode_texts
 from spinimpute.panels.stored_rows import RowLayout, packed_bytes
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
@@ -50,6 +53,7 @@ def _are_ploidies(value: object) -> bool:
 
 def _check(container: Container) -> None:
     """Raise InputError unless numbers and sections of a panel file fit one another."""
+    require_contig_line(container)
     header = container.header
     container.require(len(header["ploidy"]) == len(header["samples"]), "not every sample has a ploidy")
     n = header["n_sites"]
@@ -72,8 +76,8 @@ KIND = FileKind(
     version=2,
     remedy="build one with 'spinimpute panel build'",
     fields={
-        "chrom": is_text,
-        "contig_line": is_text,
+        "chrom": is_chromosome,
+        "contig_line": is_line,
         "samples": _are_texts,
         "ploidy": _are_ploidies,
         "n_sites": is_count,
@@ -182,7 +186,10 @@ class Panel:
     @cached_property
     def position(self) -> np.ndarray:
         """int64 (n_sites,), 1-based, never decreasing. Raises InputError if it is damaged."""
-        return np.frombuffer(self.container.section("position"), dtype="<i8").astype(np.int64)
+        position = np.frombuffer(self.container.section("position"), dtype="<i8").astype(np.int64)
+        with self.container.decoding("section position"):
+            check_positions(position)
+        return position
 
     @cached_property
     def cM(self) -> np.ndarray:
@@ -190,12 +197,19 @@ class Panel:
 
         Raises InputError if it is damaged.
         """
-        return np.frombuffer(self.container.section("cM"), dtype="<f8").astype(np.float64)
+        cM = np.frombuffer(self.container.section("cM"), dtype="<f8").astype(np.float64)
+        with self.container.decoding("section cM"):
+            check_cM(cM)
+        return cM
 
     @cached_property
     def allele_count(self) -> np.ndarray:
         """int64 (n_sites,): how many haplotypes carry the ALT allele. Raises InputError if it is damaged."""
-        return np.frombuffer(self.container.section("allele_count"), dtype="<u4").astype(np.int64)
+        count = np.frombuffer(self.container.section("allele_count"), dtype="<u4").astype(np.int64)
+        self.container.require(
+            bool(count.max() <= self.n_haplotypes), "it counts more alleles than it has haplotypes"
+        )
+        return count
 
     @cached_property
     def frequency(self) -> np.ndarray:
@@ -325,8 +339,7 @@ class Panel:
         lists = self.container.version >= FIRST_WITH_LISTS
         layout = RowLayout.of(self.allele_count, self.n_haplotypes, lists)
         self.container.require(
-            self.allele_count.max() <= self.n_haplotypes
-            and layout.n_bytes == self.container.sections["haplotypes"].nbytes,
+            layout.n_bytes == self.container.sections["haplotypes"].nbytes,
             "its haplotypes do not have the length that follows from its allele counts",
         )
         return layout

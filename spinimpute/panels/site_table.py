@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.sites import LAST_POSITION, Sites
 
 CM_UNIT = 1e-8  # genetic positions are kept as whole multiples; a base pair is about 1e-6 cM
 TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
@@ -80,9 +80,12 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
     Raises
     ------
     ValueError
-        A section is no UTF-8 text, or has another number of sites.
+        A section is no UTF-8 text of a VCF's columns, or has another number of sites.
     """
-    ref, alt, name = (section(key).decode().split("\n") for key in _TEXTS)
+    texts = [section(key).decode() for key in _TEXTS]
+    if any(character in text for text in texts for character in "\0\t\r"):
+        raise ValueError("letters that no column of a VCF can hold")
+    ref, alt, name = (text.split("\n") for text in texts)
     for column in (ref, alt, name):
         if len(column) != n_sites:
             raise ValueError(f"{len(column)} entries for {n_sites} sites")
@@ -131,7 +134,23 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
     count = _from_planes(section("allele_count"), "<u4").astype(np.int64)
     if not len(position) == len(cM) == len(count):
         raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
+    check_positions(position)
+    check_cM(cM)
     return SiteTable(Sites(chrom, position, *decode_texts(section, len(position))), cM, count)
+
+
+def check_positions(position: np.ndarray) -> None:
+    """Raise ValueError unless positions, int64 (n,), are such as a chromosome has, and never decrease."""
+    if len(position) and not (
+        position[0] >= 1 and position[-1] <= LAST_POSITION and (position[1:] >= position[:-1]).all()
+    ):
+        raise ValueError(f"positions must lie in 1 to {LAST_POSITION} and never decrease")
+
+
+def check_cM(cM: np.ndarray) -> None:
+    """Raise ValueError unless genetic positions, float64 (n,), are numbers and never decrease."""
+    if len(cM) and not (np.isfinite(cM[[0, -1]]).all() and (cM[1:] >= cM[:-1]).all()):
+        raise ValueError("genetic positions must be numbers and never decrease")
 
 
 def write_increasing(index: np.ndarray) -> bytes:

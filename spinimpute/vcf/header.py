@@ -27,8 +27,8 @@ FORMAT_LINES = {
 
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
-_CONTIG_LENGTH = re.compile(r"[<,]length=(\d+)")
-_EXPLICIT_NUMBER = re.compile(r",IDX=(\d+)")
+_CONTIG_LENGTH = re.compile(r"[<,]length=(\d{1,15})(?!\d)")
+_EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
 
 
 class HeaderNumbers(NamedTuple):

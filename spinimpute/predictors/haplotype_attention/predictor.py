@@ -33,6 +33,7 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
 )
 from spinimpute.predictors.haplotype_attention.settings import (
     HaplotypeSettings,
+    check_weights,
     gap_features,
     site_features,
 )
@@ -120,6 +121,7 @@ class HaplotypePredictor(Predictor):
         self.weights, self.settings = weights, settings
         self.device_name, self.candidates, self.classes = device, candidates, classes
         with fitting_weights():
+            check_weights(weights, settings)
             self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (

@@ -7,11 +7,12 @@ Axes: G gaps, S typed places, X sites in any shape, F features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from spinimpute.predictors.haplotype_attention.ibs_classes import SMALLEST_CM
+from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, SMALLEST_CM
 
 EPSILON = 1e-4  # copied probabilities are cut to [EPSILON, 1 - EPSILON] before their logit is taken
 ABSENT_LOGIT = -9.2  # of EPSILON
@@ -44,6 +45,50 @@ class HaplotypeSettings:
     hidden: int = 32
     value: int = 7
     decoder_hidden: int = 32
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights of `HaplotypeAttention`, by name."""
+        h, v, d = self.hidden, self.value, self.decoder_hidden
+        spread_and_site = SPREAD_FEATURES + SITE_FEATURES
+        widths = {
+            "pair.0": (h, FEATURES + GAP_FEATURES),
+            "pair.2": (h, h),
+            "pair.4": (2 + v, h),
+            "decoder.0": (d, COPIED_FEATURES + 2 * v + spread_and_site),
+            "decoder.2": (d, d),
+            "decoder.4": (1, d),
+            "absent": (1, spread_and_site),
+        }
+        weights = {f"{layer}.weight": shape for layer, shape in widths.items()}
+        return weights | {f"{layer}.bias": shape[:1] for layer, shape in widths.items()}
+
+
+def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings) -> None:
+    """Check that weights are those of `HaplotypeAttention`: kernels read them without looking at their sizes.
+
+    Parameters
+    ----------
+    weights : mapping of str to array
+        By name.
+    settings : HaplotypeSettings
+        Sizes of the networks.
+
+    Raises
+    ------
+    ValueError
+        A size is none, or the weights are of other sizes, or no numbers.
+    """
+    for name, size in asdict(settings).items():
+        if type(size) is not int or size < 1:
+            raise ValueError(f"{name} must be a positive whole number, found {size!r}")
+    expected = settings.weight_shapes()
+    found = {name: weight.shape for name, weight in weights.items()}
+    wrong = sorted(name for name in expected.keys() | found if expected.get(name) != found.get(name))
+    wrong = wrong or [
+        name for name, w in weights.items() if w.dtype != np.float32 or not np.isfinite(w).all()
+    ]
+    if wrong:
+        raise ValueError(f"weights of another network: {', '.join(wrong[:3])}")
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:

@@ -1,0 +1,224 @@
+"""Panels and models with right checksums of which a part is another one: read, or refused in a line."""
+
+import copy
+import json
+import random
+import struct
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
+from spinimpute.panels import inducing_panel, panel
+from spinimpute.panels.container import Container, ContainerWriter, compress
+from spinimpute.panels.file_kind import FileKind
+from spinimpute.predictors.loading import FORMAT, load_predictor
+from spinimpute.predictors.registry import WEIGHTS
+from spinimpute.tensor_files import load_tensors, save_tensors
+
+KINDS: dict[str, FileKind] = {"spin": panel.KIND, "spip": inducing_panel.KIND}
+SCALARS: list[Any] = [
+    None, True, -1, 0, 1, 2, 2**31, 2**62, 2**80, 1.5, float("nan"), float("inf"), "", "x", "12", "\0", "\n",
+    "20\t", "2" * 5_000, [], {}, [1], {"a": 1}, "X", "##contig=<ID=20,length=" + "9" * 5_000 + ">",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(example: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("mutated")
+    spin, spip = folder / "p.spin", folder / "p.spip"
+    region = Region("20", 1, 120_000)
+    with spinimpute.build_panel(example / "panel.vcf.gz", spin, example / "genetic.map", region) as built:
+        array = np.arange(3, built.n_sites, 40)
+        spinimpute.build_inducing_panel(built, spip, array, inducing_points=8).close()
+    return {"spin": spin, "spip": spip}
+
+
+def places_in(value: Any, place: tuple = ()) -> Iterator[tuple]:
+    if place:
+        yield place
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from places_in(value[key], (*place, key))
+    elif isinstance(value, list):
+        for index in range(min(len(value), 2)):
+            yield from places_in(value[index], (*place, index))
+
+
+def other_entry(holder: dict[str, Any], draw: random.Random) -> None:
+    """Change, or take away, a value anywhere in JSON."""
+    *outer, key = draw.choice(list(places_in(holder)))
+    inner: Any = holder
+    for step in outer:
+        inner = inner[step]
+    if draw.random() < 0.85:
+        inner[key] = draw.choice(SCALARS)
+    else:
+        del inner[key]
+
+
+def other_bytes(content: bytes, draw: random.Random) -> bytes:
+    out, n = bytearray(content), len(content)
+    number = draw.choice([0, -1, 2**62, -(2**62), 2**31])
+    at = 8 * draw.randrange(n // 8) if n >= 8 else 0
+    action = draw.randrange(6)
+    if action == 0 and n:
+        out[draw.randrange(n)] = draw.randrange(256)
+    elif action == 1:
+        del out[draw.randrange(n + 1) :]
+    elif action == 2:
+        out[at : at + 8] = struct.pack("<q", number)[: n - at]
+    elif action == 3:
+        out += draw.randbytes(draw.choice([1, 8]))
+    elif action == 4 and n >= 8:
+        out[at : at + 8] = struct.pack("<d", draw.choice([float("nan"), float("inf"), -5.0, 1e300]))
+    elif n >= 16:
+        out[:8], out[at : at + 8] = out[at : at + 8], out[:8]
+    return bytes(out)
+
+
+def mutated(source: Path, out: Path, draw: random.Random) -> None:
+    kind = KINDS[source.suffix[1:]]
+    with Container(source, kind) as opened:
+        sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
+        parts = [opened.part(number) for number in range(opened.n_parts)]
+        header = copy.deepcopy(opened.header)
+    place = draw.random()
+    if place < 0.4:
+        other_entry(header, draw)
+    elif place < 0.8 or not parts:
+        name = draw.choice([name for name in sections if name != "haplotypes"])
+        sections[name] = other_bytes(sections[name], draw)
+    else:
+        number = draw.randrange(len(parts))
+        parts[number] = other_bytes(parts[number], draw)
+    with out.open("wb") as file:
+        writer = ContainerWriter(file, kind)
+        for part in parts:
+            writer.add_part(compress(part))
+        for name, section in sections.items():
+            writer.add_section(name, section)
+        writer.finish(header, {})
+
+
+def read_or_refused(read: Callable[[], object]) -> bool:
+    """Whether it was read. Any other exception than InputError fails the test."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read()
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+        return False
+    return True
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_panels(files: dict[str, Path], example: Path, tmp_path: Path, suffix: str, seed: int) -> None:
+    draw = random.Random(seed)
+    path, out = tmp_path / f"m.{suffix}", tmp_path / "o" / "o.bcf"
+    out.parent.mkdir()
+    target = example / "target.vcf.gz"
+    for _ in range(6):
+        mutated(files[suffix], path, draw)
+        done = read_or_refused(lambda: spinimpute.impute(target, out, path, force=True))
+        assert done or not out.exists()
+        for left in out.parent.iterdir():
+            left.unlink()
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+@pytest.mark.parametrize(
+    ("section", "change"),
+    [
+        ("position", lambda values: values[::-1]),
+        ("position", lambda values: values - values[0]),
+        ("position", lambda values: values + 2**31),
+        ("cM", lambda values: values[::-1]),
+    ],
+    ids=["falling", "from 0", "too large", "falling cM"],
+)
+def test_positions(
+    files: dict[str, Path],
+    tmp_path: Path,
+    suffix: str,
+    section: str,
+    change: Callable[[np.ndarray], np.ndarray],
+) -> None:
+    source, path = files[suffix], tmp_path / f"m.{suffix}"
+    kind = KINDS[suffix]
+    with Container(source, kind) as opened:
+        sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
+        parts = [opened.part(number) for number in range(opened.n_parts)]
+        header = opened.header
+    if suffix == "spin":
+        values = np.frombuffer(sections[section], "<i8" if section == "position" else "<f8")
+        sections[section] = change(values).tobytes()
+    else:
+        values = inducing_panel.read_increasing(sections[section])
+        planes = np.diff(change(values), prepend=0).astype("<i8").view(np.uint8).reshape(-1, 8).T
+        sections[section] = np.ascontiguousarray(planes).tobytes()
+    with path.open("wb") as file:
+        writer = ContainerWriter(file, kind)
+        for part in parts:
+            writer.add_part(compress(part))
+        for name, content in sections.items():
+            writer.add_section(name, content)
+        writer.finish(header, {})
+    opener = spinimpute.Panel if suffix == "spin" else spinimpute.InducingPanel
+    with (
+        opener.open(path) as read,
+        pytest.raises(InputError, match=r"damaged: .*positions must.*never decrease"),
+    ):
+        read.verify()
+
+
+@pytest.mark.parametrize("entry", ["chrom", "contig_line", "checksum"])
+@pytest.mark.parametrize("suffix", KINDS)
+def test_texts_that_break_the_header_of_an_output(
+    files: dict[str, Path], tmp_path: Path, suffix: str, entry: str
+) -> None:
+    content, kind = files[suffix].read_bytes(), KINDS[suffix]
+    _, version, _, offset, length, _ = kind.preamble.unpack_from(content)
+    header = json.loads(content[offset : offset + length])
+    path = tmp_path / f"m.{suffix}"
+    for text in ("20\n##x", "20\tx", "20\0"):
+        encoded = json.dumps(header | {entry: text}).encode()
+        total = offset + len(encoded)
+        first = kind.preamble.pack(kind.magic, version, zlib.crc32(encoded), offset, len(encoded), total)
+        crc = struct.pack("<I", zlib.crc32(first))
+        path.write_bytes(first + crc + content[kind.preamble_bytes : offset] + encoded)
+        with pytest.raises(InputError, match=f"damaged: the header's entry '{entry}' is not"):
+            Container(path, kind)
+
+
+@pytest.mark.parametrize("name", ["haplotype", "spin"])
+def test_models(tmp_path: Path, name: str) -> None:
+    """Whatever their settings and weights are, kernels never see weights of other sizes."""
+    draw = random.Random(3)
+    weights, metadata = load_tensors(WEIGHTS / f"{name}.safetensors", FORMAT, "model")
+    path = tmp_path / "m.safetensors"
+    refused = 0
+    for _ in range(60):
+        changed, said = dict(weights), copy.deepcopy(metadata)
+        key = draw.choice(sorted(weights))
+        tensor = weights[key]
+        action = draw.randrange(8)
+        if action < 2:
+            other_entry(said["model"], draw)
+        elif action == 2:
+            del changed[key]
+        else:
+            others = [tensor.reshape(-1)[:0], tensor.reshape(1, -1), tensor[None], tensor.astype(np.float64)]
+            changed[key] = [*others, tensor * np.float32("nan")][action - 3]
+        save_tensors(path, changed, said, FORMAT)
+        refused += not read_or_refused(lambda: load_predictor(path, "cpu"))
+    assert refused > 20
