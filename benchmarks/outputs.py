@@ -88,14 +88,14 @@ def _real(folder: Path, genetic_map: Path, points: int, work: Path) -> Iterator[
     yield f"impute --vcf {phased} --panel panel.spin --out spin.bcf {spin}"
     yield f"panel build --vcf panel.spin --inducing {points} --array {phased} --out points.spip"
     yield f"impute --vcf {phased} --panel points.spip --out points.bcf"
-    _write_other_forms(folder / "target.unphased.vcf.gz", work / "forms")
+    write_other_forms(folder / "target.unphased.vcf.gz", work / "forms")
     yield "convert --bfile forms/array --panel panel.spin --out plink1.vcf.gz"
     yield "convert --pfile forms/array --panel panel.spin --out plink2.vcf.gz"
     yield "impute --vcf forms/array.txt --panel panel.spin --out text.vcf.gz"
     yield "check --vcf forms/array.txt --panel panel.spin --out check.tsv"
 
 
-def _write_other_forms(vcf: Path, folder: Path) -> None:
+def write_other_forms(vcf: Path, folder: Path) -> None:
     """The target as PLINK 1 and 2, and its first sample as a text of 23andMe."""
     from pgenlib import PgenWriter
 

@@ -9,6 +9,7 @@ import click
 from spinimpute.errors import printable
 
 from .options import (
+    OptionsOnly,
     ambiguous_option,
     chain_option,
     force_option,
@@ -20,7 +21,7 @@ from .options import (
 )
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
@@ -41,7 +42,11 @@ def check(
     samples_out: str | None,
     force: bool,
 ) -> None:
-    """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex."""
+    """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
+
+    Ends with status 2 where impute would refuse the target; what was found is told before.
+    """
+    from spinimpute.errors import InputError
     from spinimpute.output_files import check_outputs, written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.check import check as run
@@ -57,3 +62,5 @@ def check(
         if table is not None:
             with written_whole(table) as partial:
                 write(partial)
+    if report.refusals:
+        raise InputError(f"impute refuses this target: {report.refusals[0]}")

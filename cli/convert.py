@@ -6,6 +6,7 @@ import click
 
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     ambiguous_option,
     chain_option,
     force_match_option,
@@ -24,7 +25,7 @@ from .options import (
 WITHOUT_INFLUENCE = ("out", "force", "quiet")
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @target_option
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option

@@ -6,10 +6,10 @@ import itertools
 
 import click
 
-from .options import force_option, quiet_option
+from .options import OptionsOnly, force_option, quiet_option
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF.")
 @click.option("--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT.")
 @click.option("--panel", required=True, metavar="FILE", help="The panel: .spin, VCF or BCF.")

@@ -12,6 +12,7 @@ from spinimpute.predictors import registry
 
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     ambiguous_option,
     chain_option,
     device_option,
@@ -32,10 +33,10 @@ from .options import (
 )
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report")
+WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @target_option
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
@@ -69,6 +70,12 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @sex_option
 @chain_option
 @click.option(
+    "--min-typed-ratio",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    help="Refuse the target if any stretch of the panel, of 5 cM, has a smaller share of typed sites.",
+)
+@click.option(
     "--loo",
     metavar="PREFIX",
     help="Leave typed calls out: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, .windows.tsv.",
@@ -101,6 +108,7 @@ def impute(
     ambiguous: str,
     sex: str | None,
     chain: str | None,
+    min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
     threads: int | None,
@@ -125,10 +133,12 @@ def impute(
     )
 
     budget = options.pop("max_memory")
+    tables = _loo_tables(loo)
     settings = OutputSettings(
         wanted,
         keep_unmatched,
         leave_one_out=loo is not None,
+        leave_one_out_tables=tables,
         report=report,
         output_type=output_type,
         header_lines=[
@@ -136,7 +146,6 @@ def impute(
             f"##spinimpute_seed={seed}",
         ],
     )
-    tables = _loo_tables(loo)
     inputs = (vcf, panel, genetic_map, model, sex, chain)
     check_outputs([out, report, *tables.values()], force, inputs)
     gc.freeze()
@@ -153,15 +162,10 @@ def impute(
             region=RegionSettings(region, buffer),
             output=settings,
             resources=Resources(threads, device, None if budget is None else parse_size(budget)),
+            min_typed_ratio=min_typed_ratio,
             force=force,
             progress=progress,
         )
-    if summary.leave_one_out is not None:
-        from spinimpute.output_files import written_whole
-
-        for table, path in tables.items():
-            with written_whole(path) as partial:
-                summary.leave_one_out.write(table, partial)
     show(summary, out, quiet)
 
 
@@ -176,8 +180,12 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
     from spinimpute.errors import InputError
     from spinimpute.quality.leave_one_out import TABLES
 
-    if not prefix or prefix.endswith("/"):
-        raise InputError(f"--loo {prefix!r}: give what the names of the tables begin with, such as 'quality'")
+    name = prefix.rpartition("/")[2]
+    if not name or name.startswith("."):
+        raise InputError(
+            f"--loo {prefix!r}: the tables would be hidden files; give what their names begin with, such as "
+            "'quality'"
+        )
     return {table: Path(f"{prefix}.{table}.tsv") for table in TABLES}
 
 

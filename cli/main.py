@@ -15,6 +15,7 @@ from typing import IO, Any, NoReturn
 import click
 
 from spinimpute.errors import InputError, printable
+from spinimpute.watched import ending
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -95,6 +96,12 @@ def _terminated(*_: Any) -> NoReturn:
     _fail("terminated", TERMINATED)
 
 
+def _interrupted(*_: Any) -> NoReturn:
+    # a terminal's Ctrl-C comes once more from the process that watches: it must not stop the cleaning up
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def _fail(message: str, status: int) -> NoReturn:
     try:
         click.echo(f"spinimpute: {printable(message)}", err=True)
@@ -110,19 +117,40 @@ def _discard(stream: IO[str]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit.
+    """Run a command in a process that is watched, and exit with its status.
 
-    The exit status is 0; 2 for bad input; 130 or 143 when interrupted.
+    It is 0; 2 for bad input; 130 or 143 when interrupted.
 
     Parameters
     ----------
     arguments : list of str or None
         Of the command line; None for those of the process.
     """
+    if hasattr(os, "fork"):  # not on Windows
+        from spinimpute.watching import start_watched
+
+        start_watched()
+    run_command(arguments)
+
+
+def run_command(arguments: list[str] | None = None) -> NoReturn:
+    """Run a command in this process, and exit; arguments as of `main`."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        _run(arguments)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        ending()
+
+
+def _run(arguments: list[str] | None) -> NoReturn:
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters
     signal.signal(signal.SIGTERM, _terminated)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
     try:
         # not standalone: click then leaves exceptions to us
         status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)

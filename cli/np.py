@@ -166,7 +166,10 @@ def _loaded(path: str, device: str) -> tuple[Any, Any]:
 def evaluate(
     models: tuple[str, ...], batches: int, samples: int, context: tuple[int, int] | None, device: str
 ) -> None:
-    """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points."""
+    """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points.
+
+    The gap is to the oracle with the model's floor of the standard deviation: no model can do better.
+    """
     from spinimpute.devices import choose_device
     from spinimpute.errors import InputError
     from spinimpute.neural_processes.evaluation import calibration, score
@@ -178,7 +181,7 @@ def evaluate(
         except ValueError as error:
             raise InputError(f"--context {context[0]} {context[1]}: {error}") from error
     where = choose_device(device)
-    head = "model\tlog_likelihood\tse\toracle\tgap\tcalibration_4\tcalibration_8\tcalibration_16"
+    head = "model log_likelihood se oracle floored_oracle gap calibration_4 calibration_8 calibration_16"
     for number, path in enumerate(models):
         model, tasks = _loaded(path, where)
         tasks = tasks if context is None else replace(tasks, context=context)
@@ -186,8 +189,10 @@ def evaluate(
             found = score(model, tasks, batches, samples, where)
             errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
         if not number:
-            click.echo(head)
-        numbers = [found.log_likelihood, found.se, found.oracle, found.gap, *errors]
+            click.echo(head.replace(" ", "\t"))
+        # the difference of the numbers as they are printed
+        gap = round(found.floored, 4) - round(found.log_likelihood, 4)
+        numbers = [found.log_likelihood, found.se, found.oracle, found.floored, gap, *errors]
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
 
 

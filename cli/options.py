@@ -19,6 +19,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]
 
 
+class OptionsOnly(click.Command):
+    """A command without arguments of its own: names what stands alone, whatever else is wrong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises UsageError if a word belongs to no option."""
+        given, alone, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if alone and "help" not in given:
+            words = ", ".join(map(repr, alone))
+            ctx.fail(
+                f"{words} stand{'s' if len(alone) == 1 else ''} without an option: each file is given with "
+                "its own, such as --vcf FILE"
+            )
+        return super().parse_args(ctx, args)
+
+
 def out_option(what: str) -> Option:
     """--out, with this help."""
     return click.option("--out", "-o", required=True, metavar="FILE", help=what)
@@ -139,7 +154,7 @@ map_option = click.option(
 )
 force_option = click.option("--force", "-f", is_flag=True, help="Overwrite existing output.")
 force_match_option = click.option(
-    "--force", "-f", is_flag=True, help="Overwrite existing output; go on where hardly any site matches."
+    "--force", "-f", is_flag=True, help="Overwrite existing output; go on though the target does not fit."
 )
 
 

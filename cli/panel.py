@@ -11,6 +11,7 @@ from spinimpute.errors import printable
 
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     device_option,
     force_option,
     map_option,
@@ -36,7 +37,7 @@ def panel() -> None:
     """Build, tune, describe and verify reference panels."""
 
 
-@panel.command()
+@panel.command(cls=OptionsOnly)
 @click.option(
     "--vcf",
     required=True,
@@ -147,7 +148,7 @@ def build(
                 click.echo(f"  {count} array sites not used: {reason}", err=True)
 
 
-@panel.command()
+@panel.command(cls=OptionsOnly)
 @click.option("--panel", "panel_path", required=True, metavar="FILE", help="Panel file (.spin).")
 @click.option(
     "--array",

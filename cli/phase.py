@@ -6,6 +6,7 @@ import click
 
 from .command_text import command_text
 from .options import (
+    OptionsOnly,
     ambiguous_option,
     chain_option,
     force_match_option,
@@ -26,7 +27,7 @@ from .options import (
 WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from .options import device_option, force_option, out_option, progress_bar, quiet_option
+from .options import OptionsOnly, device_option, force_option, out_option, progress_bar, quiet_option
 
 
-@click.command()
+@click.command(cls=OptionsOnly)
 @click.option("--config", required=True, metavar="FILE", help="TOML; see configs/ of the source.")
 @out_option("Checkpoint to write (.safetensors); its log and state lie beside it.")
 @click.option("--panel", metavar="FILE", help="Train on this .spin panel's own samples, not on simulations.")

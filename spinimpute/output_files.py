@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from spinimpute.errors import InputError
+from spinimpute.partial_files import PartialFile
+from spinimpute.watched import temporary
 
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
@@ -127,11 +128,14 @@ def written_whole(path: Path) -> Iterator[Path]:
     ------
     CannotWrite
         The file cannot be written, such as on a full disk; errors of other files stay as they are.
+    InputError
+        Another run is writing it.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    partial = None
     try:
-        yield partial
-        os.replace(partial, path)
+        partial = PartialFile(path)
+        yield partial.path
+        partial.complete()
     except OSError as error:
         beside = os.fspath(path.with_name(f".{path.name}."))  # so begin temporary names
         named = error.filename
@@ -140,8 +144,8 @@ def written_whole(path: Path) -> Iterator[Path]:
             raise
         raise CannotWrite(path, error) from error
     finally:
-        with suppress(OSError):  # the file system cannot be written: reported above
-            partial.unlink(missing_ok=True)
+        if partial is not None:
+            partial.discard()
 
 
 @contextmanager
@@ -167,7 +171,8 @@ def temporary_folder() -> Iterator[Path]:
     with made as name:
         folder = Path(name)
         try:
-            yield folder
+            with temporary(folder):
+                yield folder
         except CannotWrite as error:
             if not error.path.is_relative_to(folder):
                 raise
@@ -208,6 +213,7 @@ def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Itera
         names = [path, *(path.with_name(path.name + index) for index in (".tbi", ".csi"))]
         for name in names:
             if name.resolve() in taken:
-                raise InputError(f"{given} and {taken[name.resolve()]} are to be written to the same file")
+                other = taken[name.resolve()]
+                raise InputError(f"{given} and {other} are to be written to the same file: give two names")
         for name in names:
             taken[name.resolve()] = given

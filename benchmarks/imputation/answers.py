@@ -43,10 +43,10 @@ def read_answers(case: Case) -> Answers:
     file = GenotypeFile(case.truth, "truth")
     frequencies = read_panel(case.panel)
     people = list(file.samples)
-    truth = read_truth(file, people, frequencies, read_typed_sites(case.scored_without))
+    truth = read_truth(file, people, frequencies, read_typed_sites(case.scored_without, frequencies))
     count = np.where(truth.count == MISSING, np.nan, truth.count).astype(np.float32)
     true, minor = turn_to_minor(count, truth.frequency, truth.ploidy)
-    typed = [key[1] for key in read_typed_sites(case.target) if key in frequencies.frequency]
+    typed = [key[1] for key in read_typed_sites(case.target, frequencies) if key in frequencies.frequency]
     position = np.array([key[1] for key in truth.keys], dtype=np.int64)
     return Answers(truth, people, position, minor, true, np.unique(np.array(typed, dtype=np.int64)))
 

@@ -65,7 +65,8 @@ def curve(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     draw(rows, files, sizes, case, out / "curve.png")
     report = [f"# {case.name}: accuracy against size", describe(case), table(rows, files, sizes)]
-    report += ["Pooled r² by the panel's minor allele frequency. Seconds of whole commands, one thread."]
+    threads = "one thread" if arguments.threads == 1 else f"{arguments.threads} threads"
+    report += [f"Pooled r² by the panel's minor allele frequency. Seconds of whole commands, {threads}."]
     report += ["![curve](curve.png)", parts]
     (out / "report.md").write_text("\n\n".join(part for part in report if part) + "\n")
     stages = [stage for f in files for stage in (f.build, f.impute)]

@@ -94,7 +94,8 @@ def evaluate(
     imputed_file = GenotypeFile(imputed, "imputed")
     samples = _common_samples(truth_file, imputed_file)
     frequencies = read_panel(panel)
-    known = read_truth(truth_file, samples, frequencies, read_typed_sites(typed))
+    typed_keys = read_typed_sites(typed, frequencies)
+    known = read_truth(truth_file, samples, frequencies, typed_keys)
     scores = _score(known, ImputedReader(imputed_file, samples, known))
     if scores.missing.all():
         raise InputError(

@@ -6,6 +6,7 @@ Truth is kept as int8 for the sites that are scored alone: sites times samples b
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -93,13 +94,15 @@ def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
     return PanelFrequencies(frequency, list(panels[0].samples), describe_spans(spans))
 
 
-def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
-    """Keys of the typed sites.
+def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> set[SiteKey]:
+    """Keys of the typed sites; warns if none is in the panel.
 
     Parameters
     ----------
     path : path
         The target file that was imputed.
+    panel : PanelFrequencies
+        What it was imputed from.
 
     Returns
     -------
@@ -112,7 +115,19 @@ def read_typed_sites(path: str | os.PathLike[str]) -> set[SiteKey]:
         The file does not exist, is no VCF or BCF, or is damaged.
     """
     file = GenotypeFile(path, "typed")
-    return {key for record in file.records() for key in file.site_keys(record)}
+    typed = {key for record in file.records() for key in file.site_keys(record)}
+    if typed.isdisjoint(panel.frequency):
+        what = (
+            f"none of its {len(typed):,} sites is in the panel ({file.describe_spans()}; the panel: "
+            f"{panel.where})"
+            if typed
+            else "it holds no site"
+        )
+        warnings.warn(
+            f"{file.name}: {what}: no site is left out as typed; give the target that was imputed",
+            stacklevel=3,
+        )
+    return typed
 
 
 @dataclass(frozen=True)

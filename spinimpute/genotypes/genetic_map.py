@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.sites import same_chromosome
 from spinimpute.unpacking import gunzipped
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
@@ -120,7 +120,6 @@ class GeneticMap:
         positions: list[int] = []
         cMs: list[float] = []
         others: dict[str, int] = {}
-        wanted = plain_chromosome(chrom)
         for number, line in enumerate(lines[first_row:], start=first_row + 1):
             fields = line.split()
             if not fields:
@@ -129,7 +128,7 @@ class GeneticMap:
                 raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
             position, cM = _numbers(fields, columns, fail, number)
             name = fields[columns.chrom]
-            if plain_chromosome(name) != wanted:
+            if not same_chromosome(name, chrom):
                 others[name] = others.get(name, 0) + 1
                 continue
             if positions and position <= positions[-1]:

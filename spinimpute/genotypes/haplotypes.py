@@ -30,6 +30,9 @@ class Haplotypes:
         Records, and ALT alleles of multi-allelic records, that were not taken, by reason.
     unphased : bool (n_sites, n_samples) or None
         Heterozygotes whose phase is unknown; None if there is none.
+    halved : int64 (n_sites,) or None
+        Unphased calls with one missing allele, of which the other one was set missing, too; None if there is
+        none.
     """
 
     sites: Sites
@@ -39,6 +42,7 @@ class Haplotypes:
     contig_line: str
     skipped: dict[str, int] = field(default_factory=dict)
     unphased: np.ndarray | None = None
+    halved: np.ndarray | None = None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
@@ -52,7 +56,7 @@ class Calls:
 
     Attributes
     ----------
-    sites, samples, contig_line, skipped, unphased
+    sites, samples, contig_line, skipped, unphased, halved
         As in `Haplotypes`.
     calls : int8 (n_sites, n_samples, 2)
         0 REF, 1 ALT, -1 missing, and -2 for the second allele of a call with one allele.
@@ -67,11 +71,15 @@ class Calls:
     skipped: dict[str, int] = field(default_factory=dict)
     unphased: np.ndarray | None = None
     sexes: dict[str, bool] = field(default_factory=dict)
+    halved: np.ndarray | None = None
 
     def part(self, chosen: np.ndarray | slice) -> Calls:
         """Some of the sites."""
         unphased = None if self.unphased is None else self.unphased[chosen]
-        return replace(self, sites=self.sites.take(chosen), calls=self.calls[chosen], unphased=unphased)
+        halved = None if self.halved is None else self.halved[chosen]
+        return replace(
+            self, sites=self.sites.take(chosen), calls=self.calls[chosen], unphased=unphased, halved=halved
+        )
 
 
 def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
@@ -97,6 +105,7 @@ def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
         calls.contig_line,
         calls.skipped,
         calls.unphased,
+        calls.halved,
     )
 
 

@@ -23,6 +23,7 @@ LEAST_EXPECTED = 50.0  # heterozygotes: with fewer, a sample's sex stays unknown
 FEW = 0.1  # of the expected heterozygotes: a man has less, by mistakes of the array, and
 MANY = 0.3  # a woman more, also one whose parents are related
 HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
+HALF_MISSING = "unphased calls with one missing allele"
 HAPLOID_DIPLOID = "calls with one allele of diploid samples"
 
 _MALE = {"1", "m", "male"}
@@ -205,8 +206,18 @@ def resolve_ploidy(
             calls.contig_line,
             calls.skipped,
             unphased if unphased is not None and unphased.any() else None,
+            halved=calls.halved,
         ),
         np.where(haploid_X, 1, 2).astype(np.uint8),
     )
-    lost = {HETEROZYGOUS_HAPLOID: int(mistaken_SX.sum()), HAPLOID_DIPLOID: int(halved_SX.sum())}
+    lost = {
+        HETEROZYGOUS_HAPLOID: int(mistaken_SX.sum()),
+        HAPLOID_DIPLOID: int(halved_SX.sum()),
+        **half_missing(haplotypes),
+    }
     return ResolvedPloidy(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)
+
+
+def half_missing(haplotypes: Haplotypes) -> dict[str, int]:
+    """Calls that were set missing as one of their alleles was, by that reason; none if there is none."""
+    return {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}

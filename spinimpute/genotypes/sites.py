@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,27 +23,56 @@ SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
 AT_POSITION_0 = "at position 0, the telomere"
 
-LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
-FEW_SITES = 20  # unless so few are lost
-
-# as PLINK and arrays name them; the pseudo-autosomal regions are told from the rest of X by their positions
-_OTHER_NAMES = {
-    **dict.fromkeys(("X", "23", "XY", "25", "PAR", "PAR1", "PAR2"), "X"),
-    **dict.fromkeys(("Y", "24"), "Y"),
-    **dict.fromkeys(("MT", "M", "26"), "MT"),
+# What human chromosomes are called besides, by PLINK and arrays. The pseudo-autosomal regions are told from
+# the rest of X by their positions. In other species 23 to 26 are autosomes: its own name counts first.
+_ALSO_CALLED = {
+    **dict.fromkeys(("23", "25", "XY", "PAR", "PAR1", "PAR2"), "X"),
+    "24": "Y",
+    "26": "MT",
 }
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 
 
 def plain_chromosome(name: str) -> str:
-    """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same.
+    """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same, "chrM" is "MT".
 
-    "chrM" is "MT", and the numbers 23 to 26 are those of X, Y, X and MT.
-
-    Compare chromosomes only by this name; print and write the name that the file uses.
+    Print and write the name that the file uses. Whether two names mean one chromosome: `same_chromosome`.
     """
     plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
-    return _OTHER_NAMES.get(plain.upper(), plain)
+    upper = plain.upper()
+    if upper in ("M", "MT"):
+        return "MT"
+    return upper if upper in _ALSO_CALLED or upper in _ALSO_CALLED.values() else plain
+
+
+def same_chromosome(name: str, other: str) -> bool:
+    """Whether two names may mean one chromosome: "chr20" and "20", "X" and "23"; not "23" and "25"."""
+    plain, plain_other = plain_chromosome(name), plain_chromosome(other)
+    return (
+        plain == plain_other
+        or _ALSO_CALLED.get(plain) == plain_other
+        or _ALSO_CALLED.get(plain_other) == plain
+    )
+
+
+def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
+    """Those of a file's names that mean a chromosome.
+
+    Parameters
+    ----------
+    chrom : str
+        The chromosome.
+    names : iterable of str
+        All names in the file.
+
+    Returns
+    -------
+    set of str
+        Its own name, with "chr" or without; of a file that does not have it, what it is called besides.
+    """
+    same = {name for name in names if same_chromosome(name, chrom)}
+    own = {name for name in same if plain_chromosome(name) == plain_chromosome(chrom)}
+    return own or same
 
 
 class NoRecord(InputError):
@@ -204,7 +233,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         The chromosomes differ, or no site matches (`NoMatch`); the message says what was found on both sides
         and the likely reason.
     """
-    if plain_chromosome(panel.chrom) != plain_chromosome(target.chrom):
+    if not same_chromosome(panel.chrom, target.chrom):
         raise InputError(
             f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
             f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "
@@ -233,38 +262,6 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
     return SiteMatch(panel_index, target_index, reasons)
-
-
-def check_overlap(panel: Sites, target: Sites, match: SiteMatch) -> None:
-    """Refuse a target with so few panel sites that it must be a mistake.
-
-    Sites beyond the panel's ends do not count: a panel may be of a part of a chromosome.
-
-    Parameters
-    ----------
-    panel, target : Sites
-        What was matched.
-    match : SiteMatch
-        As of `match_sites`.
-
-    Raises
-    ------
-    InputError
-        Hardly any of the target's sites in the panel's region is a panel site.
-    """
-    inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
-    n_inside = int(inside.sum())
-    lost = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
-    if len(lost) < FEW_SITES or n_inside - len(lost) >= LEAST_SHARE * n_inside:
-        return
-    counts = ", ".join(f"{reason}: {count}" for reason, count in match.unmatched.items())
-    first = lost[0]
-    raise InputError(
-        f"only {n_inside - len(lost)} of the {n_inside} target sites in the panel's region are panel sites: "
-        f"{counts}; the first is {target.chrom}:{target.position[first]} {target.ref[first]}>"
-        f"{target.alt[first]}, {match.reasons[first]}. The target is probably on another genome build than "
-        "the panel; lift it over (--chain), or go on with --force"
-    )
 
 
 def _summary(role: str, sites: Sites) -> str:

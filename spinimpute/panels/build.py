@@ -12,7 +12,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
+from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parallel_reading import ParallelReader
@@ -157,7 +157,7 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
         return constant
     if not isinstance(genetic_map, GeneticMap):
         return GeneticMap.read(genetic_map, chrom)
-    if genetic_map.chrom is not None and plain_chromosome(genetic_map.chrom) != plain_chromosome(chrom):
+    if genetic_map.chrom is not None and not same_chromosome(genetic_map.chrom, chrom):
         raise InputError(f"the genetic map is of chromosome {genetic_map.chrom}, the panel of {chrom}")
     return genetic_map
 

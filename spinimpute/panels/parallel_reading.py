@@ -90,7 +90,7 @@ class ParallelReader:
                 yield from pieces
         except BrokenProcessPool as error:
             raise InputError(
-                f"panel {self._vcf}: a process that read it was killed; is there enough memory? "
+                f"panel {self._vcf}: a process that read it ended; the file is damaged, or memory ran out. "
                 "Build it with --threads 1"
             ) from error
         finally:

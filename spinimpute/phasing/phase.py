@@ -6,7 +6,10 @@ pass the recombination scale changes between three multiples of the panel's: com
 some haplotypes and old for others, and no single scale fits them all.
 
 Nothing is drawn at random. Windows and groups of targets only read the result of the last pass, so that
-neither their order nor the number of threads changes a result.
+neither their order nor the number of threads changes a result. Samples stand in the order of a hash of their
+calls, so that the file's order changes nothing either: it would decide whose haplotypes are summed first, who
+is phased beside whom, and whom others may copy. Samples with the same calls are phased once, and do not copy
+each other.
 
 Axes: T typed sites, S those of a window, X samples, Q haplotypes of samples, N panel haplotypes, W 64-bit
 words.
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -46,6 +50,8 @@ MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy: witho
 class _Targets:
     """Calls of the samples that are phased, and of all others that may be copied.
 
+    X counts samples to be phased, of several with the same calls the first one.
+
     Attributes
     ----------
     alleles_TQ : uint8 (T, Q)
@@ -56,6 +62,8 @@ class _Targets:
         Heterozygotes without phase.
     column_X2 : int64 (X, 2)
         The two haplotypes of each sample to be phased.
+    sample_Q : int64 (Q,)
+        The sample to be phased that has the calls of each haplotype; -1 of those that are not phased.
     locked_X2 : int64 (X, 2)
         A sample's first and last typed site with a known phase; T twice where there is none.
     """
@@ -64,6 +72,7 @@ class _Targets:
     known_TQ: np.ndarray
     open_TX: np.ndarray
     column_X2: np.ndarray
+    sample_Q: np.ndarray
     locked_X2: np.ndarray
 
 
@@ -131,9 +140,22 @@ def phase_haplotypes(
     Li & Stephens 2003, Genetics 165:2213 (haplotypes). Browning et al. 2021, Am. J. Hum. Genet. 108:1880
     (deciding heterozygote by heterozygote, the confident ones first).
     """
-    targets = _targets_of(panel, typed_index, alleles_TQ, unphased_TX, ploidy, fill)
-    if not len(targets.column_X2):
+    ploidy = ploidy.astype(np.int64)
+    chosen_X = _samples_to_phase(alleles_TQ, unphased_TX, ploidy, fill)
+    if not chosen_X.any():
         return alleles_TQ
+    digests = _digests_of_calls(alleles_TQ, unphased_TX, ploidy)
+    order = np.array(sorted(range(len(digests)), key=digests.__getitem__))
+    column_Q = _columns_of_samples(ploidy, order)
+    targets = _targets_of(
+        panel,
+        typed_index,
+        np.ascontiguousarray(alleles_TQ[:, column_Q]),  # indexing gives either order
+        np.ascontiguousarray(unphased_TX[:, order]),
+        ploidy[order],
+        chosen_X[order],
+        [digests[x] for x in order],
+    )
     # every other pass cuts elsewhere, so that no place is always at an edge
     grids = [windows_of(panel, typed_index, shift) for shift in (0, parameters.CORE // 2)]
     n_passes = 1 + len(DOUBTFUL) + VOTES
@@ -158,10 +180,42 @@ def phase_haplotypes(
                 _vote(targets, votes_TX)
     _elect(targets, votes_TX)
     _part_alternatives(panel.position[typed_index], targets)
+    _give_to_samples_with_the_same_calls(targets)
     keep_TQ = targets.known_TQ.copy()
     if fill:
-        keep_TQ[:, targets.column_X2.ravel()] = True
-    return np.where(keep_TQ, targets.alleles_TQ, -1).astype(np.int8)
+        keep_TQ[:, targets.sample_Q >= 0] = True
+    phased_TQ = np.empty_like(alleles_TQ)
+    phased_TQ[:, column_Q] = np.where(keep_TQ, targets.alleles_TQ, -1)
+    return phased_TQ
+
+
+def _samples_to_phase(
+    alleles_TQ: np.ndarray, unphased_TX: np.ndarray, ploidy: np.ndarray, fill: bool
+) -> np.ndarray:
+    open_X = np.asarray(unphased_TX.any(axis=0))
+    if not fill:
+        return open_X
+    complete_X = np.logical_and.reduceat((alleles_TQ >= 0).all(axis=0), _first_columns(ploidy))
+    return open_X | (~complete_X & (ploidy == 2))
+
+
+def _digests_of_calls(alleles_TQ: np.ndarray, unphased_TX: np.ndarray, ploidy: np.ndarray) -> list[bytes]:
+    """A hash of each sample's calls; 0/1 and 1/0 are the same."""
+    digests = []
+    for x, first in enumerate(_first_columns(ploidy).tolist()):
+        calls_T2 = np.where(unphased_TX[:, x, None], 2, alleles_TQ[:, first : first + ploidy[x]])
+        digests.append(blake2b(calls_T2.astype(np.int8).tobytes(), digest_size=16).digest())
+    return digests
+
+
+def _first_columns(ploidy: np.ndarray) -> np.ndarray:
+    return np.cumsum(ploidy) - ploidy
+
+
+def _columns_of_samples(ploidy: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The haplotypes of samples that are taken in some order, int64 (Q,)."""
+    first, copies = _first_columns(ploidy)[order], ploidy[order]
+    return np.repeat(first - _first_columns(copies), copies) + np.arange(copies.sum())
 
 
 def _targets_of(
@@ -170,18 +224,17 @@ def _targets_of(
     alleles_TQ: np.ndarray,
     unphased_TX: np.ndarray,
     ploidy: np.ndarray,
-    fill: bool,
+    chosen_X: np.ndarray,
+    digests: list[bytes],
 ) -> _Targets:
+    """All samples in the order of their digests; chosen_X: those that are to be phased."""
     known_TQ = alleles_TQ >= 0
     common_T = (panel.frequency[typed_index] > 0.5).astype(np.uint8)
     filled_TQ = np.where(known_TQ, alleles_TQ, common_T[:, None]).astype(np.uint8)
-    ploidy = ploidy.astype(np.int64)
-    first_column = np.cumsum(ploidy) - ploidy
-    chosen_X = unphased_TX.any(axis=0)
-    if fill:
-        complete_X = np.logical_and.reduceat(known_TQ.all(axis=0), first_column)
-        chosen_X |= ~complete_X & (ploidy == 2)
-    chosen = np.flatnonzero(chosen_X)
+    first_column = _first_columns(ploidy)
+    new_X = chosen_X & np.array([x == 0 or digests[x] != digests[x - 1] for x in range(len(digests))])
+    sample_Q = np.repeat(np.where(chosen_X, np.cumsum(new_X) - 1, -1), ploidy)
+    chosen = np.flatnonzero(new_X)
     column_X2 = np.stack([first_column[chosen], first_column[chosen] + 1], axis=1)
     open_TX = unphased_TX[:, chosen]
     # 0/1 and 1/0 are the same
@@ -198,7 +251,17 @@ def _targets_of(
         ],
         axis=1,
     )
-    return _Targets(filled_TQ, known_TQ, open_TX, column_X2, locked_X2)
+    targets = _Targets(filled_TQ, known_TQ, open_TX, column_X2, sample_Q, locked_X2)
+    _give_to_samples_with_the_same_calls(targets)
+    return targets
+
+
+def _give_to_samples_with_the_same_calls(targets: _Targets) -> None:
+    given = targets.sample_Q >= 0
+    given[targets.column_X2] = False
+    columns = np.flatnonzero(given)  # first and second haplotypes by turns
+    source_2 = targets.column_X2[targets.sample_Q[columns], np.arange(len(columns)) % 2]
+    targets.alleles_TQ[:, columns] = targets.alleles_TQ[:, source_2]
 
 
 def _run_pass(
@@ -226,6 +289,7 @@ def _run_pass(
     for _ in pool.map(run, _tasks(windows, shape[1])):
         pass
     _apply(targets, way_TX, likely_T2X)
+    _give_to_samples_with_the_same_calls(targets)
     return sure_TX
 
 
@@ -251,7 +315,7 @@ def _decide_window(
     wanted_S = ~known_SL.all(axis=1)
     rows_NW = window.panel_NW
     if not settings.starting:
-        others = np.setdiff1d(np.arange(targets.alleles_TQ.shape[1]), column_L)
+        others = np.flatnonzero(~np.isin(targets.sample_Q, chosen))
         others = others[:: -(-len(others) // MOST_OTHERS)] if len(others) else others
         rows_NW = np.concatenate([rows_NW, pack_rows(targets.alleles_TQ[places, others])])
     patterns = span_patterns(rows_NW, len(call_SL))

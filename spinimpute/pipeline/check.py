@@ -18,12 +18,11 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.pipeline.verdicts import Frequencies, note_untyped
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import Repaired, SiteNote
 
 MANY_MISSING = 0.1  # of a sample's or a site's calls
-OUTLIER = 8.0  # standard errors between the frequencies of target and panel, and
-OUTLIER_DIFFERENCE = 0.2  # so much difference at least
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
 ONE_ALLELE = "one allele only in the target"
 MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
@@ -41,8 +40,8 @@ class CheckReport:
         Typed sites, and those that the panel has.
     notes : list of SiteNote
         What was repaired or is suspicious, by site.
-    skipped : dict of str to int
-        Records and calls that are not used, by reason.
+    skipped, mended_calls : dict of str to int
+        Records that are not used, and calls that are set missing, by reason.
     missing_X, heterozygous_X : float64
         Share of each sample's calls at matched sites that are missing or heterozygous.
     unphased : int
@@ -56,6 +55,8 @@ class CheckReport:
         Heterozygotes found relative to those expected of two copies there; NaN where sites are too few.
     warnings : list of str
         Sentences for the user.
+    refusals : list of str
+        Why `impute` refuses the target; they are among the warnings, too.
     """
 
     samples: list[str]
@@ -63,6 +64,7 @@ class CheckReport:
     n_matched: int
     notes: list[SiteNote]
     skipped: dict[str, int]
+    mended_calls: dict[str, int]
     missing_X: np.ndarray
     heterozygous_X: np.ndarray
     unphased: int
@@ -71,6 +73,7 @@ class CheckReport:
     one_copy_X: np.ndarray | None
     share_X: np.ndarray
     warnings: list[str]
+    refusals: list[str]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -92,6 +95,7 @@ class CheckReport:
         out += [f"          {count} sites: {what}" for what, count in self.counts.items()]
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
         out.append(f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing")
+        out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
         bad = np.flatnonzero(self.missing_X > MANY_MISSING)
         out += [
             f"          sample {self.samples[i]}: {self.missing_X[i]:.1%} missing, "
@@ -153,10 +157,12 @@ def check(
     Raises
     ------
     InputError
-        As for `impute`, except where hardly any site matches.
+        As for `impute`; what the target as a whole is refused for is in the report.
     """
     summary = ImputationSummary()
     parts = prepare(panels, vcf, summary, target, force=True)
+    for part in parts:
+        note_untyped(summary, part.panel, part.typed_index_used, 0, part.panel.n_sites)
     notes = [
         note
         for part in parts
@@ -180,7 +186,8 @@ def check(
         summary.typed_sites,
         n_matched,
         notes,
-        dict(first.skipped) | summary.mended_calls,
+        summary.skipped,
+        summary.mended_calls,
         missing_X / n_matched,
         heterozygous_X / n_matched,
         sum(0 if part.target.unphased is None else int(part.target.unphased.sum()) for part in parts),
@@ -189,6 +196,7 @@ def check(
         single[0].target.ploidy == 1 if single else None,
         of_x[0].resolved.share_X if of_x else np.full(n_samples, np.nan),
         summary.warnings,
+        summary.refusals,
     )
 
 
@@ -222,19 +230,14 @@ def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel
 def _call_notes(repaired: Repaired, panel: ReferencePanel) -> list[SiteNote]:
     """Of matched sites: missing calls, one allele only, frequencies far from the panel's."""
     target, match = repaired.target, repaired.match
-    alleles = target.alleles[match.target_index]
-    n_called = (alleles >= 0).sum(axis=1)
-    n_alt = (alleles == 1).sum(axis=1)
-    expected = panel.frequency[match.panel_index]
-    found = n_alt / np.maximum(n_called, 1)
-    pooled = (n_alt + expected * panel.n_haplotypes) / (n_called + panel.n_haplotypes)
-    error = np.sqrt(pooled * (1 - pooled) * (1 / np.maximum(n_called, 1) + 1 / panel.n_haplotypes))
-    difference = np.abs(found - expected)
+    n_haplotypes = target.alleles.shape[1]
+    frequencies = Frequencies.of(panel, target, match)
+    n_called, n_alt = frequencies.called_T, frequencies.alt_T
     several = len(target.samples) > 1
     flags = {
-        MISSING_CALLS: (n_called < (1 - MANY_MISSING) * alleles.shape[1]) & several,
+        MISSING_CALLS: (n_called < (1 - MANY_MISSING) * n_haplotypes) & several,
         ONE_ALLELE: ((n_alt == 0) | (n_alt == n_called)) & several,
-        FREQUENCY_DIFFERS: (difference > OUTLIER * error) & (difference > OUTLIER_DIFFERENCE),
+        FREQUENCY_DIFFERS: frequencies.odd_T,
     }
     sites = panel.sites
     return [

@@ -215,6 +215,10 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
         lines = start.header.rstrip(b"\0").decode().rstrip("\n").split("\n")
     except UnicodeDecodeError as failure:
         raise error("the header holds bytes that are no text (UTF-8)") from failure
+    for number, line in enumerate(lines, start=1):
+        if not line.startswith("#CHROM\t" if number == len(lines) else "##"):
+            what = f"is no header line: {line[:40]!r}" if line else "is empty"
+            raise error(f"line {number} of the header {what}; impute it again, or copy it again")
     found = [line for line in lines if line.startswith("##spinimpute_region=")]
     match = _REGION.fullmatch(found[0]) if len(found) == 1 else None
     if match is None:

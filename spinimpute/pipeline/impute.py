@@ -13,8 +13,9 @@ from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import check_output, written_whole
+from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
@@ -27,6 +28,7 @@ from spinimpute.pipeline.settings import (
     Resources,
     TargetSettings,
 )
+from spinimpute.pipeline.window_records import flags_far
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.progress import Progress, Shares
@@ -38,6 +40,10 @@ PHASING = ("auto", "never")
 ER2_LINE = (
     '##INFO=<ID=ER2,Number=1,Type=Float,Description="Typed sites: squared correlation of the genotypes and '
     'what the other typed sites of the same haplotypes predict (leave one out)">'
+)
+FAR_LINE = (
+    f'##INFO=<ID=FAR,Number=0,Type=Flag,Description="Further than {FAR_CM} cM from any typed site: little '
+    'more than a guess by frequency">'
 )
 RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 
@@ -54,6 +60,7 @@ def impute(
     region: RegionSettings = RegionSettings(),
     output: OutputSettings = OutputSettings(),
     resources: Resources = Resources(),
+    min_typed_ratio: float | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImputationSummary:
@@ -83,8 +90,11 @@ def impute(
         What is written.
     resources : Resources
         Threads, device and memory.
+    min_typed_ratio : float, optional
+        Refuse a target that has typed a smaller share of the panel's sites in one of the panel's
+        `fixed_stretches` that the region touches, 0 to 1.
     force : bool
-        Replace existing files; continue even if hardly any site matches.
+        Replace existing files; continue even if the target does not fit the panel.
     progress : callable, optional
         Called with the fraction that is done.
 
@@ -96,11 +106,11 @@ def impute(
     Raises
     ------
     InputError
-        The input cannot be used; without `force`, also if `out` exists or hardly any site matches.
+        The input cannot be used; without `force`, also if `out` exists or the target does not fit the panel.
     """
-    _check_choices(phasing, output, resources)
+    _check_choices(phasing, output, resources, min_typed_ratio)
     inputs = [vcf, path_of(panel), predictor.model, genetic_map]
-    out, page = _checked_outputs(out, output.report, force, inputs)
+    out, page, tables = _checked_outputs(out, output, force, inputs)
     output_type = choose_output_type(out, output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
@@ -125,6 +135,7 @@ def impute(
             allow_unphased=phasing == "auto" and panels[0].haplotypes is not None,
             max_memory=resources.max_memory,
             force=force,
+            min_typed_ratio=min_typed_ratio,
         )
         _note_few_samples(summary)
         _collect_quality(summary, output, chosen)
@@ -148,7 +159,10 @@ def impute(
                 output.formats,
                 output_type,
                 threads,
-                extra_info_lines=[ER2_LINE] if output.leave_one_out else [],
+                extra_info_lines=[
+                    *([ER2_LINE] if output.leave_one_out else []),
+                    *([FAR_LINE] if flags_far(first.panel) else []),
+                ],
             )
         )
         run = Run(loaded, options, writer, summary, threads, write_er2=output.leave_one_out)
@@ -156,29 +170,38 @@ def impute(
         for number, one in enumerate(chosen):
             impute_part(run, one, unmatched[number], shares.of(number))
         with summary.stage("finish file and index"):
+            writer.finish()
+        summary.peak_memory_mb = peak_memory_mb()
+        with ExitStack() as beside:  # all files get their names together: none where another one fails
+            if page is not None:
+                partial = beside.enter_context(written_whole(page))
+                _write_report(partial, summary, vcf, path_of(panel))
+            if summary.leave_one_out is not None:
+                for table, path in tables.items():
+                    summary.leave_one_out.write(table, beside.enter_context(written_whole(path)))
             writer.close()
-    summary.peak_memory_mb = peak_memory_mb()
-    if page is not None:
-        _write_report(page, summary, vcf, path_of(panel))
     return summary
 
 
-def _check_choices(phasing: str, output: OutputSettings, resources: Resources) -> None:
+def _check_choices(
+    phasing: str, output: OutputSettings, resources: Resources, min_typed_ratio: float | None
+) -> None:
     if phasing not in PHASING:
         raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
+    if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
+        raise InputError(f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}")
     if resources.max_memory is not None and (output.leave_one_out or output.report is not None):
         raise InputError("a budget of memory is not kept with --loo or --report: leave one of them out")
 
 
 def _checked_outputs(
-    out: str | Path, report: str | Path | None, force: bool, inputs: Sequence[object]
-) -> tuple[Path, Path | None]:
-    """Where genotypes and report go. Raises InputError if they cannot go there."""
-    out = check_output(out, force, inputs)
-    page = None if report is None else check_output(report, force, [*inputs, out])
-    if page is not None and page.resolve() == out.resolve():
-        raise InputError(f"the report and the imputed genotypes cannot both be {out}; give two names")
-    return out, page
+    out: str | Path, output: OutputSettings, force: bool, inputs: Sequence[object]
+) -> tuple[Path, Path | None, dict[str, Path]]:
+    """Where genotypes, report and tables go. Raises InputError if they cannot go there."""
+    report, tables = output.report, output.leave_one_out_tables
+    check_outputs([out, report, *tables.values()], force, inputs)
+    page = None if report is None else Path(report)
+    return Path(out), page, {table: Path(path) for table, path in tables.items()}
 
 
 def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
@@ -240,9 +263,8 @@ def _region_lines(
     ]
 
 
-def _write_report(page: Path, summary: ImputationSummary, vcf: str | Path, panel: str | Path) -> None:
+def _write_report(partial: Path, summary: ImputationSummary, vcf: str | Path, panel: str | Path) -> None:
     from spinimpute.reports.imputation_report import write_imputation_report
 
     assert summary.imputed is not None, "`_collect_quality` made it"
-    with written_whole(page) as partial:
-        write_imputation_report(summary, summary.imputed, vcf, panel, partial)
+    write_imputation_report(summary, summary.imputed, vcf, panel, partial)

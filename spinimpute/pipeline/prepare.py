@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import ResolvedPloidy
-from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch, check_overlap
+from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.parts import part_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.pipeline.verdicts import verdicts
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
 from spinimpute.targets.repair import Repaired, repair_and_match
@@ -49,6 +53,12 @@ class Prepared:
     def match(self) -> SiteMatch:
         """Which of its sites the panel has."""
         return self.repaired.match
+
+    @property
+    def typed_index_used(self) -> np.ndarray:
+        """Panel sites that are typed and of use: those of the array, if the panel is made for one; int64."""
+        index, array = self.match.panel_index, self.panel.array_index
+        return index if array is None else index[np.isin(index, array)]
 
     def with_rate(self) -> Prepared:
         """With the recombination scale of its matched sites, unless it has one; none without haplotypes."""
@@ -89,9 +99,10 @@ def prepare(
     allow_unphased : bool
         Whether unphased heterozygotes are accepted.
     only : Region or None
-        Read no more than this, where the reader can read a part; if nothing is typed there, all is read.
+        Read no more than this, where the reader can read a part; if nothing is typed there, all is read. A
+        part is not judged.
     force : bool
-        Continue even if hardly any site matches.
+        Continue even if the target as a whole does not fit (`verdicts`).
 
     Returns
     -------
@@ -102,7 +113,7 @@ def prepare(
     Raises
     ------
     InputError
-        As `read_target` and `match_sites`, and without `force` as `check_overlap`.
+        As `read_target` and `match_sites`, and without `force` if a verdict is a refusal.
     """
 
     def read(wanted: Region | None) -> list[ResolvedPloidy | None]:
@@ -120,7 +131,7 @@ def prepare(
     except NoRecord:
         if only is None:
             raise
-        resolved = read(None)
+        resolved, only = read(None), None
     prepared: list[Prepared] = []
     failure: NoMatch | None = None
     for panel, part in zip(panels, resolved, strict=True):
@@ -134,16 +145,27 @@ def prepare(
             if len(panels) > 1:
                 _warn_of_untyped(summary, panel)
             continue
-        if not force:
-            check_overlap(panel.sites, repaired.target.sites, repaired.match)
         prepared.append(Prepared(panel, part, repaired))
     if not prepared:
         assert failure is not None, "a target without a site in any part is refused by its reader"
         raise failure
+    if only is None:
+        _judge(summary, prepared, force=force, lifted=target.chain is not None)
     for one in prepared:
         _count(summary, one)
     _warn_of_shared_samples(summary, prepared[0])
     return prepared
+
+
+def _judge(summary: ImputationSummary, prepared: Sequence[Prepared], *, force: bool, lifted: bool) -> None:
+    """Note what is wrong with the target as a whole. Raises InputError for refusals without `force`."""
+    found = [
+        verdict for one in prepared for verdict in verdicts(one.panel, one.target, one.match, lifted=lifted)
+    ]
+    summary.refusals = [verdict.text for verdict in found if verdict.refused]
+    if summary.refusals and not force:
+        raise InputError(summary.refusals[0])
+    summary.warnings += [verdict.text for verdict in found]
 
 
 def _warn_of_untyped(summary: ImputationSummary, panel: ReferencePanel) -> None:

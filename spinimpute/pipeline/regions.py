@@ -11,13 +11,15 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
-from spinimpute.genotypes.sites import Region, SiteMatch, plain_chromosome
+from spinimpute.genotypes.sites import Region, SiteMatch, same_chromosome
+from spinimpute.genotypes.untyped_stretches import fixed_stretches
 from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.memory import within_budget
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.pipeline.verdicts import check_typed_ratio, note_untyped
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_chunks import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
@@ -36,7 +38,7 @@ def panel_ranges(panels: Sequence[ReferencePanel], region: Region | None) -> dic
     chrom = panels[0].chrom
     if region is None:
         return {panel.checksum: (0, panel.n_sites) for panel in panels}
-    if plain_chromosome(region.chrom) != plain_chromosome(chrom):
+    if not same_chromosome(region.chrom, chrom):
         raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
     ranges = {}
     for panel in panels:
@@ -78,6 +80,7 @@ def read_region(
     allow_unphased: bool,
     max_memory: int | None,
     force: bool,
+    min_typed_ratio: float | None,
 ) -> list[RegionPart]:
     """Read as much of a target as a region and its buffer need, and choose the typed sites that are used.
 
@@ -97,7 +100,7 @@ def read_region(
         The panel sites to impute; None for all.
     buffer_cM : float or None
         Typed sites no further than this from the region are used; None for all.
-    allow_unphased, max_memory, force
+    allow_unphased, max_memory, force, min_typed_ratio
         As of `prepare`, `within_budget` and `impute`.
 
     Returns
@@ -108,13 +111,14 @@ def read_region(
     Raises
     ------
     InputError
-        As `panel_ranges` and `prepare`, and if the target has no site in the part of the chromosome that the
-        region lies in.
+        As `panel_ranges`, `prepare` and `check_typed_ratio`, and if the target has no site in the part of the
+        chromosome that the region lies in.
     """
     ranges = panel_ranges(panels, region)
     # reading a part of our own file is enough only if the same sites are used as when it was written
     as_written = target.ambiguous == "frequency" and target.chain is None
-    to_read = part_to_read(vcf, panels, predictor, region, buffer_cM) if as_written else None
+    whole = min_typed_ratio is not None
+    to_read = part_to_read(vcf, panels, predictor, region, buffer_cM, whole) if as_written else None
     only = None if to_read is None else to_read.region
     with summary.stage("read target"), within_budget(max_memory, "reading the target"):
         prepared = prepare(
@@ -130,11 +134,16 @@ def read_region(
     ]
     if not chosen:
         raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
+    if min_typed_ratio is not None:
+        for one in chosen:
+            check_typed_ratio(one.part.panel, one.part.typed_index_used, one.first, one.last, min_typed_ratio)
     if buffer_cM is not None:
         chosen = [
             replace(one, part=within(one.part, predictor, one.first, one.last, buffer_cM)) for one in chosen
         ]
         summary.used_sites = sum(len(one.part.match.panel_index) for one in chosen)
+    for one in chosen:
+        note_untyped(summary, one.part.panel, one.part.typed_index_used, one.first, one.last)
     return chosen
 
 
@@ -160,6 +169,7 @@ def part_to_read(
     predictor: Predictor,
     region: Region | None,
     buffer_cM: float | None,
+    whole_stretches: bool = False,
 ) -> PartToRead | None:
     """What has to be read of a target for a region and its buffer.
 
@@ -179,6 +189,8 @@ def part_to_read(
         The panel sites to impute; None for all.
     buffer_cM : float or None
         As of `read_region`.
+    whole_stretches : bool
+        Read all of the `fixed_stretches` that the region touches.
 
     Returns
     -------
@@ -199,6 +211,10 @@ def part_to_read(
     ((first, last),) = panel_ranges(panels, region).values()
     near = _around(panel.cM, first, last, buffer_cM)
     start, end = predictor.positions_needed(panel, starts, first, last, near)
+    if whole_stretches:
+        touched = [(low, high) for low, high in fixed_stretches(panel.cM) if low < last and high > first]
+        start = min(start, starts.start_before(int(panel.position[touched[0][0]])))
+        end = max(end, int(panel.position[touched[-1][1] - 1]))
     return PartToRead(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
 
 

@@ -111,6 +111,8 @@ class OutputSettings(FileSettings):
     leave_one_out : bool
         Predict each typed call from the others of its haplotype: INFO/ER2, and `leave_one_out` of the
         summary. For panels of haplotypes.
+    leave_one_out_tables : mapping
+        Where tables of what was left out are written: path by name (`quality.leave_one_out.TABLES`).
     report : str, Path or None
         Write a report of the run (HTML) there; implies the summary's `leave_one_out` where that is possible.
     """
@@ -118,6 +120,7 @@ class OutputSettings(FileSettings):
     formats: Sequence[str] = DEFAULT_FORMATS
     keep_unmatched: bool = False
     leave_one_out: bool = False
+    leave_one_out_tables: Mapping[str, str | Path] = field(default_factory=dict)
     report: str | Path | None = None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites
+from spinimpute.genotypes.untyped_stretches import far_from_typed
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import site_quality
@@ -17,8 +18,17 @@ if TYPE_CHECKING:
     from spinimpute.quality.imputed_sites import ImputedSites
 
 
+def flags_far(panel: ReferencePanel) -> bool:
+    """Whether sites far from typed ones are flagged.
+
+    Not with inducing points: of a region's typed sites no more are read than its blocks see, and others may
+    be near.
+    """
+    return panel.haplotypes is not None
+
+
 class WindowRecords:
-    """Makes the records of windows: typed calls unchanged, R2 and AF, unmatched typed sites.
+    """Makes the records of windows: typed calls unchanged, R2, AF and FAR, unmatched typed sites.
 
     Parameters
     ----------
@@ -83,6 +93,9 @@ class WindowRecords:
         hard_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
+        far = np.zeros(len(p_UQ), dtype=bool)
+        if flags_far(panel):
+            far = far_from_typed(panel.cM, match.panel_index, window.start, window.stop)
         er2 = np.full(len(p_UQ), np.nan)
         if self.er2_T is not None:
             er2[typed_rows] = self.er2_T[low:high]
@@ -94,12 +107,16 @@ class WindowRecords:
             p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
             hard_UQ = np.concatenate([hard_UQ, alleles])
             typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
+            far = np.concatenate([far, np.zeros(len(extra), dtype=bool)])
             er2 = np.concatenate([er2, np.full(len(extra), np.nan)])
             sites = Sites.concatenate([sites, self.target.sites.take(extra)])
             order = np.argsort(sites.position, kind="stable")
-            p_UQ, hard_UQ, typed, er2 = p_UQ[order], hard_UQ[order], typed[order], er2[order]
+            p_UQ, hard_UQ = p_UQ[order], hard_UQ[order]
+            typed, far, er2 = typed[order], far[order], er2[order]
             sites, is_panel = sites.take(order), order < len(is_panel)
         info = site_quality(p_UQ)
+        if flags_far(panel):
+            info["FAR"] = far
         if self.collected is not None:
             r2 = info["R2"]
             assert r2 is not None

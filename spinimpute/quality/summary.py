@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spinimpute.genotypes.untyped_stretches import Stretch
+
 if TYPE_CHECKING:
     from spinimpute.quality.imputed_sites import ImputedSites
     from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+
+
+SHOWN_STRETCHES = 10
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,10 @@ class ImputationSummary:
         Time by stage.
     peak_memory_mb : float
         Largest resident size in MB.
+    untyped : list of Stretch
+        Stretches of the panel without a typed site nearby, the largest of each part first.
+    refusals : list of str
+        Why the target would be refused without `force`; they are among the warnings, too.
     warnings : list of str
         Warnings to the user.
     notes : list of str
@@ -107,6 +116,8 @@ class ImputationSummary:
     windows: list[WindowSummary] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     peak_memory_mb: float = 0.0
+    untyped: list[Stretch] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # for the output's header too
     leave_one_out: LeaveOneOutQuality | None = None
@@ -181,6 +192,9 @@ class ImputationSummary:
                 "loo:      typed calls are predicted by the others with r2 = "
                 f"{self.leave_one_out.all():.4f}; {n_low} samples are far below the rest"
             )
+        out += [f"untyped:  {stretch}" for stretch in self.untyped[:SHOWN_STRETCHES]]
+        if len(self.untyped) > SHOWN_STRETCHES:
+            out.append(f"          and {len(self.untyped) - SHOWN_STRETCHES} smaller stretches")
         out.append(f"written:  {self.written_sites} sites")
         out += [f"note:     {note}" for note in self.notes]
         for window in self.windows:

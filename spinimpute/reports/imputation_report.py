@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
@@ -17,6 +18,7 @@ from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, 
 
 MOST_SAMPLES = 1_000  # in the table; of more, the lowest
 WEAKEST = 10  # windows
+MOST_STRETCHES = 100
 
 
 def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target: str, panel: str) -> str:
@@ -55,6 +57,7 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
         _quality(frequency, leave_one_out),
         _matching(summary),
         _along(imputed, leave_one_out),
+        _untyped(summary),
         _samples(leave_one_out),
         _course(summary),
         footer=f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}",
@@ -149,6 +152,24 @@ def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> s
             )
         )
     return section("Along the chromosome", *parts)
+
+
+def _untyped(summary: ImputationSummary) -> str:
+    if not summary.untyped:
+        return ""
+    rows: list[Row] = [
+        [f"{stretch.chrom}:{stretch.start}-{stretch.end}", stretch.typed, stretch.imputed]
+        for stretch in summary.untyped[:MOST_STRETCHES]
+    ]
+    shown = "" if len(rows) == len(summary.untyped) else f"; the first {len(rows)} of {len(summary.untyped)}"
+    return section(
+        "Stretches with hardly a typed site",
+        paragraph(
+            f"What is imputed further than {FAR_CM} cM from any typed site is little more than a guess by "
+            "frequency. With a panel of haplotypes such sites have the flag FAR."
+        ),
+        table(["stretch", "typed sites", "imputed sites"], rows, f"The largest first{shown}"),
+    )
 
 
 def _samples(leave_one_out: LeaveOneOutQuality | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
-from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, same_chromosome
 from spinimpute.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
@@ -82,11 +82,10 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     found = PanelArray()
     site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
-    chrom = plain_chromosome(panel.chrom)
     others: set[str] = set()
     for listed in _listed(path, found):
         found.n_sites += 1
-        if plain_chromosome(listed.chrom) != chrom:
+        if not same_chromosome(listed.chrom, panel.chrom):
             others.add(listed.chrom)
             found.skip(ON_ANOTHER_CHROMOSOME)
             continue

@@ -21,7 +21,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
-from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome, same_chromosome
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
@@ -231,7 +231,7 @@ def array_calls(
         No call is on the chromosome, or none states its alleles.
     """
     chrom = plain_chromosome(panel.chrom)
-    here = [call for call in text.calls if call.chrom == chrom]
+    here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these are of people
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
         raise InputError(f"target {path}: no call on chromosome {chrom}; the file has {found}")

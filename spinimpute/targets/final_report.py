@@ -10,7 +10,13 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
-from spinimpute.genotypes.sites import LAST_POSITION, ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome
+from spinimpute.genotypes.sites import (
+    LAST_POSITION,
+    ON_ANOTHER_CHROMOSOME,
+    Sites,
+    names_of_chromosome,
+    same_chromosome,
+)
 from spinimpute.targets.array_text import NO_ALLELES, NO_PLACE
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
@@ -84,7 +90,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
         f"Allele1 - {strand}": "first",
         f"Allele2 - {strand}": "second",
     }
-    rows, elsewhere = _rows(path, first_row, separator, used, plain_chromosome(panel.chrom))
+    rows, elsewhere = _rows(path, first_row, separator, used, panel.chrom)
     if not len(rows):
         raise InputError(f"target {path}: no call on chromosome {panel.chrom}")
     position = pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64)
@@ -214,14 +220,19 @@ def _rows(
                         f"target {path}, line {line}: no name, sample, chromosome or position; is the file "
                         "cut?"
                     )
-                wanted = [name for name in chunk["chrom"].unique() if plain_chromosome(name) == chrom]
+                wanted = [name for name in chunk["chrom"].unique() if same_chromosome(name, chrom)]
                 here = chunk["chrom"].isin(wanted)
                 kept.append(chunk[here])
                 others.update(chunk["name"][~here])
                 n_before += len(chunk)
     except (ValueError, OSError) as error:  # the parser's errors are ValueErrors, and name the line
         raise InputError(f"target {path}: the table cannot be read ({str(error).strip()})") from error
-    return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(), len(others)
+    if not kept:
+        return pd.DataFrame(), len(others)
+    rows = pd.concat(kept, ignore_index=True)
+    here = rows["chrom"].isin(names_of_chromosome(chrom, rows["chrom"].unique()))
+    others.update(rows["name"][~here])
+    return rows[here].reset_index(drop=True), len(others)
 
 
 def _refuse_repeats(path: Path, site: np.ndarray, sample: np.ndarray, rows: pd.DataFrame) -> None:

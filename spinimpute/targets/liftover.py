@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.errors import InputError, printable
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, plain_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, Sites, names_of_chromosome, same_chromosome
 from spinimpute.unpacking import gunzipped
 
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
@@ -49,11 +49,11 @@ class Lift:
             raise InputError(
                 f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())})"
             ) from error
-        self._wanted = plain_chromosome(chrom)
+        self._chrom = chrom
         names = _names(content)
         if not names:
             raise InputError(f"chain file {chain}: there is no chain in it")
-        self._name = next((name for name in sorted(names) if plain_chromosome(name) == self._wanted), "")
+        self._name = min(names_of_chromosome(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
             raise InputError(f"chain file {chain}: it has no chain of chromosome {chrom}; it has {known}")
@@ -72,7 +72,7 @@ class Lift:
             The position, 1-based, and whether it is on the other strand; None if it has none.
         """
         found = self._lifter.convert_coordinate(self._name, position - 1)
-        if not found or plain_chromosome(found[0][0]) != self._wanted:
+        if not found or not same_chromosome(found[0][0], self._chrom):
             return None
         place = found[0][1] + 1
         return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None

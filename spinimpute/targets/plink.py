@@ -25,7 +25,7 @@ from spinimpute.genotypes.sites import (
     SYMBOLIC,
     NoRecord,
     Sites,
-    plain_chromosome,
+    names_of_chromosome,
 )
 from spinimpute.targets.array_text import NO_PLACE
 from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift
@@ -208,10 +208,11 @@ def _check_bim(path: Path) -> None:
 
 
 def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:
-    plain = plain_chromosome(panel.chrom)
+    chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
+    meant = names_of_chromosome(panel.chrom, set(chroms))
     places = snp_places(panel)
-    for variant in range(table.get_variant_ct()):
-        if plain_chromosome(_text(table.get_variant_chrom(variant))) != plain:
+    for variant, chrom in enumerate(chroms):
+        if chrom not in meant:
             skipped[ON_ANOTHER_CHROMOSOME] += 1
             continue
         position = int(table.get_variant_pos(variant))

@@ -10,7 +10,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, resolve_ploidy
+from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, half_missing, resolve_ploidy
 from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
 from spinimpute.panels.parts import all_sites, part_of
@@ -63,7 +63,9 @@ def read_target(
     diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     if form is VARIANTS and lift is None and diploid:
         haplotypes = read_haplotypes(path, region, chrom=chrom, allow_unphased=allow_unphased)
-        return [ResolvedPloidy(haplotypes, {}, np.full(len(haplotypes.samples), np.nan), [])]
+        return [
+            ResolvedPloidy(haplotypes, half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), [])
+        ]
     calls = form.read(path, all_sites(panels), panels[0].contig_line, lift)
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)

@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites, plain_chromosome
+from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, match_sites, same_chromosome
 
 AMBIGUOUS = ("frequency", "keep", "drop")
 SWAPPED = "REF and ALT swapped: exchanged"
@@ -125,11 +125,7 @@ def repair_and_match(
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")
-    found = (
-        list(_find(panel, target.sites))
-        if plain_chromosome(panel.chrom) == plain_chromosome(target.sites.chrom)
-        else []
-    )
+    found = list(_find(panel, target.sites)) if same_chromosome(panel.chrom, target.sites.chrom) else []
     taken = {f.panel_index for f in found if f.exact}
     # a repaired site never takes the place of one that needs no repair
     found = [f for f in found if f.exact or f.panel_index not in taken]
@@ -163,9 +159,30 @@ def repair_and_match(
     if not kept.all():
         unphased = None if target.unphased is None else target.unphased[target_index]
         repaired = replace(
-            repaired, sites=sites.take(target_index), alleles=alleles[target_index], unphased=unphased
+            repaired,
+            sites=sites.take(target_index),
+            alleles=alleles[target_index],
+            unphased=unphased,
+            halved=None if target.halved is None else target.halved[target_index],
         )
-    return Repaired(repaired, match_sites(panel, repaired.sites), repairs, target_index)
+    return Repaired(repaired, _matched(panel, repaired.sites, int((~kept).sum())), repairs, target_index)
+
+
+def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
+    """`match_sites`; its message names what was left out before."""
+    try:
+        return match_sites(panel, target)
+    except NoMatch as error:
+        if not n_left_out:
+            raise
+        ambiguous = "A/T or C/G of unknown strand and were left out (--ambiguous)"
+        if len(target):
+            raise NoMatch(f"{error}; {n_left_out} more are {ambiguous}") from error
+        raise NoMatch(
+            f"all {n_left_out} typed sites that the panel has are {ambiguous}: nothing is left to impute "
+            "from. If the file's letters are those of the reference strand, give --ambiguous keep; otherwise "
+            "give a target with other sites, too"
+        ) from error
 
 
 def _find(panel: Sites, target: Sites) -> Iterator[_Found]:

@@ -149,6 +149,8 @@ class BcfEncoder:
         if text is None:
             return b""
         name = typed_integer(self._field_number[key])
+        if not text:  # a flag
+            return name + b"\0"
         if self._header.info_types[key] == "Integer":
             return name + typed_integer(int(text))
         return name + typed_float(float(text))

@@ -16,7 +16,9 @@ from spinimpute.genotypes.sites import (
     ON_ANOTHER_CHROMOSOME,
     NoRecord,
     Region,
+    names_of_chromosome,
     plain_chromosome,
+    same_chromosome,
 )
 from spinimpute.vcf import bcf_format
 from spinimpute.vcf.bcf_format import RECORD_LENGTHS, RECORD_PLACE, is_bcf
@@ -61,9 +63,11 @@ class ChromosomeRecords:
 
     def __iter__(self) -> Iterator[Record]:
         file, region = self._file, self._region
-        wanted = None if self._chrom is None else plain_chromosome(self._chrom)
+        wanted = self._chrom
         contigs = self._index() if wanted is not None else []
-        indexed = self._indexed(contigs, wanted)
+        indexed = None if wanted is None else self._indexed(contigs, wanted)
+        # of the names that the header lists; records may have others
+        of_others = set() if wanted is None else set(file.contigs) - names_of_chromosome(wanted, file.contigs)
         through = None
         if indexed is not None:
             through = f"{indexed.name}:{region.start}-{region.end}" if region else indexed.name
@@ -72,7 +76,7 @@ class ChromosomeRecords:
         others: dict[str, int] = {}
         for record in file.records(through):
             name, position = record.CHROM, record.POS
-            if wanted is not None and plain_chromosome(name) != wanted:
+            if wanted is not None and (name in of_others or not same_chromosome(name, wanted)):
                 others[name] = others.get(name, 0) + 1
                 continue
             if region and not region.start <= position <= region.end:
@@ -83,8 +87,9 @@ class ChromosomeRecords:
             elif name != chrom:
                 if wanted is not None:
                     raise file.error(
-                        f"chromosome {wanted} has two names, {chrom} and {name} (record {file.n_read}); give "
-                        "it one (bcftools annotate --rename-chrs) and sort the file (bcftools sort)"
+                        f"chromosome {plain_chromosome(wanted)} has two names, {chrom} and {name} (record "
+                        f"{file.n_read}); give it one (bcftools annotate --rename-chrs) and sort the file "
+                        "(bcftools sort)"
                     )
                 raise file.error(
                     f"more than one chromosome, {chrom} and {name} (record {file.n_read}); "
@@ -117,11 +122,11 @@ class ChromosomeRecords:
         except DamagedFile as error:
             raise index_error(self._file.role, self._file.path, error) from error
 
-    def _indexed(self, contigs: list[Contig], wanted: str | None) -> Contig | None:
+    def _indexed(self, contigs: list[Contig], wanted: str) -> Contig | None:
         """The contig to be read through the index; None if the file is read from its beginning."""
-        indexed = [contig for contig in contigs if plain_chromosome(contig.name) == wanted]
-        names = {name for name in self._file.contigs if plain_chromosome(name) == wanted}
-        if len(indexed) != 1 or names != {indexed[0].name}:
+        meant = names_of_chromosome(wanted, [contig.name for contig in contigs])
+        indexed = [contig for contig in contigs if contig.name in meant]
+        if len(indexed) != 1 or names_of_chromosome(wanted, self._file.contigs) != meant:
             return None  # one of its names is in the header, or in the records, alone
         return indexed[0]
 

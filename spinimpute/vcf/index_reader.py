@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region, plain_chromosome
+from spinimpute.genotypes.sites import Region, names_of_chromosome
 from spinimpute.unpacking import gunzipped
 from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
@@ -174,13 +174,12 @@ def index_intervals(path: Path, header_contigs: list[str], region: Region | None
     except DamagedFile as error:
         raise index_error("panel", path, error) from error
     if region is not None:
-        wanted = plain_chromosome(region.chrom)
-        contigs = [contig for contig in contigs if plain_chromosome(contig.name) == wanted]
+        meant = names_of_chromosome(region.chrom, [contig.name for contig in contigs])
+        contigs = [contig for contig in contigs if contig.name in meant]
     if len(contigs) != 1:
         return []
     (contig,) = contigs
-    same = plain_chromosome(contig.name)
-    if [name for name in header_contigs if plain_chromosome(name) == same] != [contig.name]:
+    if names_of_chromosome(contig.name, header_contigs) != {contig.name}:
         return []  # a reader goes through all of such a file
     whole = Region(contig.name, region.start, region.end) if region else Region(contig.name)
     regions = []

@@ -5,8 +5,7 @@ A file appears at its path only when it is complete; until then it is a hidden f
 
 import contextlib
 import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -15,6 +14,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.output_files import CannotWrite, check_writable
+from spinimpute.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
 
@@ -63,9 +63,9 @@ class IndexedFile:
         self._contigs = contigs
         self._places = RecordPlaces()
         self._position = 0  # bytes written, before compression
-        self._closed = False
+        self._finished = self._closed = False
 
-        self._files: list[tuple[Path, Path]] = []  # temporary and final path of each file
+        self._files: list[PartialFile] = []
         self._bgzf: BgzfWriter | None = None
         try:
             self._file = self._open_temporary(self.path)
@@ -98,32 +98,41 @@ class IndexedFile:
         self._places.add(chrom, position, ref_length, stop - length, stop)
         self._write(data)
 
-    def close(self) -> None:
-        """Complete the file, write its index, and give both their names. Nothing happens the second time.
+    def finish(self) -> None:
+        """Complete the file and write its index, both under temporary names still.
 
         Raises
         ------
         InputError
             The file cannot be completed, such as on a full disk; nothing is left then.
         """
-        if self._closed:
+        if self._closed or self._finished:
             return
-        try:
+        with self._abandoned_after_errors():
             if self._bgzf is not None:
                 self._bgzf.finish()
             self._file.close()
             if self._bgzf is not None:
                 self._write_index(self._bgzf)
+        self._finished = True
+
+    def close(self) -> None:
+        """Finish the file, and give it and its index their names. Nothing happens the second time.
+
+        Raises
+        ------
+        InputError
+            As of `finish`.
+        """
+        if self._closed:
+            return
+        self.finish()
+        with self._abandoned_after_errors():
             # An index of an earlier file, whatever its kind, must not be taken for one of this file.
             for suffix in _INDEX_SUFFIXES:
                 _beside(self.path, suffix).unlink(missing_ok=True)
-            for temporary, final in self._files:
-                os.replace(temporary, final)
-        except BaseException as error:
-            self.abandon()
-            if isinstance(error, OSError):
-                raise CannotWrite(self.path, error) from error
-            raise
+            for file in self._files:
+                file.complete()
         self._closed = True
 
     def abandon(self) -> None:
@@ -136,8 +145,8 @@ class IndexedFile:
         # without a file the constructor was interrupted; a full disk shows once more at the last flush
         with contextlib.suppress(OSError, AttributeError):
             self._file.close()
-        for temporary, _ in self._files:
-            temporary.unlink(missing_ok=True)
+        for file in self._files:
+            file.discard()
 
     def __enter__(self) -> Self:
         return self
@@ -149,6 +158,16 @@ class IndexedFile:
             self.close()
         else:
             self.abandon()
+
+    @contextlib.contextmanager
+    def _abandoned_after_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, OSError):
+                raise CannotWrite(self.path, error) from error
+            raise
 
     def _write(self, data: bytes) -> None:
         self._position += len(data)
@@ -178,12 +197,10 @@ class IndexedFile:
             index.finish()
 
     def _open_temporary(self, final: Path) -> BinaryIO:
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
-        self._files.append((temporary, final))
         try:
-            return temporary.open("xb")
+            self._files.append(PartialFile(final))
+            return self._files[-1].path.open("wb")
         except OSError as error:
-            self._files.pop()  # there is nothing to remove
             raise CannotWrite(self.path, error) from error
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
-from spinimpute.genotypes.sites import NoRecord, Region, Sites, plain_chromosome
+from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.record_blocks import BlockBuilder, CallBlock
 from spinimpute.vcf.variant_file import VariantFile
@@ -78,7 +78,7 @@ class HaplotypeReader:
         mixed_ploidy: bool = False,
         ploidy: np.ndarray | None = None,
     ) -> None:
-        if region and chrom and plain_chromosome(region.chrom) != plain_chromosome(chrom):
+        if region and chrom and not same_chromosome(region.chrom, chrom):
             raise InputError(f"the region {region} is not on chromosome {chrom}: give one of the two")
         self._file = VariantFile(path, role)
         self.samples, order = _chosen_samples(self._file, samples)
@@ -137,7 +137,11 @@ class HaplotypeReader:
     def read_calls(self) -> Calls:
         """Everything at once, with the number of alleles that each call has."""
         blocks = list(self._blocks())
-        unphased = None
+        unphased = halved = None
+        if any(block.halved is not None for block in blocks):
+            halved = np.concatenate(
+                [np.zeros(len(b.sites), np.int64) if b.halved is None else b.halved for b in blocks]
+            )
         if any(block.unphased is not None for block in blocks):
             shape = (len(self.samples),)
             unphased = np.concatenate(
@@ -150,6 +154,7 @@ class HaplotypeReader:
             self.contig_line,
             self.skipped,
             unphased,
+            halved=halved,
         )
 
     def _blocks(self) -> Iterator[CallBlock]:

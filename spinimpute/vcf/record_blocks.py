@@ -25,12 +25,15 @@ class CallBlock(NamedTuple):
         True for a site that is one of several ALT alleles of its record.
     unphased : bool (n_sites, n_samples) or None
         Heterozygotes without phase; None if there is none.
+    halved : int64 (n_sites,) or None
+        As in `Haplotypes`.
     """
 
     sites: Sites
     calls: np.ndarray
     multiallelic: np.ndarray
     unphased: np.ndarray | None
+    halved: np.ndarray | None
 
 
 class BlockBuilder:
@@ -163,7 +166,7 @@ class BlockBuilder:
         if peak > 1:
             over = genotypes[:, :, :2].max(axis=2) > np.array(rows.n_alts, dtype=np.int16)[:, None]
             self._raise_at(over, rows, "a genotype that names an ALT allele which the record does not have")
-        unphased = self._check_phase(genotypes, rows)
+        unphased, halved = self._check_phase(genotypes, rows)
         calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if peak <= 127 else np.int16)
         calls[:, :, 0] = genotypes[:, :, 0]
         calls[:, :, 1] = genotypes[:, :, 1]
@@ -181,10 +184,12 @@ class BlockBuilder:
             calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
             if unphased is not None:
                 unphased = unphased[rows.row] & (calls[:, :, 0] != calls[:, :, 1])
+            if halved is not None:  # a call is counted at the first ALT of its record
+                halved = np.where(np.diff(rows.row, prepend=-1) > 0, halved[rows.row], 0)
         position = np.array([rows.position[row] for row in rows.row], dtype=np.int64)
         ref = [rows.ref[row] for row in rows.row]
         name = [rows.name[row] for row in rows.row]
-        return CallBlock(Sites(chrom, position, ref, rows.alt, name), calls, multiallelic, unphased)
+        return CallBlock(Sites(chrom, position, ref, rows.alt, name), calls, multiallelic, unphased, halved)
 
     def _raise_at(self, bad: np.ndarray, rows: _Rows, what: str) -> None:
         """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
@@ -193,15 +198,16 @@ class BlockBuilder:
             where = f"{rows.chrom}:{rows.position[row]}"
             raise self._file.error(f"sample {self._samples[sample]} has, at {where}, {what}")
 
-    def _check_phase(self, genotypes: np.ndarray, rows: _Rows) -> np.ndarray | None:
+    def _check_phase(self, genotypes: np.ndarray, rows: _Rows) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Which calls are unphased heterozygotes, bool (n_records, n_samples); None if there is none.
 
-        Raises for them if they are not accepted. An unphased half-missing call becomes missing, in place.
+        Raises for them if they are not accepted. An unphased half-missing call becomes missing, in place; how
+        many there were, int64 (n_records,), comes second, or None.
         """
         first, second = genotypes[:, :, 0], genotypes[:, :, 1]
         unphased = genotypes[:, :, 2] == 0
         if not unphased.any():
-            return None
+            return None, None
         unphased &= (first != second) & (second > -2)
         half = unphased & ((first == -1) | (second == -1))
         first[half] = -1
@@ -209,7 +215,7 @@ class BlockBuilder:
         unphased &= ~half
         if not self._allow_unphased:
             self._raise_at(unphased, rows, f"an unphased heterozygote; {_PHASE_FIRST}")
-        return unphased if unphased.any() else None
+        return unphased if unphased.any() else None, half.sum(axis=1) if half.any() else None
 
     def _check_ploidy(self, calls: np.ndarray, rows: _Rows) -> None:
         first, second = calls[:, :, 0], calls[:, :, 1]

@@ -23,6 +23,8 @@ ABSENT = 2 * ONE + 2
 """Code of a number that a sample does not have, such as the second haplotype of a haploid one."""
 N_CODES = 2 * ONE + 3
 
+_INFO_TYPES = ("Float", "Integer", "Flag")
+
 ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
 
@@ -39,7 +41,7 @@ class InfoValues:
     Attributes
     ----------
     columns : dict of str to list
-        Key -> the value of each record as text, None where the record lacks the field.
+        Key -> the value of each record as text, "" for a flag, None where the record lacks the field.
     typed : list of bool
         The TYPED flag of each record.
     """
@@ -58,7 +60,8 @@ class InfoValues:
         header : OutputHeader
             It defines the keys.
         arrays : mapping
-            INFO key -> numbers (r,), of which those that are not finite are not written, or None.
+            INFO key -> numbers (r,), of which those that are not finite are not written, or bool (r,) for a
+            flag, or None.
         typed : bool (r,)
             The TYPED flag (IMPUTED where it is false).
 
@@ -70,18 +73,21 @@ class InfoValues:
         Raises
         ------
         ValueError
-            A key is not in the header, is no number there, or has another length.
+            A key is not in the header, is neither number nor flag there, or has another length.
         """
-        unknown = [key for key in arrays if header.info_types.get(key) not in ("Float", "Integer")]
+        unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
         if unknown:
             raise ValueError(f"the header defines no numeric INFO field {', '.join(unknown)}")
-        columns = {}
+        columns: dict[str, list[str | None]] = {}
         for key, info_type in header.info_types.items():
             values = arrays.get(key)
             if values is None:
                 continue
             if np.shape(values) != np.shape(typed):
                 raise ValueError(f"INFO/{key} has shape {np.shape(values)}, the records {np.shape(typed)}")
+            if info_type == "Flag":
+                columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
+                continue
             pattern = "%.6g" if key == "AF" else "%.4f" if info_type == "Float" else "%d"
             columns[key] = [
                 pattern % value if math.isfinite(value) else None for value in np.asarray(values).tolist()
@@ -97,7 +103,7 @@ class InfoValues:
         records = ["TYPED" if is_typed else "IMPUTED" for is_typed in self.typed]
         for key, values in reversed(self.columns.items()):
             records = [
-                record if value is None else f"{key}={value};{record}"
+                record if value is None else f"{key}={value};{record}" if value else f"{key};{record}"
                 for record, value in zip(records, values, strict=True)
             ]
         return records

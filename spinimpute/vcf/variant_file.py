@@ -21,6 +21,7 @@ from spinimpute.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bcf_format import BCF_MAGIC, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.index_reader import check_index
+from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
@@ -61,6 +62,7 @@ class VariantFile:
         check_variant_file(self.path, role)
         if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
             self._check_index()
+        begins(READING, self._named)
         try:
             self._vcf = cyvcf2.VCF(str(self.path))
             self.samples: list[str] = list(self._vcf.samples)
@@ -228,11 +230,16 @@ class VariantFile:
 
     def error(self, what: str, kind: type[InputError] = InputError) -> InputError:
         """What to raise for a defect of the file."""
-        return kind(f"{self.role} {self.path}: {what}")
+        return kind(f"{self._named}: {what}")
 
     def close(self) -> None:
         """Nothing more will be read."""
         self._vcf.close()
+        ends(READING, self._named)
+
+    @property
+    def _named(self) -> str:
+        return f"{self.role} {self.path}"
 
     def __enter__(self) -> Self:
         return self

@@ -40,7 +40,7 @@ class GenotypeWriter(IndexedFile):
     threads : int
         Threads that compress.
     extra_info_lines : sequence of str
-        "##INFO=<...>" lines of numeric fields beyond AF and R2.
+        "##INFO=<...>" lines of numeric fields and flags beyond AF, R2, TYPED and IMPUTED.
 
     Raises
     ------
@@ -107,7 +107,8 @@ class GenotypeWriter(IndexedFile):
         hap_dosage : float32 (r, n_haplotypes)
             P(ALT) of each haplotype, clipped to 0..1; NaN is missing.
         info : mapping
-            INFO key -> numbers (r,), of which those that are not finite are not written, or None.
+            INFO key -> numbers (r,), of which those that are not finite are not written, or bool (r,) for a
+            flag, or None.
         haplotypes : int8 (r, n_haplotypes) or None
             Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
         typed : bool (r,)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from spinimpute.cli.main import main
+from spinimpute.cli.main import run_command
 
 import spinimpute
 
@@ -32,16 +32,13 @@ class Result:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """run(*arguments): the console script's function in this process."""
-    terminate = signal.getsignal(signal.SIGTERM)
 
     def run_main(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
         try:
-            main()
+            run_command()
         except SystemExit as exited:
             code = exited.code
-        finally:
-            signal.signal(signal.SIGTERM, terminate)
         assert isinstance(code, int)
         out, err = capfd.readouterr()
         assert "Traceback" not in err

@@ -207,6 +207,21 @@ def test_several_chromosomes(run, panel: Path, text: str, tmp_path: Path) -> Non
     assert "9 records skipped: on another chromosome" in done.err
 
 
+def test_calls_that_are_set_missing_are_counted(run, panel: Path, text: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def halve(head: list[str], rows: list[list[str]]) -> None:
+        for row in rows[3:6]:
+            row[9], row[11] = "1/.", "./0"
+
+    target, page = tmp_path / "halves.vcf", tmp_path / "page.html"
+    target.write_text(changed(text, halve))
+    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf", "--report", page)
+    assert done.code == 0
+    assert "6 unphased calls with one missing allele: set missing" in done.err
+    assert "calls set missing: unphased calls with one missing allele" in page.read_text()
+    checked = run("check", "--vcf", target, "--panel", panel)
+    assert "6 unphased calls with one missing allele: set missing" in checked.out
+
+
 @pytest.mark.parametrize("limit", [1_000, 40_000])
 def test_a_full_disk(panel: Path, example: Path, limit: int, tmp_path: Path) -> None:
     """As a file that may not grow: the same failure of write()."""
@@ -296,12 +311,15 @@ def test_no_input_is_overwritten(
         ("--loo", "q", "--report", "q.sites.tsv"),
         ("--loo", ""),
         ("--loo", "folder/"),
+        ("--loo", "."),
+        ("--loo", ".hidden"),
         ("--report", "r" * 250),
     ],
 )
 def test_outputs_that_cannot_be(refused, example: Path, more: tuple[str, ...], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     given = [word if word.startswith("--") or not word else tmp_path / "out" / word for word in more]
-    given = ["folder/" if more == ("--loo", "folder/") and i else word for i, word in enumerate(given)]
+    if more in (("--loo", "folder/"), ("--loo", ".")):  # a path would lose its end
+        given = list(more)
     refused(example / "target.vcf.gz", "", *given)
 
 

@@ -124,6 +124,48 @@ def test_missing_calls_and_odd_frequencies_are_named(run: Run, panel: Path, tmp_
     assert f"sample {lines[rows[0] - 1].split(chr(9))[9]}: 5" in done.out
 
 
+def shifted(fields: list[str]) -> list[str]:
+    """As on another build: sites are panel sites by chance alone."""
+    position = int(fields[1])
+    return [fields[0], str(position + (position % 20 > 0)), *fields[2:]]
+
+
+def exchanged(fields: list[str]) -> list[str]:
+    return [*fields[:9], *(call.translate(EXCHANGED) for call in fields[9:])]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (shifted, "of the 246 target sites in the panel's region are panel sites"),
+        (exchanged, "typed sites ALT is as common as REF is in the panel"),
+    ],
+)
+def test_check_refuses_what_impute_refuses(
+    run: Run, panel: Path, tmp_path: Path, edited_target: Any, change: Any, said: str
+) -> None:
+    def edit(text: str) -> str:
+        lines = text.splitlines()
+        rows = [line if line[0] == "#" else "\t".join(change(line.split("\t"))) for line in lines]
+        return "\n".join(rows) + "\n"
+
+    target = edited_target(edit)
+    checked = run("check", "--vcf", target, "--panel", panel, "--out", tmp_path / "t.tsv")
+    assert checked.code == 2
+    assert "matched: " in checked.out
+    assert len(read_table(tmp_path / "t.tsv")) > 100
+    refused = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.bcf")
+    assert refused.code == 2
+    assert not (tmp_path / "o.bcf").exists()
+    for message in (checked.err, refused.err):
+        assert said in message
+    assert checked.err.replace("impute refuses this target: ", "") == refused.err
+    forced = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.bcf", "--force", "-q")
+    assert forced.code == 0
+    assert "spinimpute: warning: " in forced.err
+    assert said in forced.err
+
+
 def test_refusals_leave_no_table(run: Run, panel: Path, tmp_path: Path) -> None:
     table = tmp_path / "t.tsv"
     done = run("check", "--vcf", tmp_path / "absent.vcf", "--panel", panel, "--out", table)

@@ -1,5 +1,6 @@
 """A disk that runs full: exit status 2, a message that names file and cause, and no file left behind."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -209,3 +210,24 @@ def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) ->
     )
     assert done.returncode == 0
     assert out.is_file()
+
+
+@pytest.mark.parametrize("option", ["--report", "--loo"])
+def test_without_what_stands_beside_them_there_are_no_genotypes(
+    run: Run,
+    arguments: Callable[[str], list[object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+) -> None:
+    """A file under its final name says that the command has succeeded."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("spinimpute.reports.imputation_report.write_imputation_report", full)
+    monkeypatch.setattr("spinimpute.quality.leave_one_out.LeaveOneOutQuality.write", full)
+    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, tmp_path / "beside", "--quiet")
+    assert done.code == 2
+    said_once(done.err, str(tmp_path / "beside"))
+    assert not list(tmp_path.glob("*o.vcf*")), list(tmp_path.iterdir())

@@ -58,6 +58,7 @@ class TestArguments:
             "phasing": "auto",
             "region": RegionSettings(),
             "resources": Resources(),
+            "min_typed_ratio": None,
             "force": False,
         }
 
@@ -387,3 +388,31 @@ class TestRefusals:
         assert f"spinimpute: error: target {target}: there is no such file" in failed.err
         assert "Traceback" not in failed.err
         assert not list(tmp_path.iterdir())
+
+
+def test_stretches_without_typed_sites_are_told(
+    run: Run, panel: Path, edited_target: Edit, tmp_path: Path
+) -> None:
+    """Typed are a few sites at one end; the panel's other end is more than 0.5 cM away."""
+    target = edited_target(lambda text: "".join(text.splitlines(keepends=True)[: text.count("\n#") + 41]))
+    out, page = tmp_path / "o.vcf", tmp_path / "o.html"
+    common = ("impute", "--vcf", target, "--panel", panel, "--out", out)
+    done = run(*common, "--report", page)
+    assert done.code == 0
+    told = r"warning: hardly a site is typed in 20:(\d+)-(\d+) \(0 typed and (\d+) imputed sites\)"
+    warning = re.search(told, done.err)
+    assert warning is not None
+    start, end, n_sites = map(int, warning.groups())
+    far = [record.POS for record in cyvcf2.VCF(str(out)) if record.INFO.get("FAR")]
+    assert [far[0], far[-1], len(far)] == [start, end, n_sites]
+    stretch = f"20:{start}-{end} (0 typed and {n_sites} imputed sites)"
+    assert f"untyped:  {stretch}" in done.err
+    assert f"20:{start}-{end}</td>" in page.read_text()
+    assert f"typed in {stretch}" in run("check", "--vcf", target, "--panel", panel).out
+    out.unlink()
+    refused = run(*common, "--min-typed-ratio", 0.05)
+    assert refused.code == 2
+    assert "of 20:" in refused.err
+    assert "--min-typed-ratio asks for 5.0000%" in refused.err
+    assert not out.exists()
+    assert run(*common, "--min-typed-ratio", 0.005).code == 0

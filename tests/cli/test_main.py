@@ -85,6 +85,10 @@ def test_version_names_models_and_libraries(run: Run) -> None:
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--threads", "0"], "--threads"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--device", "tpu"], "tpu"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "-O", "x"], "-O"),
+        (["impute", "t.vcf", "--panel", "p.spin", "--out", "o.vcf"], "'t.vcf' stands without an option"),
+        (["check", "--vcf", "t.vcf", "u.vcf", "w.vcf"], "'u.vcf', 'w.vcf' stand without an option"),
+        (["evaluate", "t.vcf"], "'t.vcf'"),
+        (["panel", "build", "t.vcf"], "'t.vcf'"),
     ],
 )
 def test_mistakes_in_the_command_line(run: Run, arguments: list[str], said: str) -> None:

@@ -324,6 +324,18 @@ def test_no_imputed_site_shows_ranges(problem):
         evaluate(truth, imputed, panel, typed)
 
 
+def test_a_typed_file_that_leaves_nothing_out_is_told(problem):
+    truth, imputed, panel, typed = problem.files()
+    typed.write_text(typed.read_text().replace("\n20\t", "\n21\t"))
+    with pytest.warns(
+        UserWarning, match=r"typed file .*: none of its 30 sites is in the panel.*21:.*20:100-"
+    ):
+        assert "typed" not in evaluate(truth, imputed, panel, typed).left_out
+    typed.write_text("".join(line for line in typed.read_text().splitlines(keepends=True) if line[0] == "#"))
+    with pytest.warns(UserWarning, match=r"typed file .*: it holds no site"):
+        evaluate(truth, imputed, panel, typed)
+
+
 def test_everything_typed_is_said_so(problem):
     truth, imputed, panel, _ = problem.files()
     with pytest.raises(InputError, match=r"no site to score: .*300 are typed"):

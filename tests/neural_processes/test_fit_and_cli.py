@@ -1,6 +1,7 @@
 """A user's own tables, and the command line."""
 
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -101,18 +102,14 @@ def test_a_context_without_targets() -> None:
 
 
 def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    import signal
     import sys
 
-    from spinimpute.cli.main import main
-
-    terminate = signal.getsignal(signal.SIGTERM)
+    from spinimpute.cli.main import run_command
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
         with pytest.raises(SystemExit) as exited:
-            main()
-        signal.signal(signal.SIGTERM, terminate)
+            run_command()
         out, err = capfd.readouterr()
         assert "Traceback" not in err
         return int(exited.value.code or 0), out, err
@@ -128,11 +125,15 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     code, out, _ = run("np", "evaluate", model, "--batches", 2, "--device", "cpu")
     assert code == 0
     head, row = out.splitlines()
-    assert len(head.split("\t")) == len(row.split("\t")) == 8
+    assert len(head.split("\t")) == len(row.split("\t")) == 9
+    found = dict(zip(head.split("\t"), row.split("\t"), strict=True))
+    lacking = Decimal(found["floored_oracle"]) - Decimal(found["log_likelihood"])
+    assert Decimal(found["gap"]) == lacking  # as printed, too
+    assert Decimal(found["oracle"]) > Decimal(found["floored_oracle"])
     code, out, _ = run("np", "evaluate", model, "--batches", 2, "--device", "cpu", "--context", 1, 2)
     assert code == 0
-    assert out.splitlines()[1].split("\t")[1:5] != row.split("\t")[1:5]
-    assert out.splitlines()[1].split("\t")[5:] == row.split("\t")[5:]  # calibration is at 4, 8 and 16
+    assert out.splitlines()[1].split("\t")[1:6] != row.split("\t")[1:6]
+    assert out.splitlines()[1].split("\t")[6:] == row.split("\t")[6:]  # calibration is at 4, 8 and 16
     code, out, err = run("np", "evaluate", model, "--context", 3, 2)
     assert (code, out, "--context 3 2: " in err) == (2, "", True)
     for what in ("predictions", "calibration"):

@@ -66,7 +66,7 @@ def without_phase(truth_TQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(panel: MadePanel, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, threads: int = 1, **more: bool):
-    ploidy = more.pop("ploidy", np.full(unphased_TX.shape[1], 2))
+    ploidy = more.pop("ploidy", np.full(unphased_TX.shape[1], 2, np.uint8))
     return phase_haplotypes(panel, np.arange(len(panel.cM)), alleles_TQ, unphased_TX, ploidy, threads, **more)
 
 
@@ -218,6 +218,35 @@ def test_results_depend_on_neither_threads_nor_panel_order_nor_allele_order(rng:
     np.testing.assert_array_equal(run(shuffled, unphased_TQ, het_TX), expected)
     turned_TQ = unphased_TQ.reshape(120, -1, 2)[:, :, ::-1].reshape(unphased_TQ.shape)
     np.testing.assert_array_equal(run(panel, turned_TQ, het_TX), expected)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), most_others=st.sampled_from([7, 2_000]), fill=st.booleans())
+def test_the_order_of_samples_does_not_matter(seed: int, most_others: int, fill: bool) -> None:
+    """Unphased, phased and partly phased ones, haploid ones, and some that have the same calls."""
+    rng = np.random.default_rng(seed)
+    panel, truth_TQ = split(mosaic_panel(rng, 90, 120), 60)
+    calls_TQ, het_TX = without_phase(truth_TQ)
+    calls_TQ[np.repeat(rng.random((90, 30)) < 0.02, 2, axis=1)] = -1
+    copied = rng.integers(0, 30, 12)
+    ploidy = np.where(np.arange(42) % 7 == 3, 1, 2)
+    ploidy[copied] = ploidy[30:] = 2
+    calls_TX2 = np.concatenate([calls_TQ.reshape(90, 30, 2), calls_TQ.reshape(90, 30, 2)[:, copied]], axis=1)
+    unphased_TX = np.concatenate([het_TX, het_TX[:, copied]], axis=1) & (ploidy == 2)
+    unphased_TX[:, 5] = False
+    unphased_TX[::2, 6] = False
+    unphased_TX &= calls_TX2[:, :, 0] >= 0
+
+    def phased(order: np.ndarray) -> list[bytes]:
+        kept_X2 = np.stack([np.ones(42, bool), ploidy[order] == 2], axis=1)
+        alleles_TQ = np.ascontiguousarray(calls_TX2[:, order].reshape(90, -1)[:, kept_X2.ravel()])
+        phased_TQ = run(panel, alleles_TQ, unphased_TX[:, order], ploidy=ploidy[order], fill=fill)
+        samples = np.split(phased_TQ, np.cumsum(ploidy[order])[:-1], axis=1)
+        return [samples[place].tobytes() for place in np.argsort(order)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spinimpute.phasing.phase.MOST_OTHERS", most_others)
+        assert phased(rng.permutation(42)) == phased(np.arange(42))
 
 
 def test_known_phase_stays(rng: np.random.Generator) -> None:

@@ -76,6 +76,32 @@ def test_compiled_matches_are_those_of_training(k: int, core: int, flank: int, s
             torch.testing.assert_close(getattr(found, name), value, rtol=1e-3, atol=2e-4, msg=name)
 
 
+@settings(deadline=None, max_examples=20)
+@given(k=st.integers(1, 4), core=st.integers(1, 4), flank=st.integers(0, 5), seed=st.integers(0, 1_000_000))
+def test_missing_calls_are_summed_over(k: int, core: int, flank: int, seed: int) -> None:
+    """A column's likelihood is the sum over all K-mers that a query may have there, by a loop."""
+    with torch.no_grad():
+        _, allele_BQS, known_BQS, keys = random_case(k, core, flank, seed)
+        one_head = keys._replace(weight_BGD=torch.ones_like(keys.weight_BGD[:, :1]))
+        found_QH = match(allele_BQS, known_BQS, one_head, k, torch.tensor(0.3), 1).score_BGQH[0, 0]
+    columns, places = keys.likelihood_BDVH.shape[1], allele_BQS.shape[2]
+    before = (-places % k) // 2
+    for q in range(allele_BQS.shape[1]):
+        expected_H = torch.zeros(found_QH.shape[1])
+        for d in range(columns):
+            may_be: list[list[int]] = []
+            for place in range(d * k - before, (d + 1) * k - before):
+                if not 0 <= place < places or not keys.columns.valid_BS[0, place]:
+                    may_be.append([0])
+                elif known_BQS[0, q, place]:
+                    may_be.append([int(allele_BQS[0, q, place])])
+                else:
+                    may_be.append([0, 1])
+            kmers = [int("".join(map(str, kmer)), 2) for kmer in itertools.product(*may_be)]
+            expected_H += keys.likelihood_BDVH[0, d, kmers].exp().sum(0).log()
+        torch.testing.assert_close(found_QH[q], expected_H, rtol=1e-4, atol=1e-3)
+
+
 def test_a_run_ends_where_alleles_differ() -> None:
     """Two points: one is the query, one differs at a single place; runs end there, and on that side only."""
     with torch.no_grad():

@@ -1,6 +1,5 @@
 """`spinimpute tabular` in a temporary folder, and a table there."""
 
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from spinimpute.cli.main import main
+from spinimpute.cli.main import run_command
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,12 @@ def run(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Result]:
     """run(*arguments): `spinimpute tabular` in the temporary folder."""
-    terminate = signal.getsignal(signal.SIGTERM)
     monkeypatch.chdir(tmp_path)
 
     def run_main(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["spinimpute", "tabular", *map(str, arguments)])
         with pytest.raises(SystemExit) as exited:
-            main()
-        signal.signal(signal.SIGTERM, terminate)
+            run_command()
         out, err = capfd.readouterr()
         assert "Traceback" not in err
         return Result(int(exited.value.code or 0), out, err)

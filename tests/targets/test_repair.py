@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.genotypes.sites import DUPLICATE, Sites
+from spinimpute.genotypes.sites import DUPLICATE, NoMatch, Sites
 from spinimpute.targets.repair import (
     BOTH,
     OTHER_STRAND,
@@ -73,6 +73,16 @@ def test_each_form_of_a_site(ref: str, alt: str, what: str | None, exchanged: bo
     if what is not None:
         (note,) = done.repairs
         assert (note.position, note.ref, note.alt, note.panel_ref, note.panel_alt) == (10, ref, alt, "A", "C")
+
+
+def test_nothing_but_ambiguous_sites_is_said_so() -> None:
+    panel = [(10, "A", "T"), (20, "C", "G"), (30, "A", "C")]
+    with pytest.raises(
+        NoMatch, match=r"all 2 typed sites that the panel has are A/T or C/G .* --ambiguous keep"
+    ):
+        repair(panel, panel[:2], ambiguous="drop")
+    with pytest.raises(NoMatch, match=r"no target site is in the panel.* 2 more are A/T or C/G"):
+        repair(panel, [*panel[:2], (31, "A", "C")], ambiguous="drop")
 
 
 def test_the_callers_alleles_are_not_changed() -> None:

@@ -66,6 +66,25 @@ def plain_reading(records: list, n_samples: int) -> tuple[list, list[int]]:
     return result, ploidy
 
 
+@pytest.mark.parametrize(
+    ("chrom", "found"), [("23", [100]), ("25", [200]), ("X", [300]), ("chr23", [100]), ("26", [])]
+)
+def test_numbers_are_autosomes_where_the_file_says_so(
+    write_vcf: WriteVcf, tmp_path: Path, chrom: str, found: list[int]
+) -> None:
+    """A file of cattle: 23 and 25 are not X."""
+    one = write_vcf([(p, "A", "C", ["0|1"]) for p in (100, 200, 300)], name="one.vcf").read_text()
+    path = tmp_path / "cattle.vcf"
+    for position, name in ((100, "23"), (200, "25"), (300, "X")):
+        one = re.sub(rf"^\S+\t{position}\t", f"{name}\t{position}\t", one, flags=re.M)
+    path.write_text(re.sub(r"##contig=.*\n", "##contig=<ID=23>\n##contig=<ID=25>\n##contig=<ID=X>\n", one))
+    if found:
+        assert read_haplotypes(path, chrom=chrom).sites.position.tolist() == found
+    else:
+        with pytest.raises(InputError):
+            read_haplotypes(path, chrom=chrom)
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_file_and_of_call(write_vcf: WriteVcf, name: str) -> None:
     haplotypes = read_haplotypes(write_vcf(RECORDS, name=name))

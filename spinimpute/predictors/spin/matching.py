@@ -9,6 +9,7 @@ Axes: as of `similarity`; B blocks, Q queries, H inducing points, G heads, T tol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -91,11 +92,15 @@ def match(
         Scores and runs.
     """
     # places without a site are 0 everywhere: they match
-    shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * keys.columns.valid_BS.unsqueeze(1)
+    valid_B1S = keys.columns.valid_BS.unsqueeze(1)
+    shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_B1S
     token_BDQV = kmer_distribution(shown_BQS, k).transpose(1, 2)
-    known_BDQ1 = _known_share(known_BQS, keys.columns, k).transpose(1, 2).unsqueeze(-1)
-    match_BDQH = (token_BDQV @ keys.likelihood_BDVH) * known_BDQ1
-    information_BDQ = ((token_BDQV @ keys.information_BDV.unsqueeze(-1)) * known_BDQ1).squeeze(-1)
+    # tokens are means over the K-mers that a query may have; a likelihood is their sum
+    missing_BQD = by_column((known_BQS <= 0) * valid_B1S, k).sum(-1)
+    log_count_BDQ = math.log(2) * missing_BQD.transpose(1, 2)
+    match_BDQH = (token_BDQV @ keys.likelihood_BDVH.exp()).log() + log_count_BDQ.unsqueeze(-1)
+    share_BDQ = (token_BDQV @ keys.information_BDV.neg().exp().unsqueeze(-1)).squeeze(-1)
+    information_BDQ = -(share_BDQ.log() + log_count_BDQ)
     score_BGQH = (keys.weight_BGD @ match_BDQH.flatten(2)).unflatten(-1, match_BDQH.shape[2:])
     step_BD, valid_BD, n_columns = _steps(keys.columns), keys.columns.valid_BD, match_BDQH.shape[1]
     runs = []
@@ -129,7 +134,6 @@ def compiled_match(
     fill_match(
         kmer_numbers(shown_BQS, k)[0].numpy(),
         kmer_numbers(missing_BQS, k)[0].numpy(),
-        _known_share(known_BQS, keys.columns, k)[0].numpy(),
         keys.likelihood_BDVH[0].numpy(),
         keys.information_BDV[0].numpy(),
         keys.weight_BGD[0].contiguous().numpy(),
@@ -140,12 +144,6 @@ def compiled_match(
         runs_FQH,
     )
     return Match(torch.from_numpy(score_GQH)[None], torch.from_numpy(runs_FQH)[None])
-
-
-def _known_share(known_BQS: Tensor, columns: Columns, k: int) -> Tensor:
-    """Of a column's sites, how many a query has typed: (B, Q, D)."""
-    known_BQD = by_column(known_BQS * columns.valid_BS.unsqueeze(1), k).mean(-1)
-    return known_BQD / columns.valid_BD.clamp(min=1e-6).unsqueeze(1)
 
 
 def _steps(columns: Columns) -> Tensor:

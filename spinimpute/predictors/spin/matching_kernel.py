@@ -17,7 +17,7 @@ NEAREST = 1e-4  # cM: added to distances under a logarithm
 
 @kernel(fast=True)
 def fill_match(  # type: ignore[no-untyped-def]
-    kmer_QD, missing_QD, known_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
+    kmer_QD, missing_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
     score_GQH, runs_FQH,
 ):  # fmt: skip
     """Fill in score_GQH and runs_FQH, see `matching.Match`; missing_QD: 1 at calls that are missing."""
@@ -38,7 +38,6 @@ def fill_match(  # type: ignore[no-untyped-def]
                 information = _matching(
                     kmer_QD[q, d],
                     missing_QD[q, d],
-                    known_QD[q, d],
                     likelihood_DVH[d],
                     information_DV[d],
                     match_H,
@@ -67,23 +66,23 @@ def fill_match(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _matching(kmer, missing, known, likelihood_VH, information_V, match_H):  # type: ignore[no-untyped-def]
-    """Fill in how a K-mer matches; returns its information. Both are averaged over missing bits."""
-    information = np.float32(0)
-    match_H[:] = information
-    count = 0
+def _matching(kmer, missing, likelihood_VH, information_V, match_H):  # type: ignore[no-untyped-def]
+    """Fill in how a K-mer matches; returns its information. Missing bits may be any: likelihoods add up."""
+    if missing == 0:
+        match_H[:] = likelihood_VH[kmer]
+        return information_V[kmer]
+    share = np.float32(0)
+    match_H[:] = share
     part = missing
     while True:  # all sets of the missing bits, down to none
         number = kmer | part
-        information += information_V[number]
+        share += fast_exp(-information_V[number])
         likelihood_H = likelihood_VH[number]
         for h in range(len(match_H)):
-            match_H[h] += likelihood_H[h]
-        count += 1
+            match_H[h] += fast_exp(likelihood_H[h])
         if part == 0:
             break
         part = (part - 1) & missing
-    share = known / np.float32(count)
     for h in range(len(match_H)):
-        match_H[h] *= share
-    return information * share
+        match_H[h] = fast_log(match_H[h])
+    return -fast_log(share)

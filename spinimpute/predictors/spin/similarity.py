@@ -1,9 +1,10 @@
 """How alike haplotypes are: K-mer tokens, a learned confusion of K-mers, and a weight for each column.
 
-A token of a haplotype is a distribution over the 2^K K-mers of a column: one of them where alleles are known,
-a product with one half for each missing call, the product of mean alleles for an inducing point. The key of
-an inducing point is log(token @ confusion), so that a score, a sum over columns of weight <token, key>, is a
-log-likelihood that allows for differences. It starts with the same error rate at each SNP.
+A token is a distribution over the 2^K K-mers of a column: one of them for a haplotype, the product of mean
+alleles for an inducing point. The key of an inducing point is log(token @ confusion), so that a score, a sum
+over columns of weight <token, key>, is a log-likelihood that allows for differences. It starts with the same
+error rate at each SNP. Where calls of a query are missing, the likelihoods of all K-mers that it may have are
+summed (`matching`).
 
 Axes: see `spinimpute.nn`; S typed places, D columns of K places, V = 2^K K-mers.
 """

@@ -84,6 +84,26 @@ def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any
         assert said in refused(changed, suffix=".vcf")
 
 
+@pytest.mark.parametrize(
+    ("inserted", "said"),
+    [(b"20\t5\t.\tA\tC\t.\tPASS\t.\tGT\t0|0", "is no header line: '20\\t5"), (b"", "is empty")],
+)
+def test_something_else_in_the_header(
+    refused: Any, made: Path, tmp_path: Path, rewritten: Any, suffix: str, inserted: bytes, said: str
+) -> None:
+    def insert(data: bytes) -> bytes:
+        at = data.index(b"##FORMAT")
+        if suffix == ".bcf":
+            size = int.from_bytes(data[5:9], "little") + len(inserted) + 1
+            return data[:5] + size.to_bytes(4, "little") + data[9:at] + inserted + b"\n" + data[at:]
+        return data[:at] + inserted + b"\n" + data[at:]
+
+    changed = rewritten(made / f"a1{suffix}", tmp_path / f"changed{suffix}", insert)
+    message = refused(made / f"a0{suffix}", changed, suffix=suffix)
+    number = (made / "a1.vcf").read_bytes().partition(b"##FORMAT")[0].count(b"\n") + 1
+    assert f"{changed}: line {number} of the header {said}" in message
+
+
 def test_missing_chunk(refused: Any, made: Path, panel: Path) -> None:
     chunks = (made / "a0.bcf", made / "a2.bcf")
     assert "there is a gap: is a chunk missing?" in refused(*chunks, suffix=".bcf")

@@ -84,6 +84,27 @@ def test_phased_by_the_program_first(
     assert (tmp_path / "joined.bcf").read_bytes() == (tmp_path / "whole.bcf").read_bytes()
 
 
+def test_stretches_without_typed_sites(
+    run: Run, edited_target: Any, opened: Any, tmp_path: Path, abutting: Any
+) -> None:
+    """What lies far from typed sites is flagged alike, whatever is read of the target."""
+
+    def thinned(text: str) -> str:
+        return "".join(text.splitlines(keepends=True)[: text.count("\n#") + 41])
+
+    target = tmp_path / "ours.vcf.gz"
+    spinimpute.convert(edited_target(thinned), target, opened)
+    common = ("impute", "--vcf", target, "--panel", opened.path, "-q")
+    assert run(*common, "--out", tmp_path / "whole.vcf").code == 0
+    assert ";FAR;IMPUTED" in (tmp_path / "whole.vcf").read_text()
+    chunks = [tmp_path / f"{number}.vcf" for number in range(3)]
+    for chunk, region in zip(chunks, abutting, strict=True):
+        ratio = ("--min-typed-ratio", 0.001)
+        assert run(*common, "--out", chunk, "--region", region, "--buffer", 0, *ratio).code == 0
+    assert run("ligate", *chunks, "-o", tmp_path / "joined.vcf", "-q").code == 0
+    assert (tmp_path / "joined.vcf").read_bytes() == (tmp_path / "whole.vcf").read_bytes()
+
+
 def test_typed_sites_that_the_panel_lacks(
     edited_target: Any, opened: Any, tmp_path: Path, overlapping: Any
 ) -> None:

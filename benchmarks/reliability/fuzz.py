@@ -1,0 +1,146 @@
+"""The commands `fuzz`, which tries damaged inputs of all forms, and `again`, which repeats one of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.reliability.forms import FORMS
+from benchmarks.reliability.fuzzer import Fuzzer
+from benchmarks.reliability.results import begin_results, configuration_of
+from benchmarks.reliability.verdict import COMPLETE, FAILED, REFUSED
+
+ROUND = 50  # cases of a form, before the next form has its turn
+SHOWN = 3  # numbers of cases of a group of failures
+MEMORY = Path("/dev/shm")
+
+
+def fuzz(arguments: argparse.Namespace) -> None:
+    """The command."""
+    names = list(FORMS) if arguments.forms is None else arguments.forms.split(",")
+    if unknown := [name for name in names if name not in FORMS]:
+        raise SystemExit(f"there is no form {', '.join(unknown)}; choose of {', '.join(FORMS)}")
+    folder, state = _begin(arguments, names)
+    wanted = -(-arguments.mutations // len(names))
+    with fuzzer_in_memory(state["seed"]) as fuzzer:
+        fuzzer.warm_up(names)
+        for name in names:
+            good = fuzzer.run_good(name)
+            if good.verdict.kind != COMPLETE:
+                raise SystemExit(f"{name}: what is not damaged fails\n{good.ended.err}{good.output}")
+        while missing := [name for name in names if _done(state, name) < wanted]:
+            for name in missing:
+                _run_round(fuzzer, name, min(ROUND, wanted - _done(state, name)), folder, state)
+    print((folder / "report.md").read_text())
+
+
+def again(arguments: argparse.Namespace) -> None:
+    """The command: run one case, and say all that it said."""
+    with fuzzer_in_memory(arguments.seed) as fuzzer:
+        result = fuzzer.run(arguments.form, arguments.number)
+        print("spinimpute", shlex.join(result.case.words).encode(errors="backslashreplace").decode())
+        for name, text in (("stdout", result.ended.out), ("stderr", result.ended.err)):
+            print(f"--- {name}\n{text}")
+        print(f"--- fault\n{result.ended.fault}{result.output}")
+        print(f"status {result.ended.status}, {result.ended.seconds:.2f} s, {result.ended.memory >> 20} MiB")
+        print(f"{result.verdict.kind}: {result.verdict.group}")
+        if arguments.keep is not None:
+            shutil.copytree(fuzzer.folder, arguments.keep)
+
+
+@contextmanager
+def fuzzer_in_memory(seed: int) -> Iterator[Fuzzer]:
+    """A fuzzer whose files are kept in memory, where that is possible."""
+    place = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=place) as folder:
+        yield Fuzzer(Path(folder), seed)
+
+
+def _begin(arguments: argparse.Namespace, names: list[str]) -> tuple[Path, dict[str, Any]]:
+    """The folder of results and what is known of it so far."""
+    given = f" --forms {shlex.quote(arguments.forms)}" if arguments.forms else ""
+    command = f"fuzz --mutations {arguments.mutations} --seed {arguments.seed}{given}"
+    if arguments.resume is None:
+        folder = begin_results(arguments, command, seed=arguments.seed, forms=names)
+        return folder, {"seed": arguments.seed, "forms": {}, "failures": {}}
+    configuration = json.loads((arguments.resume / "configuration.json").read_text())
+    now = configuration_of(command, seed=arguments.seed, forms=names)
+    if other := [key for key in ("commit", "seed", "versions") if configuration[key] != now[key]]:
+        raise SystemExit(f"the results that are to be continued are of another {other[0]}")
+    state: dict[str, Any] = json.loads((arguments.resume / "state.json").read_text())
+    return arguments.resume, state
+
+
+def _done(state: dict[str, Any], name: str) -> int:
+    form = state["forms"].get(name, {})
+    return sum(form.get(kind, 0) for kind in (COMPLETE, REFUSED, FAILED))
+
+
+def _run_round(fuzzer: Fuzzer, name: str, cases: int, folder: Path, state: dict[str, Any]) -> None:
+    """Some cases of a form; then all that is known is written."""
+    started = time.perf_counter()
+    form = state["forms"].setdefault(name, {COMPLETE: 0, REFUSED: 0, FAILED: 0, "seconds": 0.0, "most": 0.0})
+    failures = state["failures"].setdefault(name, [])
+    first = _done(state, name)
+    for number in range(first, first + cases):
+        result = fuzzer.run(name, number)
+        form[result.verdict.kind] += 1
+        form["most"] = max(form["most"], round(result.ended.seconds, 2))
+        if result.verdict.kind == FAILED:
+            failures.append([number, result.verdict.group])
+    form["seconds"] += round(time.perf_counter() - started, 2)
+    partial = folder / "state.json.part"
+    partial.write_text(json.dumps(state, indent=1) + "\n")
+    partial.replace(folder / "state.json")
+    rows = [
+        f"{form}\t{number}\t{group}\n" for form, found in state["failures"].items() for number, group in found
+    ]
+    (folder / "failures.tsv").write_text("form\tnumber\tgroup\n" + "".join(rows))
+    (folder / "report.md").write_text(report(state))
+    print(f"{name}: {_done(state, name)} cases, {form[FAILED]} failures", flush=True)
+
+
+def report(state: dict[str, Any]) -> str:
+    """Markdown: a row for each form, and one for each group of failures."""
+    seed = state["seed"]
+    rows = [["form", "inputs", "complete", "refused", "failed", "inputs a second", "slowest, s of processor"]]
+    total: dict[str, float] = defaultdict(float)
+    for name, form in state["forms"].items():
+        counts = [_done(state, name), form[COMPLETE], form[REFUSED], form[FAILED]]
+        rate = f"{counts[0] / max(form['seconds'], 0.01):.1f}"
+        rows.append([name, *(f"{count:,}" for count in counts), rate, f"{form['most']:.1f}"])
+        for key, count in zip(("inputs", COMPLETE, REFUSED, FAILED), counts, strict=True):
+            total[key] += count
+        total["seconds"] += form["seconds"]
+    counted = [f"{total[key]:,.0f}" for key in ("inputs", COMPLETE, REFUSED, FAILED)]
+    rows.append(["all", *counted, f"{total['inputs'] / max(total['seconds'], 0.01):.1f}", ""])
+    groups: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for name, found in state["failures"].items():
+        for number, group in found:
+            groups[group].append((name, number))
+    failed = [["failure", "times", "cases"]]
+    for group, cases in sorted(groups.items(), key=lambda item: -len(item[1])):
+        shown = ", ".join(f"{name} {number}" for name, number in cases[:SHOWN])
+        failed.append([group.replace("|", "\\|"), str(len(cases)), shown])
+    parts = [
+        "# Damaged inputs",
+        "An input is *complete* if the command exits with 0 and its outputs can be read to their ends, "
+        "*refused* if it exits with 2 and one message, and leaves nothing behind. All else has failed.",
+        markdown(rows),
+        f"{len(groups)} kinds of failures" + (":" if groups else "."),
+        *([markdown(failed)] if groups else []),
+        f"A case is made again by `python -m benchmarks.reliability again FORM NUMBER --seed {seed}`; all "
+        "failures are in `failures.tsv`.",
+    ]
+    return "\n\n".join(parts) + "\n"

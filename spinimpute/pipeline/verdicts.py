@@ -1,0 +1,275 @@
+"""What is wrong with a target as a whole: the same words and thresholds in `impute`, `phase` and `check`.
+
+Axes: T matched sites.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.sites import DUPLICATE, SiteMatch, Sites
+from spinimpute.genotypes.untyped_stretches import FAR_CM, fixed_stretches, stretch_of, untyped_stretches
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.quality.summary import ImputationSummary
+
+LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
+LEAST_SHARE_OF_OTHER_BUILD = 0.5  # more if the headers state different builds,
+FEW_SITES = 20  # unless so few are concerned
+
+# Frequencies of a site differ by so many standard errors, and by so much at least. Peoples of two continents
+# differ so at a third of an array's sites, those of one at hardly any.
+OUTLIER = 8.0
+OUTLIER_DIFFERENCE = 0.2
+ODD_SHARE = 0.05  # of the sites: worth a warning
+# Of the sites, nearer to the frequency of the panel's other allele: where alleles are exchanged those are all
+# but the very common ones, where peoples differ less than a tenth.
+EXCHANGED_SHARE = 0.3
+# Of few samples no single site is odd, but all together: frequencies go with the panel's, whatever the people
+COMPARABLE_SITES = 100
+OPPOSITE = -0.2  # correlation of the frequencies of target and panel
+
+BLOCK_SITES = 1_000  # of which alleles are counted at once; bounds the memory
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sentence on a target, and whether it is not imputed without --force."""
+
+    text: str
+    refused: bool
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """ALT frequencies of target and panel at the matched sites.
+
+    Attributes
+    ----------
+    called_T, alt_T : int64 (T,)
+        Alleles of the target that are known, and those that are ALT.
+    expected_T : float64 (T,)
+        The panel's frequencies.
+    panel_haplotypes : int
+        What these are counted from.
+    """
+
+    called_T: np.ndarray
+    alt_T: np.ndarray
+    expected_T: np.ndarray
+    panel_haplotypes: int
+
+    @classmethod
+    def of(cls, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> Frequencies:
+        """Count the alleles of a repaired target."""
+        called_T, alt_T = np.zeros((2, len(match.target_index)), np.int64)
+        for start in range(0, len(called_T), BLOCK_SITES):
+            some = slice(start, start + BLOCK_SITES)
+            alleles = target.alleles[match.target_index[some]]
+            called_T[some], alt_T[some] = (alleles >= 0).sum(axis=1), (alleles == 1).sum(axis=1)
+        return cls(called_T, alt_T, panel.frequency[match.panel_index], panel.n_haplotypes)
+
+    @property
+    def found_T(self) -> np.ndarray:
+        """float64 (T,): the target's frequencies, 0 where no allele is known."""
+        return self.alt_T / np.maximum(self.called_T, 1)
+
+    @property
+    def odd_T(self) -> np.ndarray:
+        """bool (T,): sites of which the frequencies differ far beyond sampling error."""
+        called_T, n = np.maximum(self.called_T, 1), self.panel_haplotypes
+        pooled_T = (self.alt_T + self.expected_T * n) / (self.called_T + n)
+        error_T = np.sqrt(pooled_T * (1 - pooled_T) * (1 / called_T + 1 / n))
+        difference_T = np.abs(self.found_T - self.expected_T)
+        return (self.called_T > 0) & (difference_T > OUTLIER * error_T) & (difference_T > OUTLIER_DIFFERENCE)
+
+    @property
+    def exchanged_T(self) -> np.ndarray:
+        """bool (T,): odd sites that fit the frequency of the panel's other allele better."""
+        found_T = self.found_T
+        other_T, own_T = np.abs(found_T - (1 - self.expected_T)), np.abs(found_T - self.expected_T)
+        return self.odd_T & (other_T < own_T)
+
+    def correlation(self) -> float:
+        """Of the frequencies of target and panel; 0 where too few sites can be compared."""
+        known_T = self.called_T > 0
+        if np.count_nonzero(known_T) < COMPARABLE_SITES:
+            return 0.0
+        pair = np.stack([self.found_T[known_T], self.expected_T[known_T]])
+        return float(np.corrcoef(pair)[0, 1]) if (np.ptp(pair, axis=1) > 0).all() else 0.0
+
+
+def verdicts(panel: ReferencePanel, target: Haplotypes, match: SiteMatch, *, lifted: bool) -> list[Verdict]:
+    """Judge a repaired target, or its part on one part of chromosome X.
+
+    Parameters
+    ----------
+    panel : ReferencePanel
+        The panel.
+    target : Haplotypes
+        With the panel's alleles where they were repaired.
+    match : SiteMatch
+        Which of its sites are the panel's.
+    lifted : bool
+        It was lifted over: what its header states of the build is past.
+
+    Returns
+    -------
+    list of Verdict
+        None for a target that fits.
+    """
+    builds = ("", "") if lifted else tuple(build_of(x.contig_line, panel.chrom) for x in (target, panel))
+    return [
+        *sites_alike(panel.sites, target.sites, match, builds),
+        *_frequencies_alike(Frequencies.of(panel, target, match), target),
+    ]
+
+
+def sites_alike(
+    panel: Sites, target: Sites, match: SiteMatch, builds: Sequence[str] = ("", "")
+) -> list[Verdict]:
+    """Whether enough of a target's sites are panel sites.
+
+    Sites beyond the panel's ends do not count: a panel may be of a part of a chromosome.
+
+    Parameters
+    ----------
+    panel, target : Sites
+        What was matched.
+    match : SiteMatch
+        As of `match_sites`.
+    builds : (str, str)
+        Genome builds of target and panel as the headers state them, or "".
+
+    Returns
+    -------
+    list of Verdict
+        One at most.
+    """
+    inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
+    n_inside = int(inside.sum())
+    lost = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
+    n_found = n_inside - len(lost)
+    differ = bool(builds[0] and builds[1] and builds[0] != builds[1])
+    stated = (
+        f"by the chromosome's length in the headers the target is on {builds[0]} and the panel on {builds[1]}"
+    )
+    least = LEAST_SHARE_OF_OTHER_BUILD if differ else LEAST_SHARE
+    if len(lost) < FEW_SITES or n_found >= least * n_inside:
+        if not differ:
+            return []
+        text = f"{stated}, but {n_found} of {n_inside} sites are panel sites: is one of the headers wrong?"
+        return [Verdict(text, refused=False)]
+    counts = ", ".join(f"{reason}: {count}" for reason, count in Counter(match.reasons.values()).items())
+    first = lost[0]
+    why = (
+        f"{stated[0].upper()}{stated[1:]}"
+        if differ
+        else "The target is probably on another genome build than the panel"
+    )
+    text = (
+        f"only {n_found} of the {n_inside} target sites in the panel's region are panel sites: {counts}; the "
+        f"first is {target.chrom}:{target.position[first]} {target.ref[first]}>{target.alt[first]}, "
+        f"{match.reasons[first]}. {why}; lift it over (--chain), or go on with --force"
+    )
+    return [Verdict(text, refused=True)]
+
+
+def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Verdict]:
+    """Whether the alleles are as common as in the panel; one verdict at most."""
+    odd_T = frequencies.odd_T
+    n_odd, n_exchanged = int(odd_T.sum()), int(frequencies.exchanged_T.sum())
+    n_known = int((frequencies.called_T > 0).sum())
+    where = f"on {target.sites.chrom}"
+    correlation = frequencies.correlation()
+    exchanged = n_exchanged >= FEW_SITES and n_exchanged > EXCHANGED_SHARE * n_known
+    if exchanged or correlation < OPPOSITE:
+        found = (
+            f"at {n_exchanged} of {n_known} typed sites ALT is as common as REF is in the panel"
+            if exchanged
+            else "where ALT is common in the panel it is rare in the target (the frequencies' correlation at "
+            f"{n_known} typed sites is {correlation:.2f})"
+        )
+        text = (
+            f"{found}, {where}: REF and ALT, or the calls of them, are probably exchanged in the target; set "
+            "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or go on with "
+            "--force"
+        )
+        return [Verdict(text, refused=True)]
+    if n_odd >= FEW_SITES and n_odd > ODD_SHARE * n_known:
+        text = (
+            f"at {n_odd} of {n_known} typed sites, {where}, ALT is far more or less common than in the "
+            "panel: either the panel is of other people, and imputes poorly, or alleles are exchanged (check "
+            "--out lists the sites)"
+        )
+        return [Verdict(text, refused=False)]
+    return []
+
+
+def note_untyped(
+    summary: ImputationSummary, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int
+) -> None:
+    """Note the stretches of the panel sites [first, last) that have no typed site nearby, and warn of them.
+
+    Parameters
+    ----------
+    summary : ImputationSummary
+        Gets the stretches.
+    panel : ReferencePanel
+        The panel.
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing.
+    first, last : int
+        Panel sites.
+    """
+    found = untyped_stretches(panel.chrom, panel.position, panel.cM, typed_index, first, last)
+    summary.untyped += found
+    if found:
+        n_imputed = sum(stretch.imputed for stretch in found)
+        more = "" if len(found) == 1 else f" and {len(found) - 1} smaller stretches, {n_imputed} in all"
+        summary.warnings.append(
+            f"hardly a site is typed in {found[0]}{more}: what is imputed more than {FAR_CM} cM from a typed "
+            "site is little more than a guess by frequency"
+        )
+
+
+def check_typed_ratio(
+    panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int, least: float
+) -> None:
+    """Refuse a target that has typed too few sites of a fixed stretch of the panel.
+
+    Parameters
+    ----------
+    panel : ReferencePanel
+        The panel.
+    typed_index : int64 (T,)
+        The panel sites that are typed, increasing.
+    first, last : int
+        Only stretches that these panel sites [first, last) touch count.
+    least : float
+        Share of a stretch's sites.
+
+    Raises
+    ------
+    InputError
+        The share is smaller somewhere.
+    """
+    low = []
+    for begin, stop in fixed_stretches(panel.cM):
+        if begin < last and stop > first:
+            stretch = stretch_of(panel.chrom, panel.position, typed_index, begin, stop)
+            if stretch.typed < least * (stop - begin):
+                low.append(stretch)
+    if low:
+        more = f", and of {len(low) - 1} more stretches" if len(low) > 1 else ""
+        share = low[0].typed / (low[0].typed + low[0].imputed)
+        raise InputError(
+            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: --min-typed-ratio asks for "
+            f"{least:.4%}. Impute the rest by --region, or lower the ratio"
+        )

@@ -1,0 +1,176 @@
+"""A command that dies without a word: the process that watches over it says why, and cleans up."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import REPOSITORY, Result
+
+NEEDS_PROC = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="processes are listed in /proc on Linux"
+)
+Script = Callable[..., Result]
+DIES = """
+import ctypes, os, signal, sys
+from spinimpute.vcf import variant_file
+from spinimpute.vcf.variant_file import VariantFile
+
+def die(*_):
+    {how}
+
+VariantFile.{where} = die
+from spinimpute.cli.main import main
+main()
+"""
+
+
+def dying(how: str, where: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """A command whose reading of a VCF ends the process."""
+    return subprocess.run(
+        [sys.executable, "-c", DIES.format(how=how, where=where), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "ended with SIGSEGV"),
+        ("os.abort()", "ended with SIGABRT"),
+        ("os._exit(1)", "ended with status 1"),
+        ("os.kill(os.getpid(), signal.SIGBUS)", "became shorter while it was read"),
+    ],
+)
+@pytest.mark.parametrize("where", ["records", "genotypes"])
+def test_a_library_that_dies_is_one_message(
+    how: str, said: str, where: str, example: Path, panel: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.vcf.gz"
+    done = dying(how, where, "impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("spinimpute: error: ")
+    assert said in done.stderr
+    assert f"target {example / 'target.vcf.gz'}" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_libraries_print_is_not_shown(example: Path, panel: Path, tmp_path: Path) -> None:
+    how = "os.write(2, b'[W::hts] of no use\\n[E::vcf_parse] neither\\nof another library\\n'); os._exit(1)"
+    done = dying(
+        how,
+        "records",
+        "impute",
+        "--vcf",
+        example / "target.vcf.gz",
+        "--panel",
+        panel,
+        "--out",
+        tmp_path / "o.bcf",
+    )
+    assert done.returncode == 2
+    assert "of no use" not in done.stderr
+    assert "neither" not in done.stderr
+    assert done.stderr.startswith("of another library\n")
+
+
+def test_a_defect_of_ours_is_not_called_bad_input() -> None:
+    script = "import os\nfrom spinimpute.cli import main\nmain._run = lambda _: os.abort()\nmain.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 128 + signal.SIGABRT
+    assert "this is a defect, please report it" in done.stderr
+
+
+def in_the_middle(process: "subprocess.Popen[str]", folder: Path) -> None:
+    """Wait until a command has written something into a folder."""
+    until = time.monotonic() + 50
+    while not any(path.stat().st_size for path in folder.iterdir()):
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def imputing(start: Callable[..., Any], example: Path, panel: Path, tmp_path: Path) -> Any:
+    """Imputing that is under way, and its arguments."""
+    out = tmp_path / "made" / "o.vcf.gz"
+    out.parent.mkdir()
+    # fmt: off
+    words = [
+        "impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out,
+        "--threads", "1", "--window-cm", "0.05",
+    ]
+    # fmt: on
+    process = start(*words)
+    in_the_middle(process, out.parent)
+    yield process, words
+    process.kill()
+    process.communicate()
+
+
+def worker_of(process: "subprocess.Popen[str]") -> int:
+    (number,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(number)
+
+
+@NEEDS_PROC
+def test_a_command_that_is_killed_leaves_nothing(imputing: Any) -> None:
+    process, words = imputing
+    os.kill(worker_of(process), signal.SIGKILL)
+    _, err = process.communicate(timeout=50)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert "perhaps because memory ran out" in err
+    assert not list(words[6].parent.iterdir())
+
+
+@NEEDS_PROC
+def test_what_two_killed_processes_left_is_removed_by_the_next_run(imputing: Any, script: Script) -> None:
+    process, words = imputing
+    worker = worker_of(process)
+    os.kill(process.pid, signal.SIGSTOP)  # so that it does not clean up
+    os.kill(worker, signal.SIGKILL)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=50)
+    out = words[6]
+    assert {path.suffix for path in out.parent.iterdir()} == {".part"}
+    assert script(*words).code == 0
+    assert sorted(path.name for path in out.parent.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
+
+
+@NEEDS_PROC
+def test_a_second_run_does_not_write_the_same_file(imputing: Any, script: Script) -> None:
+    process, words = imputing
+    worker = worker_of(process)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        second = script(*words)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    assert second.code == 2
+    assert "another run is writing it" in second.err
+    process.communicate(timeout=100)
+    assert process.returncode == 0
+
+
+def test_a_command_ends_when_who_watches_it_is_killed(imputing: Any) -> None:
+    process, words = imputing
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=50)  # until both have closed their pipes
+    until = time.monotonic() + 20
+    while list(words[6].parent.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not list(words[6].parent.iterdir())
