@@ -24,6 +24,8 @@ class OptionsOnly(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Raises UsageError if a word belongs to no option."""
+        if ctx.resilient_parsing:  # to complete words
+            return super().parse_args(ctx, args)
         given, alone, _ = self.make_parser(ctx).parse_args(args=list(args))
         if alone and "help" not in given:
             words = ", ".join(map(repr, alone))

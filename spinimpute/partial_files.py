@@ -82,7 +82,10 @@ class PartialFile:
     def _clear_others(self) -> None:
         """Remove what killed runs have left of the same file. Raises InputError if one is being written."""
         beginning = _beginning(self.final)
-        for name in os.listdir(self.final.parent):
+        names: list[str] = []
+        with suppress(OSError):  # a folder that may be written to, but not listed
+            names = os.listdir(self.final.parent)
+        for name in names:
             middle = name.removeprefix(beginning).removesuffix(SUFFIX)
             if len(name) != len(beginning) + len(middle) + len(SUFFIX) or not _is_token(middle):
                 continue
@@ -109,8 +112,8 @@ class PartialFile:
 def _made_and_locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        _locked(descriptor)
-        if path.exists():
+        locked = _locked(descriptor)
+        if locked is not False and path.exists():
             return descriptor
         os.close(descriptor)  # another run found it before it was locked, and took it for a dead one's
 

@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-READING, TEMPORARY, ENDING = "reading", "temporary", "ending"
+READING, MAPPED, TEMPORARY, ENDING = "reading", "mapped", "temporary", "ending"
+LONGEST = 1_000  # letters told at once: longer messages of two threads could mix
 BEGINS, ENDS = "+", "-"
 
 _channel: int | None = None  # file descriptor of a pipe
@@ -29,7 +30,7 @@ def begins(kind: str, what: object) -> None:
     Parameters
     ----------
     kind : str
-        READING or TEMPORARY.
+        READING: a library reads the file; MAPPED: it is in memory as it is on the disk; or TEMPORARY.
     what : object
         The file, as messages name it, or its absolute path.
     """
@@ -60,6 +61,6 @@ def ending() -> None:
 def _tell(change: str, kind: str, what: object) -> None:
     if _channel is None:
         return
-    text = str(what).replace("\n", " ")
+    text = str(what).replace("\n", " ")[:LONGEST]
     with suppress(OSError):  # nobody watches any longer
         os.write(_channel, f"{change}{kind}\t{text}\n".encode(errors="surrogateescape"))

@@ -19,13 +19,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from spinimpute.watched import BEGINS, ENDING, READING, TEMPORARY, watched_through
+from spinimpute.watched import BEGINS, ENDING, MAPPED, READING, TEMPORARY, watched_through
 
 BAD_INPUT = 2
 PATIENCE = 20.0  # seconds for a process to clean up when it is to end
 LIBRARIES = (b"[E::", b"[W::", b"[M::", b"[D::", b"[I::")  # htslib's lines begin so
 PIECE = 65_536
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # others may be handled, and the command goes on
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
@@ -91,7 +92,8 @@ class _Watch:
         self._process, self._hearing = process, told
         self._pipes: dict[int, Callable[[bytes], None]] = {told: self._hear, printed: self._show}
         self._told, self._printed = b"", b""
-        self._open: dict[str, list[str]] = {READING: [], TEMPORARY: [], ENDING: []}
+        self._open: dict[str, list[str]] = {READING: [], MAPPED: [], TEMPORARY: [], ENDING: []}
+        self._ended = 0  # its number, once it has ended
         self._asked: tuple[int, float] | None = None  # a signal to end, and when it came
 
     def until_it_ends(self) -> int:
@@ -106,8 +108,8 @@ class _Watch:
             while status is None:
                 # its end closes the first pipe; the second may be open in processes that it started
                 self._read(selector, 0.5 if self._hearing in selector.get_map() else 0.01)
-                ended, found = os.waitpid(self._process, os.WNOHANG)
-                status = found if ended else None
+                self._ended, found = os.waitpid(self._process, os.WNOHANG)
+                status = found if self._ended else None
                 if self._asked and status is None and time.monotonic() - self._asked[1] > PATIENCE:
                     os.kill(self._process, signal.SIGKILL)
             while self._read(selector, 0):  # what is left in the pipes
@@ -116,8 +118,9 @@ class _Watch:
         return self._judged(os.waitstatus_to_exitcode(status))
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        self._asked = self._asked or (number, time.monotonic())
-        with suppress(ProcessLookupError):
+        if number in DEADLY:
+            self._asked = self._asked or (number, time.monotonic())
+        if not self._ended:
             os.kill(self._process, number)
 
     def _read(self, selector: selectors.BaseSelector, seconds: float) -> bool:
@@ -137,7 +140,7 @@ class _Watch:
         *lines, self._told = (self._told + piece).split(b"\n")
         for line in lines:
             head, _, what = line.decode(errors="surrogateescape").partition("\t")
-            now = self._open[head[1:]]
+            now = self._open.setdefault(head[1:], [])
             if head[0] == BEGINS:
                 now.append(what)
             elif what in now:
@@ -160,19 +163,29 @@ class _Watch:
             _write(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
             return 128 + number
         _write(f"spinimpute: error: {self._why(code)}\n".encode(errors="backslashreplace"))
-        readable = self._open[READING] and code != -signal.SIGKILL
-        return BAD_INPUT if readable else 128 - code if code < 0 else code
+        if self._damaged(code):
+            return BAD_INPUT
+        return 128 - code if code < 0 else code
+
+    def _damaged(self, code: int) -> list[str]:
+        """Files of which one is probably damaged, if that is why the process ended."""
+        if code == -signal.SIGBUS:
+            return self._open[READING] + self._open[MAPPED]
+        of_libraries = code > 0 or -code in (signal.SIGSEGV, signal.SIGABRT)
+        return self._open[READING] if of_libraries else []
 
     def _why(self, code: int) -> str:
-        files = " and ".join(dict.fromkeys(self._open[READING]))
+        files = " and ".join(dict.fromkeys(self._damaged(code)))
         if code == -signal.SIGKILL:
             return (
                 "the process was killed, perhaps because memory ran out: give the job more, or 'impute' less "
                 "with --max-memory or --threads"
             )
+        if code == -signal.SIGXCPU:
+            return "the process was ended because its time on the processor was over: give the job more"
         end = f"with {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
         if not files:
-            return f"the process ended {end}, and no file was being read: this is a defect, please report it"
+            return f"the process ended {end}: this is a defect, please report it"
         if code == -signal.SIGBUS:
             return f"{files}: a file became shorter while it was read, or its disk failed; run it again"
         return (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import same_chromosome
+from spinimpute.genotypes.sites import names_of_chromosome
 from spinimpute.unpacking import gunzipped
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
@@ -120,15 +120,17 @@ class GeneticMap:
         positions: list[int] = []
         cMs: list[float] = []
         others: dict[str, int] = {}
-        for number, line in enumerate(lines[first_row:], start=first_row + 1):
-            fields = line.split()
+        rows = [line.split() for line in lines[first_row:]]
+        named = {fields[columns.chrom] for fields in rows if len(fields) == columns.count}
+        meant = names_of_chromosome(chrom, named)
+        for number, fields in enumerate(rows, start=first_row + 1):
             if not fields:
                 continue
             if len(fields) != columns.count:
                 raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
             position, cM = _numbers(fields, columns, fail, number)
             name = fields[columns.chrom]
-            if not same_chromosome(name, chrom):
+            if name not in meant:
                 others[name] = others.get(name, 0) + 1
                 continue
             if positions and position <= positions[-1]:

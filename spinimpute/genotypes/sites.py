@@ -30,6 +30,7 @@ _ALSO_CALLED = {
     "24": "Y",
     "26": "MT",
 }
+LAST_OF_PEOPLE = 26
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 
 
@@ -45,14 +46,10 @@ def plain_chromosome(name: str) -> str:
     return upper if upper in _ALSO_CALLED or upper in _ALSO_CALLED.values() else plain
 
 
-def same_chromosome(name: str, other: str) -> bool:
-    """Whether two names may mean one chromosome: "chr20" and "20", "X" and "23"; not "23" and "25"."""
-    plain, plain_other = plain_chromosome(name), plain_chromosome(other)
-    return (
-        plain == plain_other
-        or _ALSO_CALLED.get(plain) == plain_other
-        or _ALSO_CALLED.get(plain_other) == plain
-    )
+def same_chromosome(name: str, chrom: str) -> bool:
+    """Whether a name of a file may mean a chromosome: "chr20" 20, and "23" X; but "X" not 23."""
+    plain, wanted = plain_chromosome(name), plain_chromosome(chrom)
+    return plain == wanted or _ALSO_CALLED.get(plain) == wanted
 
 
 def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
@@ -68,11 +65,13 @@ def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
     Returns
     -------
     set of str
-        Its own name, with "chr" or without; of a file that does not have it, what it is called besides.
+        Its own name, with "chr" or without; of a file that does not have it, what it is called besides,
+        unless the file has more chromosomes than people.
     """
-    same = {name for name in names if same_chromosome(name, chrom)}
-    own = {name for name in same if plain_chromosome(name) == plain_chromosome(chrom)}
-    return own or same
+    plain = {name: plain_chromosome(name) for name in names}
+    own = {name for name in plain if plain[name] == plain_chromosome(chrom)}
+    of_people = not any(p.isdecimal() and int(p) > LAST_OF_PEOPLE for p in plain.values())
+    return own if own or not of_people else {name for name in plain if same_chromosome(name, chrom)}
 
 
 class NoRecord(InputError):
@@ -233,7 +232,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         The chromosomes differ, or no site matches (`NoMatch`); the message says what was found on both sides
         and the likely reason.
     """
-    if not same_chromosome(panel.chrom, target.chrom):
+    if not same_chromosome(target.chrom, panel.chrom):
         raise InputError(
             f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
             f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "

@@ -44,7 +44,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import CRC, FileKind, is_line, is_object
 from spinimpute.unpacking import TooLong, check_unpacked, most_unpacked
-from spinimpute.watched import READING, begins, ends
+from spinimpute.watched import MAPPED, begins, ends
 
 _PARTS = "parts"
 _PART = np.dtype([("offset", "<u8"), ("nbytes", "<u4"), ("crc", "<u4")])
@@ -204,7 +204,7 @@ class Container:
                 self._content: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise InputError(f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
-        begins(READING, self._named)
+        begins(MAPPED, self._named)
         try:
             header = self._read_header(place)
             self.checksum: str = header["checksum"]
@@ -224,7 +224,7 @@ class Container:
             with contextlib.suppress(BufferError):
                 self._content.close()
             self._content = None
-            ends(READING, self._named)
+            ends(MAPPED, self._named)
 
     @property
     def _named(self) -> str:

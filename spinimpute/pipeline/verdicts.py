@@ -31,7 +31,7 @@ ODD_SHARE = 0.05  # of the sites: worth a warning
 # Of the sites, nearer to the frequency of the panel's other allele: where alleles are exchanged those are all
 # but the very common ones, where peoples differ less than a tenth.
 EXCHANGED_SHARE = 0.3
-# Of few samples no single site is odd, but all together: frequencies go with the panel's, whatever the people
+# Of few samples no single site is odd, but all together: frequencies mostly go with the panel's
 COMPARABLE_SITES = 100
 OPPOSITE = -0.2  # correlation of the frequencies of target and panel
 
@@ -201,7 +201,8 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
             "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or go on with "
             "--force"
         )
-        return [Verdict(text, refused=True)]
+        # sites of one haplotype are alike: a few sound samples may look exchanged by one of the two measures
+        return [Verdict(text, refused=exchanged and correlation <= 0)]
     if n_odd >= FEW_SITES and n_odd > ODD_SHARE * n_known:
         text = (
             f"at {n_odd} of {n_known} typed sites, {where}, ALT is far more or less common than in the "

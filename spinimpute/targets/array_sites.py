@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
-from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, same_chromosome
+from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, names_of_chromosome
 from spinimpute.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
@@ -83,9 +83,11 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
     others: set[str] = set()
-    for listed in _listed(path, found):
+    sites = list(_listed(path, found))
+    meant = names_of_chromosome(panel.chrom, {listed.chrom for listed in sites})
+    for listed in sites:
         found.n_sites += 1
-        if not same_chromosome(listed.chrom, panel.chrom):
+        if listed.chrom not in meant:
             others.add(listed.chrom)
             found.skip(ON_ANOTHER_CHROMOSOME)
             continue

@@ -125,7 +125,7 @@ def repair_and_match(
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")
-    found = list(_find(panel, target.sites)) if same_chromosome(panel.chrom, target.sites.chrom) else []
+    found = list(_find(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
     taken = {f.panel_index for f in found if f.exact}
     # a repaired site never takes the place of one that needs no repair
     found = [f for f in found if f.exact or f.panel_index not in taken]

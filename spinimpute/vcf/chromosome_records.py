@@ -18,7 +18,6 @@ from spinimpute.genotypes.sites import (
     Region,
     names_of_chromosome,
     plain_chromosome,
-    same_chromosome,
 )
 from spinimpute.vcf import bcf_format
 from spinimpute.vcf.bcf_format import RECORD_LENGTHS, RECORD_PLACE, is_bcf
@@ -66,8 +65,8 @@ class ChromosomeRecords:
         wanted = self._chrom
         contigs = self._index() if wanted is not None else []
         indexed = None if wanted is None else self._indexed(contigs, wanted)
-        # of the names that the header lists; records may have others
-        of_others = set() if wanted is None else set(file.contigs) - names_of_chromosome(wanted, file.contigs)
+        listed = file.contigs  # of the header; records may have other names
+        meant = {}
         through = None
         if indexed is not None:
             through = f"{indexed.name}:{region.start}-{region.end}" if region else indexed.name
@@ -76,7 +75,9 @@ class ChromosomeRecords:
         others: dict[str, int] = {}
         for record in file.records(through):
             name, position = record.CHROM, record.POS
-            if wanted is not None and (name in of_others or not same_chromosome(name, wanted)):
+            if name not in meant:
+                meant[name] = wanted is None or name in names_of_chromosome(wanted, [*listed, name])
+            if not meant[name]:
                 others[name] = others.get(name, 0) + 1
                 continue
             if region and not region.start <= position <= region.end:

@@ -6,12 +6,13 @@ import gzip
 import os
 import struct
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region, names_of_chromosome
-from spinimpute.unpacking import gunzipped
+from spinimpute.unpacking import GZIP_MAGIC, gunzipped
 from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_numbers
@@ -204,7 +205,14 @@ def fresh_index(path: Path) -> bool:
 
 
 def _index_of(path: Path) -> Path | None:
-    """What htslib takes for the index: it prefers .csi, and looks for the name without its suffix, too."""
+    """What htslib takes for the index: it prefers .csi, and looks for the name without its suffix, too.
+
+    None of a file that is not compressed.
+    """
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+                return None
     names = (name + suffix for suffix in (".csi", ".tbi") for name in (path.name, path.stem))
     return next((index for index in map(path.with_name, names) if index.is_file()), None)
 
@@ -231,6 +239,12 @@ def _check_end(path: Path, end: int) -> None:
 
 def _contigs(index: Path) -> list[Contig]:
     """The chromosomes of an index, without names in that of a BCF. Raises one of _UNREADABLE."""
+    state = index.stat()
+    return _contigs_of(index, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4)  # a file is opened several times in a run, and its index takes half a second to read
+def _contigs_of(index: Path, _changed: int, _size: int) -> list[Contig]:
     content = gunzipped(index.read_bytes())
     if content.startswith(b"CSI\1"):
         return _read_csi(content)

@@ -68,8 +68,10 @@ class VariantFile:
             self.samples: list[str] = list(self._vcf.samples)
             self.header: str = self._vcf.raw_header
         except UnicodeDecodeError as error:
+            ends(READING, self._named)
             raise self.error(f"the header {_NO_TEXT}") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
+            ends(READING, self._named)
             if twice := _repeated_sample(self.path):
                 raise self.error(f"two samples are named {twice}; rename one of them") from error
             raise self.error(f"the header cannot be read ({error}); is the file damaged?") from error

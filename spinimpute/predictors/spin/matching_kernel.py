@@ -73,6 +73,10 @@ def _matching(kmer, missing, likelihood_VH, information_V, match_H):  # type: ig
         return information_V[kmer]
     share = np.float32(0)
     match_H[:] = share
+    if missing == len(likelihood_VH) - 1:  # any K-mer: its probabilities add up to 1
+        for number in range(len(likelihood_VH)):
+            share += fast_exp(-information_V[number])
+        return -fast_log(share)
     part = missing
     while True:  # all sets of the missing bits, down to none
         number = kmer | part
