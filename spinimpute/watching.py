@@ -92,6 +92,7 @@ class _Watch:
         self._process, self._hearing = process, told
         self._pipes: dict[int, Callable[[bytes], None]] = {told: self._hear, printed: self._show}
         self._told, self._printed = b"", b""
+        self._of_library = False  # whether the last line was
         self._open: dict[str, list[str]] = {READING: [], MAPPED: [], TEMPORARY: [], ENDING: []}
         self._ended = 0  # its number, once it has ended
         self._asked: tuple[int, float] | None = None  # a signal to end, and when it came
@@ -149,7 +150,13 @@ class _Watch:
     def _show(self, piece: bytes) -> None:
         """Pass on what is printed past Python, but for the lines of libraries that read files."""
         *lines, self._printed = (self._printed + piece).split(b"\n")
-        kept = [line + b"\n" for line in lines if not line.startswith(LIBRARIES)]
+        kept = []
+        for line in lines:
+            # a line of theirs may quote the file's header on the next ones
+            quoted = self._of_library and line.strip()[:1] in (b"", b"#")
+            self._of_library = quoted or line.startswith(LIBRARIES)
+            if not self._of_library:
+                kept.append(line + b"\n")
         if kept:
             _write(b"".join(kept))
 

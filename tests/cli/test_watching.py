@@ -67,7 +67,8 @@ def test_a_library_that_dies_is_one_message(
 
 
 def test_what_libraries_print_is_not_shown(example: Path, panel: Path, tmp_path: Path) -> None:
-    how = "os.write(2, b'[W::hts] of no use\\n[E::vcf_parse] neither\\nof another library\\n'); os._exit(1)"
+    printed = "[W::hts] of no use\n[E::vcf_parse] neither\n\t#CHROM\n\nof another library\n"
+    how = f"os.write(2, {printed.encode()!r}); os._exit(1)"
     done = dying(
         how,
         "records",
