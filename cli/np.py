@@ -142,7 +142,7 @@ def _as_input_errors(what: str) -> Iterator[None]:
 
 def _loaded(path: str, device: str) -> tuple[Any, Any]:
     """Model and the settings of the tasks that it was trained on."""
-    from spinimpute.errors import InputError
+    from spinimpute.errors import InputError, printable
     from spinimpute.neural_processes.gaussian_tasks import settings_of
     from spinimpute.neural_processes.training import load_model
 
@@ -150,7 +150,11 @@ def _loaded(path: str, device: str) -> tuple[Any, Any]:
     described = metadata["tasks"].get("gaussian")
     if described is None:
         raise InputError(f"{path}: it was not trained on tasks of Gaussian processes")
-    return model, settings_of(described)
+    try:
+        return model, settings_of(described)
+    except ValueError as error:
+        said = printable(str(error))[:200]
+        raise InputError(f"{path}: what it says of its tasks makes no sense ({said})") from error
 
 
 @np.command()

@@ -10,6 +10,7 @@ Not for Windows, which cannot fork.
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import signal
 import sys
@@ -24,7 +25,9 @@ from spinimpute.watched import BEGINS, ENDING, MAPPED, READING, TEMPORARY, watch
 BAD_INPUT = 2
 PATIENCE = 20.0  # seconds for a process to clean up when it is to end
 LIBRARIES = (b"[E::", b"[W::", b"[M::", b"[D::", b"[I::")  # htslib's lines begin so
+QUOTE, END_OF_QUOTE = b"\t[", re.compile(rb"\t\[\d+\]")  # a line of a header, and then its last letter's code
 PIECE = 65_536
+MOMENT = 0.001  # seconds, of a process that ends
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # others may be handled, and the command goes on
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -92,7 +95,7 @@ class _Watch:
         self._process, self._hearing = process, told
         self._pipes: dict[int, Callable[[bytes], None]] = {told: self._hear, printed: self._show}
         self._told, self._printed = b"", b""
-        self._of_library = False  # whether the last line was
+        self._of_library = self._quoted = False  # whether the last line was, and was the file's
         self._open: dict[str, list[str]] = {READING: [], MAPPED: [], TEMPORARY: [], ENDING: []}
         self._ended = 0  # its number, once it has ended
         self._asked: tuple[int, float] | None = None  # a signal to end, and when it came
@@ -108,7 +111,7 @@ class _Watch:
             status = None
             while status is None:
                 # its end closes the first pipe; the second may be open in processes that it started
-                self._read(selector, 0.5 if self._hearing in selector.get_map() else 0.01)
+                self._read(selector, 0.5 if self._hearing in selector.get_map() else MOMENT)
                 self._ended, found = os.waitpid(self._process, os.WNOHANG)
                 status = found if self._ended else None
                 if self._asked and status is None and time.monotonic() - self._asked[1] > PATIENCE:
@@ -134,7 +137,7 @@ class _Watch:
             else:
                 selector.unregister(key.fd)
         if not selector.get_map():
-            time.sleep(0.01)  # both pipes are closed: it ends any moment
+            time.sleep(MOMENT)  # both pipes are closed: it ends any moment
         return bool(ready)
 
     def _hear(self, piece: bytes) -> None:
@@ -153,8 +156,10 @@ class _Watch:
         kept = []
         for line in lines:
             # a line of theirs may quote the file's header on the next ones
-            quoted = self._of_library and line.strip()[:1] in (b"", b"#")
-            self._of_library = quoted or line.startswith(LIBRARIES)
+            self._quoted = self._quoted or (self._of_library and line.startswith(QUOTE))
+            more = self._quoted or (self._of_library and line.strip()[:1] in (b"", b"#"))
+            self._quoted = self._quoted and not END_OF_QUOTE.fullmatch(line)
+            self._of_library = more or line.startswith(LIBRARIES)
             if not self._of_library:
                 kept.append(line + b"\n")
         if kept:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import spinimpute
+from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
@@ -174,6 +175,18 @@ def example_panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     path = tmp_path_factory.mktemp("panel") / "panel.spin"
     with spinimpute.build_panel(example / "panel.vcf.gz", path, example / "genetic.map") as panel:
         yield panel
+
+
+@pytest.fixture(scope="session")
+def example_halves(example_panel: spinimpute.Panel, example: Path) -> list[Path]:
+    """Two panel files: the sites of the example panel in its first half, and those in its second."""
+    middle = int(example_panel.position[example_panel.n_sites // 2])
+    halves = []
+    for name, start, end in (("first", 1, middle - 1), ("second", middle, 10**9)):
+        halves.append(example_panel.path.with_name(f"{name}.spin"))
+        region = Region("20", start, end)
+        spinimpute.build_panel(example / "panel.vcf.gz", halves[-1], example / "genetic.map", region).close()
+    return halves
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--mutations", type=int, default=100_000, help="of all forms together")
     sub.add_argument("--seed", type=int, default=1)
     sub.add_argument("--forms", metavar="A,B,...", help=f"of {', '.join(FORMS)} (default: all)")
+    sub.add_argument("--processes", type=int, default=os.cpu_count(), help="forms at the same time")
     _add_folder(sub, "fuzz")
     sub.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with these results")
     sub.set_defaults(function=fuzz)

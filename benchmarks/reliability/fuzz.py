@@ -12,6 +12,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from benchmarks.reliability.verdict import COMPLETE, FAILED, REFUSED
 ROUND = 50  # cases of a form, before the next form has its turn
 SHOWN = 3  # numbers of cases of a group of failures
 MEMORY = Path("/dev/shm")
+Round = tuple[str, dict[str, float], list[Any]]  # a form, its counts, and its failures: number and group
 
 
 def fuzz(arguments: argparse.Namespace) -> None:
@@ -34,14 +37,9 @@ def fuzz(arguments: argparse.Namespace) -> None:
     folder, state = _begin(arguments, names)
     wanted = -(-arguments.mutations // len(names))
     with fuzzer_in_memory(state["seed"]) as fuzzer:
-        fuzzer.warm_up(names)
-        for name in names:
-            good = fuzzer.run_good(name)
-            if good.verdict.kind != COMPLETE:
-                raise SystemExit(f"{name}: what is not damaged fails\n{good.ended.err}{good.output}")
-        while missing := [name for name in names if _done(state, name) < wanted]:
-            for name in missing:
-                _run_round(fuzzer, name, min(ROUND, wanted - _done(state, name)), folder, state)
+        missing = {name: range(_done(state, name), wanted) for name in names}
+        for name, counts, failures in _rounds(fuzzer, missing, arguments.processes):
+            _keep(name, counts, failures, folder, state)
     print((folder / "report.md").read_text())
 
 
@@ -87,19 +85,60 @@ def _done(state: dict[str, Any], name: str) -> int:
     return sum(form.get(kind, 0) for kind in (COMPLETE, REFUSED, FAILED))
 
 
-def _run_round(fuzzer: Fuzzer, name: str, cases: int, folder: Path, state: dict[str, Any]) -> None:
-    """Some cases of a form; then all that is known is written."""
-    started = time.perf_counter()
-    form = state["forms"].setdefault(name, {COMPLETE: 0, REFUSED: 0, FAILED: 0, "seconds": 0.0, "most": 0.0})
-    failures = state["failures"].setdefault(name, [])
-    first = _done(state, name)
-    for number in range(first, first + cases):
-        result = fuzzer.run(name, number)
-        form[result.verdict.kind] += 1
-        form["most"] = max(form["most"], round(result.ended.seconds, 2))
-        if result.verdict.kind == FAILED:
-            failures.append([number, result.verdict.group])
-    form["seconds"] += round(time.perf_counter() - started, 2)
+def _rounds(fuzzer: Fuzzer, missing: dict[str, range], processes: int) -> Iterator[Round]:
+    """Run cases: each form in a process of its own, which loads what it needs and is forked often."""
+    forked = get_context("fork")
+    names = [name for name, cases in missing.items() if cases]
+    running: dict[Connection[Any, Any], Any] = {}
+    while names or running:
+        while names and len(running) < processes:
+            hearing, telling = forked.Pipe(duplex=False)
+            name = names.pop(0)
+            process = forked.Process(target=_run_form, args=(fuzzer, name, missing[name], telling))
+            process.start()
+            telling.close()
+            running[hearing] = process
+        for hearing in [
+            connection for connection in wait(list(running)) if isinstance(connection, Connection)
+        ]:
+            try:
+                yield hearing.recv()
+            except EOFError:
+                process = running.pop(hearing)
+                process.join()
+                if process.exitcode:
+                    raise SystemExit(f"the process of a form ended with {process.exitcode}") from None
+
+
+def _run_form(fuzzer: Fuzzer, name: str, cases: range, telling: Connection[Any, Any]) -> None:
+    """Tell of each round: the form, its counts, and its failures."""
+    fuzzer = fuzzer.beside(name.replace(" ", "-"))
+    fuzzer.warm_up([name])
+    good = fuzzer.run_good(name)
+    if good.verdict.kind != COMPLETE:
+        raise SystemExit(f"{name}: what is not damaged fails\n{good.ended.err}{good.output}")
+    for first in range(cases.start, cases.stop, ROUND):
+        started = time.perf_counter()
+        counts: dict[str, float] = {COMPLETE: 0, REFUSED: 0, FAILED: 0, "seconds": 0.0, "most": 0.0}
+        failures = []
+        for number in range(first, min(first + ROUND, cases.stop)):
+            result = fuzzer.run(name, number)
+            counts[result.verdict.kind] += 1
+            counts["most"] = max(counts["most"], round(result.ended.seconds, 2))
+            if result.verdict.kind == FAILED:
+                failures.append([number, result.verdict.group])
+        counts["seconds"] = round(time.perf_counter() - started, 2)
+        telling.send((name, counts, failures))
+
+
+def _keep(
+    name: str, counts: dict[str, float], failures: list[Any], folder: Path, state: dict[str, Any]
+) -> None:
+    """Add a round to what is known, and write all of it."""
+    form = state["forms"].setdefault(name, dict.fromkeys(counts, 0))
+    for key, count in counts.items():
+        form[key] = max(form[key], count) if key == "most" else form[key] + count
+    state["failures"].setdefault(name, []).extend(failures)
     partial = folder / "state.json.part"
     partial.write_text(json.dumps(state, indent=1) + "\n")
     partial.replace(folder / "state.json")

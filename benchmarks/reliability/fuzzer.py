@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib.resources
 import io
 import os
@@ -10,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
@@ -57,8 +59,22 @@ class Fuzzer:
             ) as path:
                 shutil.copy(path, self.good / name)
         os.environ.pop("SPINIMPUTE_PANEL", None)
+        making = get_context("fork").Process(target=self._make_inputs)  # what it loads is not copied in forks
+        making.start()
+        making.join()
+        if making.exitcode:
+            raise RuntimeError(f"good inputs were not made: exit {making.exitcode}")
+
+    def _make_inputs(self) -> None:
         with contextlib.chdir(self.good):  # what they record of their making is then always the same
             make_inputs(Path(), run_here)
+
+    def beside(self, name: str) -> Fuzzer:
+        """The same fuzzer, whose cases are in a folder of their own: it may run at the same time."""
+        other = copy.copy(self)
+        other.folder = self.folder / name
+        other.folder.mkdir()
+        return other
 
     def warm_up(self, names: Sequence[str] = tuple(FORMS)) -> None:
         """Run each command of some forms on good files in this process, so that its modules are loaded."""

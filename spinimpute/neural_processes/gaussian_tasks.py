@@ -6,8 +6,8 @@ Axes: see `spinimpute.nn`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
@@ -85,15 +85,28 @@ class ProcessSettings:
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, however: {self.kernel!r}")
         for name, least in (("context", 0), ("target", 1)):
-            low, high = getattr(self, name)
+            low, high = _range(name, getattr(self, name), Integral)
             if not least <= low <= high:
                 raise ValueError(f"{name} must be a range of numbers from {least} on, however: {low}, {high}")
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
+        for name in ("inputs", "length_scale", "scale", "period"):
+            low, high = _range(name, getattr(self, name), Real)
+            if not (low <= high and math.isfinite(high - low) and (name == "inputs" or low > 0)):
+                raise ValueError(f"{name} must be a range of numbers, from and to, however: {low}, {high}")
         require_positive("noise", self.noise)
         for name, value in list(vars(self).items()):  # numpy's numbers, which files cannot hold
             if name != "kernel":
                 object.__setattr__(self, name, _plain(value))
+
+
+def _range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
+    """From and to, both of which are numbers of a kind."""
+    if not (isinstance(value, tuple | list) and len(value) == 2):
+        raise ValueError(f"{name} must be two numbers, from and to, however: {value!r}")
+    if not all(isinstance(number, kind) and not isinstance(number, bool) for number in value):
+        raise ValueError(f"{name} must be {'whole ' if kind is Integral else ''}numbers, however: {value!r}")
+    return value[0], value[1]
 
 
 def _plain(value: Any) -> Any:
@@ -104,7 +117,26 @@ def _plain(value: Any) -> Any:
 
 
 def settings_of(described: dict[str, Any]) -> ProcessSettings:
-    """Settings from the output of `dataclasses.asdict` that was written to JSON and read again."""
+    """Settings from the output of `dataclasses.asdict` that was written to JSON and read again.
+
+    Parameters
+    ----------
+    described : dict
+        By name; lists stand for tuples.
+
+    Returns
+    -------
+    ProcessSettings
+        The settings.
+
+    Raises
+    ------
+    ValueError
+        A value is out of its range, or there is no setting of a name.
+    """
+    names = {field.name for field in fields(ProcessSettings)}
+    if not isinstance(described, dict) or not names >= set(described):
+        raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, however: {described!r}")
     plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
     return ProcessSettings(**plain)
 

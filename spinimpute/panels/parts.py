@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from spinimpute.errors import InputError
@@ -44,7 +45,20 @@ def open_parts(path: str | Path) -> Iterator[list[Panel]]:
         if places is None:
             yield [stack.enter_context(Panel.open(path))]
         else:
-            yield [stack.enter_context(Panel.open(path, start, size)) for start, size in places]
+            panels = [stack.enter_context(Panel.open(path, start, size)) for start, size in places]
+            for left, right in pairwise(panels):
+                _check_order(path, left, right)
+            yield panels
+
+
+def _check_order(path: Path, left: Panel, right: Panel) -> None:
+    if left.chrom != right.chrom or left.samples != right.samples:
+        raise InputError(f"panel {path}: its parts are of several chromosomes or samples; build it again")
+    if left.position[-1] >= right.position[0]:
+        raise InputError(
+            f"panel {path}: its parts do not follow one another ({left.chrom}:{left.position[-1]} is before "
+            f"{right.position[0]}); build it again"
+        )
 
 
 def part_of(panel: ReferencePanel) -> Part | None:

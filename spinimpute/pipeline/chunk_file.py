@@ -25,7 +25,7 @@ from spinimpute.vcf.raw_records import (
     TextRecords,
     read_start,
 )
-from spinimpute.vcf.variant_file import check_variant_file
+from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
 
@@ -193,6 +193,8 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
         for column in (found.position, found.ref_length, found.length, found.key)
     )
     _check_records(chunk, position)
+    with VariantFile(path, "chunk"):
+        pass  # its header can be read by other programs, too
     return replace(chunk, position=position, ref_length=ref_length, length=length, key=key)
 
 
@@ -232,7 +234,7 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
     if not set(formats) <= FORMAT_LINES.keys():
         raise error(f"FORMAT has fields that impute does not write: {', '.join(formats)}")
     samples = lines[-1].split("\t")[9:]
-    records: RawRecords = TextRecords(region.chrom, formats, len(samples))
+    records: RawRecords = TextRecords(region.chrom, formats, len(samples), lines)
     if start.is_bcf:
         records = BcfRecords(region.chrom, formats, len(samples), lines)
     none = np.empty(0, np.int64)

@@ -110,8 +110,7 @@ def make_header(
         if kind == "INFO":
             if name in info_types:
                 raise ValueError(f"INFO/{name} is defined twice")
-            info_type = _INFO_TYPE.search(line)
-            info_types[name] = info_type[1] if info_type else "String"
+            info_types[name] = info_type(line)
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
     text = "\n".join([*lines, "\t".join(columns)]) + "\n"
     return OutputHeader(text, contigs, info_types, header_numbers(lines))
@@ -135,6 +134,12 @@ def definition(line: str) -> tuple[str, str] | None:
     """What a header line defines: ("INFO", "AF"), or FILTER, FORMAT, contig; None for other lines."""
     match = _DEFINITION.match(line)
     return None if match is None else (match[1], match[2])
+
+
+def info_type(line: str) -> str:
+    """The type that a "##INFO=<...>" line states; "String" if it states none."""
+    stated = _INFO_TYPE.search(line)
+    return stated[1] if stated else "String"
 
 
 def contig_length(line: str) -> int | None:

@@ -5,6 +5,7 @@ Axes: R records, N samples.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -28,7 +29,7 @@ from spinimpute.vcf.bcf_format import (
     read_descriptor,
     read_integer,
 )
-from spinimpute.vcf.header import header_numbers
+from spinimpute.vcf.header import definition, header_numbers, info_type
 
 PIECE_BYTES = 4 * 2**20  # of a file that are read at once; bounds the memory
 
@@ -162,27 +163,28 @@ class RawRecords(Protocol):
 
 
 @kernel()
-def _scan_lines(data, tab_RC, tabs_R, colons_R, stop_R):  # type: ignore[no-untyped-def]
+def _scan_lines(data, tab_RC, tabs_R, colons_R, odd_R, stop_R):  # type: ignore[no-untyped-def]
     """Find tabs, colons and ends of lines; returns the number of lines.
 
     Filled for each line: where its first tabs are, how many tabs it has, how many colons come after the first
-    tabs, and where it ends.
+    tabs, a byte after these that no number and no genotype has (else 0), and where it ends.
     """
-    row = n_tabs = n_colons = 0
+    row = n_tabs = n_colons = odd = 0
     for at in range(len(data)):
         byte = data[at]
-        if byte > 58:
-            continue
-        if byte == 58:
+        if byte > 58 or (byte < 44 and byte != 9 and byte != 10) or byte == 45:
+            if n_tabs >= tab_RC.shape[1] and byte != 124:
+                odd = byte
+        elif byte == 58:
             n_colons += n_tabs >= tab_RC.shape[1]
         elif byte == 9:
             if n_tabs < tab_RC.shape[1]:
                 tab_RC[row, n_tabs] = at
             n_tabs += 1
         elif byte == 10:
-            tabs_R[row], colons_R[row], stop_R[row] = n_tabs, n_colons, at + 1
+            tabs_R[row], colons_R[row], odd_R[row], stop_R[row] = n_tabs, n_colons, odd, at + 1
             row += 1
-            n_tabs = n_colons = 0
+            n_tabs = n_colons = odd = 0
             if row == len(stop_R):
                 break
     return row
@@ -255,6 +257,21 @@ def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
             at += 1
 
 
+def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
+    """What the columns ID to INFO of a line may be, with the INFO fields that a header defines."""
+    flags: list[bytes] = []
+    others: list[bytes] = []
+    for line in header_lines:
+        kind, key = definition(line) or ("", "")
+        if kind == "INFO":
+            (flags if info_type(line) == "Flag" else others).append(re.escape(key.encode()))
+    number = rb"(?:\.|-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
+    field = rb"(?:%s)|(?:%s)=%s(?:,%s)*" % (b"|".join(flags), b"|".join(others), number, number)
+    info = rb"(?:\.|(?:%s)(?:;(?:%s))*)" % (field, field)
+    text, allele = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
+    return re.compile(rb"\t".join((text, allele, allele, number, rb"(?:PASS|\.)", info)))
+
+
 class TextRecords:
     """Lines of a VCF.
 
@@ -266,10 +283,15 @@ class TextRecords:
         FORMAT of every record, in order.
     n_samples : int
         The number of samples.
+    header_lines : sequence of str
+        The file's header, which defines the INFO fields.
     """
 
-    def __init__(self, chrom: str, formats: Sequence[str], n_samples: int) -> None:
+    def __init__(
+        self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
+    ) -> None:
         self._chrom, self._formats, self._n_samples = chrom.encode(), list(formats), n_samples
+        self._of_site = _site_pattern(header_lines)
         self._format_column = ":".join(formats).encode()
         self._shortest = 2 * (_FIXED_COLUMNS + n_samples)  # of a line
 
@@ -280,18 +302,15 @@ class TextRecords:
         """See `RawRecords.scan`."""
         most = len(data) // self._shortest + 1
         tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
-        tabs_R, colons_R, stop_R = np.zeros((3, most), np.int64)
-        n_lines = _scan_lines(np.frombuffer(data, np.uint8), tab_RC, tabs_R, colons_R, stop_R)
+        tabs_R, colons_R, odd_R, stop_R = np.zeros((4, most), np.int64)
+        n_lines = _scan_lines(np.frombuffer(data, np.uint8), tab_RC, tabs_R, colons_R, odd_R, stop_R)
         wanted = _FIXED_COLUMNS + self._n_samples - 1
         n_fields = self._n_samples * len(self._formats)
         begin = 0
-        for tabs, stop, n_tabs, n_colons in zip(
-            tab_RC[:n_lines].tolist(),
-            stop_R[:n_lines].tolist(),
-            tabs_R[:n_lines].tolist(),
-            colons_R[:n_lines].tolist(),
-            strict=True,
+        for tabs, *counts in zip(
+            *(column[:n_lines].tolist() for column in (tab_RC, stop_R, tabs_R, colons_R, odd_R)), strict=True
         ):
+            stop, n_tabs, n_colons, odd = counts
             if n_tabs != wanted:
                 raise BadRecord(f"it has {n_tabs + 1} columns in place of {wanted + 1}")
             if data[begin : tabs[0]] != self._chrom:
@@ -305,9 +324,14 @@ class TextRecords:
                 raise BadRecord(
                     f"its samples have {n_colons + self._n_samples} values in place of {n_fields}"
                 )
+            if odd:
+                raise BadRecord(f"its samples have {chr(odd)!r}, which is in no genotype and no number")
             position = data[tabs[0] + 1 : tabs[1]]
             if not position.isdigit():
                 raise BadRecord(f"its position is {position!r}")
+            if not self._of_site.fullmatch(data, tabs[1] + 1, tabs[7]):
+                said = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
+                raise BadRecord(f"its columns ID to INFO are not what impute writes: {said[:80]!r}")
             ref, alt = data[tabs[2] + 1 : tabs[3]], data[tabs[3] + 1 : tabs[4]]
             into.add(int(position), ref, alt, stop - begin)
             begin = stop
@@ -372,6 +396,10 @@ class BcfRecords:
                     raise BadRecord("its alleles are no text")
                 texts.append(data[at : at + count])
                 at += count
+            if not all(text.decode("latin1").isprintable() for text in texts):
+                raise BadRecord("its name or an allele is no text")
+            if self._end_of_site(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared:
+                raise BadRecord("its INFO fields do not end where they must")
             if self._fields(data, begin)[1] != stop:
                 raise BadRecord("its fields do not fill it")
             into.add(position + 1, texts[1], texts[2], stop - begin)
@@ -410,6 +438,22 @@ class BcfRecords:
                 mine = chosen_N & (values[:, 1] != FLOAT_END)
                 values[mine] = values[mine][:, ::-1]
         return bytes(changed)
+
+    def _end_of_site(self, data: bytes, at: int, n_info: int) -> int:
+        """Where FILTER and INFO end, which begin at a place."""
+        kind, count, at = read_descriptor(data, at)
+        names = []
+        if count:
+            names = [read_integer(data, at + SIZES[kind] * number, kind) for number in range(count)]
+        at += count * SIZES[kind] if count else 0
+        for _ in range(n_info):
+            kind, _, at = read_descriptor(data, at)
+            names.append(read_integer(data, at, kind))
+            kind, count, at = read_descriptor(data, at + SIZES[kind])
+            at += count * SIZES[kind] if count else 0
+        if unknown := [number for number in names if number not in self._names]:
+            raise BadRecord(f"the header gives no field the number {unknown[0]}")
+        return at
 
     def _fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
         """By FORMAT key: type, values of a sample, and where they begin; and where the last ones end."""

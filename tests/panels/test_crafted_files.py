@@ -330,9 +330,11 @@ def test_sections_that_are_no_stream(spip: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_places_of_several_panels(spin: Path, tmp_path: Path, places: list[tuple[int, int]]) -> None:
+def test_places_of_several_panels(
+    example_halves: list[Path], tmp_path: Path, places: list[tuple[int, int]]
+) -> None:
     path = tmp_path / "x.spin"
-    join_files([spin, spin], path, panel.KIND)
+    join_files(example_halves, path, panel.KIND)
     with open_parts(path) as opened:
         assert len(opened) == 2
     first = panel.KIND.joined_magic + struct.pack("<I", len(places))

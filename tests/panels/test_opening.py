@@ -15,13 +15,15 @@ ARRAY = np.arange(5, 4_400, 20)
 
 
 @pytest.fixture(scope="module")
-def files(example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def files(
+    example_panel: spinimpute.Panel, example_halves: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
     """One file of each kind; their names say nothing."""
     folder = tmp_path_factory.mktemp("kinds")
     found = {name: folder / name for name in ("haplotypes", "inducing", "parts")}
     shutil.copy(example_panel.path, found["haplotypes"])
     spinimpute.build_inducing_panel(example_panel, found["inducing"], ARRAY, 8).close()
-    join_panels([example_panel.path, example_panel.path], found["parts"])
+    join_panels(example_halves, found["parts"])
     return found
 
 
@@ -33,12 +35,24 @@ def test_each_kind_is_opened(
     for panels in (open_panel_file(files[kind]), open_panels(files[kind])):
         with panels as opened:
             assert len(opened) == n_panels
+            for name in ("frequency", "position"):
+                found = np.concatenate([getattr(panel, name) for panel in opened])
+                np.testing.assert_array_equal(found, getattr(example_panel, name))
             for panel in opened:
-                np.testing.assert_array_equal(panel.frequency, example_panel.frequency)
-                np.testing.assert_array_equal(panel.position, example_panel.position)
                 assert (panel.n_samples, panel.n_haplotypes) == (150, 300)
                 assert path_of(panel) == files[kind] == path_of(files[kind])
                 panel.verify()
+
+
+def test_parts_follow_one_another(example_halves: list[Path], tmp_path: Path) -> None:
+    first, second = example_halves
+    for parts in ([second, first], [first, first]):
+        join_panels(parts, tmp_path / "x.spin")
+        with (
+            pytest.raises(InputError, match="parts do not follow one another"),
+            open_panels(tmp_path / "x.spin"),
+        ):
+            pass
 
 
 def test_what_panels_answer(files: dict[str, Path]) -> None:
