@@ -238,6 +238,6 @@ def _recognise(path: Path, lines: list[str]) -> tuple[_Columns, int]:
         return _SHAPEIT, first + 1
     if len(fields) == 4 and fields[0].startswith("chr") and fields[1].startswith("position"):
         return _HAPMAP, first + 1
-    if len(fields) == 4 and fields[3].lstrip("-").isdigit():
+    if len(fields) == 4 and fields[3].lstrip("-").isdecimal():
         return _PLINK, first
     raise InputError(f"{path}, line {first + 1}: this is no genetic map: {lines[first][:60]!r}; {_FORMATS}")

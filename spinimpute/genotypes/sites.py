@@ -70,7 +70,7 @@ def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
     """
     plain = {name: plain_chromosome(name) for name in names}
     own = {name for name in plain if plain[name] == plain_chromosome(chrom)}
-    of_people = not any(p.isdecimal() and int(p) > LAST_OF_PEOPLE for p in plain.values())
+    of_people = not any(p.isdecimal() and len(p) < 5 and int(p) > LAST_OF_PEOPLE for p in plain.values())
     return own if own or not of_people else {name for name in plain if same_chromosome(name, chrom)}
 
 

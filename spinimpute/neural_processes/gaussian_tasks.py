@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Normal
@@ -17,6 +18,7 @@ from torch.distributions import Normal
 from spinimpute.nn.shapes import require_count, require_positive
 
 KERNELS = ("rbf", "matern52", "periodic")
+MOST_POINTS = 10**9
 JITTER = 1e-6  # added to the variance of each point, in units of the function's own
 
 
@@ -90,6 +92,9 @@ class ProcessSettings:
                 raise ValueError(f"{name} must be a range of numbers from {least} on, however: {low}, {high}")
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
+        for name in ("context", "target", "tasks", "x_size", "y_size"):
+            if np.max(getattr(self, name)) > MOST_POINTS:
+                raise ValueError(f"{name} must be at most {MOST_POINTS:,}, however: {getattr(self, name)}")
         for name in ("inputs", "length_scale", "scale", "period"):
             low, high = _range(name, getattr(self, name), Real)
             if not (low <= high and math.isfinite(high - low) and (name == "inputs" or low > 0)):

@@ -19,6 +19,7 @@ from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.writer import PanelWriter, package_version
+from spinimpute.vcf.header import definition
 from spinimpute.vcf.index_reader import index_intervals
 
 
@@ -113,7 +114,7 @@ def _write_panel(
     table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))
     header = {
         "chrom": sites.chrom,
-        "contig_line": reader.contig_line,
+        "contig_line": _contig_line(vcf, sites.chrom, reader.contig_line),
         "samples": reader.samples,
         "ploidy": "".join(map(str, reader.ploidy.tolist())),
         "n_sites": len(sites),
@@ -160,6 +161,14 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
     if genetic_map.chrom is not None and not same_chromosome(genetic_map.chrom, chrom):
         raise InputError(f"the genetic map is of chromosome {genetic_map.chrom}, the panel of {chrom}")
     return genetic_map
+
+
+def _contig_line(vcf: Path, chrom: str, line: str) -> str:
+    """The file's line of the chromosome, or one that defines its name."""
+    for defining in (line, f"##contig=<ID={chrom}>"):
+        if definition(defining) == ("contig", chrom):
+            return defining
+    raise InputError(f"panel {vcf}: no header can define a chromosome of the name {chrom!r}; rename it")
 
 
 def _warn_if_elsewhere(genetic_map: GeneticMap, sites: Sites) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from spinimpute.panels.container import ContainerWriter
 from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
 from spinimpute.panels.site_table import TABLE_SECTIONS
-from spinimpute.panels.stored_rows import RowLayout, store_rows
+from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
 
 
 class PanelWriter:
@@ -103,8 +103,10 @@ def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str
         writer = PanelWriter(file)
         for start in range(0, panel.n_sites, BLOCK_SITES):
             stop = min(start + BLOCK_SITES, panel.n_sites)
-            stored = store_rows(panel.packed(start, stop), panel.n_haplotypes)
-            writer.add_rows(stored, panel.allele_count[start:stop], panel.n_haplotypes)
+            packed, count = panel.packed(start, stop), panel.allele_count[start:stop]
+            same = np.array_equal(allele_counts(packed), count)
+            panel.container.require(same, "its haplotypes do not have the allele counts that it states")
+            writer.add_rows(store_rows(packed, panel.n_haplotypes), count, panel.n_haplotypes)
         table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
         table["cM"] = cM.astype("<f8").tobytes()
         header = panel.container.header

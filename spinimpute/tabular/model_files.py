@@ -135,6 +135,7 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
         require(_checksum(description) == checked["checksum"], "its description is damaged; copy it again")
         estimator = _rebuilt(description, arrays)
         require(isinstance(description["metadata"], dict), "its metadata are none")
+        require("spinimpute" in description, "it does not say which version wrote it")
     except (
         ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
     ) as error:  # fmt: skip

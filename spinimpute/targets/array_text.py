@@ -324,7 +324,7 @@ def _is_head(fields: list[str]) -> bool:
 
 
 def _looks_like_a_call(fields: list[str]) -> bool:
-    return len(fields) in (4, 5) and fields[2].isdigit() and _letters(fields) is not None
+    return len(fields) in (4, 5) and fields[2].isdecimal() and _letters(fields) is not None
 
 
 def _letters(fields: list[str]) -> str | None:

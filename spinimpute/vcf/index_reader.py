@@ -327,8 +327,8 @@ class _Bins:
 
 def _count(content: bytes, at: int) -> tuple[int, int]:
     (count,) = struct.unpack_from("<i", content, at)
-    if count < 0:
-        raise ValueError("a count below zero")
+    if not 0 <= count <= len(content) - at:
+        raise ValueError("a count of what it cannot hold")
     return count, at + 4
 
 
