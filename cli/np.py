@@ -18,6 +18,7 @@ from .options import (
     quiet_option,
 )
 
+MOST_NUMBERS = 2**27  # of covariances at once: a gibibyte
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 
 
@@ -140,21 +141,28 @@ def _as_input_errors(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {said}") from error
 
 
-def _loaded(path: str, device: str) -> tuple[Any, Any]:
-    """Model and the settings of the tasks that it was trained on."""
+def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
+    """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
     from spinimpute.errors import InputError, printable
     from spinimpute.neural_processes.gaussian_tasks import settings_of
-    from spinimpute.neural_processes.training import load_model
+    from spinimpute.neural_processes.training import check_sizes, load_model
 
     model, metadata = load_model(path, device)
     described = metadata["tasks"].get("gaussian")
     if described is None:
         raise InputError(f"{path}: it was not trained on tasks of Gaussian processes")
     try:
-        return model, settings_of(described)
-    except ValueError as error:
+        tasks = settings_of(described if context is None else described | {"context": context})
+        check_sizes(model.settings, tasks)
+    except (ValueError, TypeError) as error:
         said = printable(str(error))[:200]
         raise InputError(f"{path}: what it says of its tasks makes no sense ({said})") from error
+    if tasks.numbers > MOST_NUMBERS:
+        raise InputError(
+            f"{path}: a batch of its tasks has covariances of {tasks.numbers:,} numbers; evaluate it on "
+            "fewer points with --context"
+        )
+    return model, tasks
 
 
 @np.command()
@@ -187,8 +195,7 @@ def evaluate(
     where = choose_device(device)
     head = "model log_likelihood se oracle floored_oracle gap calibration_4 calibration_8 calibration_16"
     for number, path in enumerate(models):
-        model, tasks = _loaded(path, where)
-        tasks = tasks if context is None else replace(tasks, context=context)
+        model, tasks = _loaded(path, where, context)
         with _as_input_errors(f"{path} cannot be evaluated"):
             found = score(model, tasks, batches, samples, where)
             errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]

@@ -17,6 +17,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 ENCODING = "utf-8-sig"
 LONGEST_LINE = 2**20
+LONGEST_RECORD = 2**26
+MOST_EMPTY_LINES = 2**16
 _LEAST_BOUND = 2**28
 _MOST_TIMES = 100
 _PIECE_BYTES = 2**16
@@ -118,9 +120,12 @@ def unpacked_text(
 
 def text_lines(file: TextIO) -> Iterator[str]:
     """The lines of a text, as iterating over the file gives them; TooLong at one that is no line of text."""
-    number = 0
+    number = n_empty = 0
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
+        n_empty = n_empty + 1 if line == "\n" else 0
+        if n_empty > MOST_EMPTY_LINES:
+            raise TooLong(f"line {number} is the last of {n_empty:,} empty lines")
         if len(line) > LONGEST_LINE:
             raise TooLong(f"line {number} has more than {LONGEST_LINE:,} letters")
         yield line

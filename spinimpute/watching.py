@@ -25,6 +25,7 @@ from spinimpute.watched import BEGINS, ENDING, MAPPED, READING, TEMPORARY, watch
 BAD_INPUT = 2
 PATIENCE = 20.0  # seconds for a process to clean up when it is to end
 LIBRARIES = (b"[E::", b"[W::", b"[M::", b"[D::", b"[I::")  # htslib's lines begin so
+MORE = (b"#", b"The offending line was: ")
 QUOTE, END_OF_QUOTE = b"\t[", re.compile(rb"\t\[\d+\]")  # a line of a header, and then its last letter's code
 PIECE = 65_536
 MOMENT = 0.001  # seconds, of a process that ends
@@ -152,12 +153,13 @@ class _Watch:
 
     def _show(self, piece: bytes) -> None:
         """Pass on what is printed past Python, but for the lines of libraries that read files."""
-        *lines, self._printed = (self._printed + piece).split(b"\n")
+        *lines, rest = (self._printed + piece).split(b"\n")
+        self._printed = rest[:PIECE]  # the beginning of a line tells whose it is: some are of a gigabyte
         kept = []
         for line in lines:
             # a line of theirs may quote the file's header on the next ones
             self._quoted = self._quoted or (self._of_library and line.startswith(QUOTE))
-            more = self._quoted or (self._of_library and line.strip()[:1] in (b"", b"#"))
+            more = self._quoted or (self._of_library and (not line.strip() or line.strip().startswith(MORE)))
             self._quoted = self._quoted and not END_OF_QUOTE.fullmatch(line)
             self._of_library = more or line.startswith(LIBRARIES)
             if not self._of_library:

@@ -1,6 +1,7 @@
 """What is compressed is read up to a bound: a small file neither fills the memory nor takes for ever."""
 
 import gzip
+import struct
 import tracemalloc
 import zipfile
 import zlib
@@ -19,7 +20,10 @@ from spinimpute.targets.array_sites import read_array
 from spinimpute.targets.array_text import is_array_text, read_array_text
 from spinimpute.targets.liftover import Lift
 from spinimpute.unpacking import TooLong, gunzipped, open_text, text_lines
-from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, unpacked
+from spinimpute.vcf import variant_file
+from spinimpute.vcf.bcf_format import file_start
+from spinimpute.vcf.bgzf import BLOCK_SIZE, EOF_BLOCK, DamagedFile, compress_block, unpacked
+from spinimpute.vcf.variant_file import VariantFile
 
 PANEL = Sites("20", np.array([1]), ["A"], ["C"], ["."])
 HEAD = b"rsid\tchromosome\tposition\tgenotype\n"
@@ -50,7 +54,9 @@ def test_what_unpacks_to_far_more_is_refused(kind: str, letter: bytes, tmp_path:
     path = tmp_path / "bomb.gz"
     path.write_bytes(bomb(first, letter))
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"bomb\.gz.*(unpack to more than|has more than) [0-9,]+") as error:
+    with pytest.raises(
+        InputError, match=r"bomb\.gz.*(unpack to more than|has more than|the last of) [0-9,]+"
+    ) as error:
         read(path)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -109,7 +115,7 @@ def test_archives_that_are_changed(place: int, what: str, tmp_path: Path) -> Non
 def test_an_archive_that_unpacks_to_far_more(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("genome.txt", HEAD + b"\n" * 2**24)
+        archive.writestr("genome.txt", HEAD + b"rs1\t20\t5\tAC\n" * 2**20)
     assert is_array_text(path)
     with pytest.raises(InputError, match=r"a\.zip.*unpack to more than"):
         read_array_text(path)
@@ -132,3 +138,31 @@ def test_a_block_of_bgzf_holds_no_more_than_it_may(tmp_path: Path) -> None:
     path.write_bytes(head + deflated + end)
     with unpacked(path) as file, pytest.raises(DamagedFile, match=r"truncated|checksum"):
         file.read(10)
+
+
+VCF = b"##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\ts\n"
+
+
+def in_blocks(content: bytes) -> bytes:
+    packed = [compress_block(content[at : at + BLOCK_SIZE]) for at in range(0, len(content), BLOCK_SIZE)]
+    return b"".join([*packed, EOF_BLOCK])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("line.vcf.gz", in_blocks(VCF + b"20\t1\t" + b"A" * 2**20)),
+        ("line.plain.gz", gzip.compress(VCF + b"20\t1\t" + b"A" * 2**20)),
+        ("header.bcf", in_blocks(file_start(VCF[:-1] + b"#" * 2**20))),
+        ("record.bcf", in_blocks(file_start(VCF) + struct.pack("<2I", 2**19, 2**19) + bytes(2**20))),
+    ],
+)
+def test_a_small_file_with_a_huge_record(
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library would take the memory for it before it sees that it is none."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    monkeypatch.setattr(variant_file, "LONGEST_RECORD", 2**19)
+    with pytest.raises(InputError, match=r"bytes unpack to a line or record of [0-9,]+ bytes and more"):
+        VariantFile(path, "target")

@@ -165,13 +165,13 @@ class ImputedReader:
 
     def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
         """float32 (n_samples, n_values), NaN where missing."""
-        values = record.format(name)
         try:
+            values = record.format(name)
             numbers = np.asarray(values)[columns].astype(np.float32)
-        except ValueError as error:
+        except Exception as error:  # the library raises exceptions of no type of their own
             raise InputError(
-                f"{self.file.name}: {name} at {record.CHROM}:{record.POS} is declared as text in the header; "
-                "it must be Type=Float"
+                f"{self.file.name}: {name} at {record.CHROM}:{record.POS} holds no numbers; the header must "
+                "declare it as Type=Float"
             ) from error
         if np.asarray(values).dtype.kind == "i":
             numbers[numbers <= MISSING_INTEGER + 7] = np.nan

@@ -104,6 +104,11 @@ class ProcessSettings:
             if name != "kernel":
                 object.__setattr__(self, name, _plain(value))
 
+    @property
+    def numbers(self) -> int:
+        """Of all covariances of the largest batch."""
+        return self.tasks * (self.context[1] + self.target[1]) ** 2
+
 
 def _range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
     """From and to, both of which are numbers of a kind."""

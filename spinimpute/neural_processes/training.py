@@ -213,12 +213,7 @@ def gaussian_trainer(
     InputError
         The model's dimensions are not those of the tasks, or `start` is another model.
     """
-    sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
-    if sizes != wanted:
-        raise InputError(
-            f"the model takes {sizes[0]} inputs and gives {sizes[1]} outputs, the tasks have {wanted[0]} and "
-            f"{wanted[1]}"
-        )
+    check_sizes(model, tasks)
     return NeuralProcessTrainer(
         model,
         settings,
@@ -227,6 +222,16 @@ def gaussian_trainer(
         device,
         start,
     )
+
+
+def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
+    """Raise InputError unless a model takes as many inputs as tasks have, and gives as many outputs."""
+    sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
+    if sizes != wanted:
+        raise InputError(
+            f"the model takes {sizes[0]} inputs and gives {sizes[1]} outputs, the tasks have {wanted[0]} and "
+            f"{wanted[1]}"
+        )
 
 
 def _check_alike(model: ModelSettings, start: ModelSettings) -> None:

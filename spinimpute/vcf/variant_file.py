@@ -7,8 +7,11 @@ It is used here alone, and every defect becomes an `InputError` that names the f
 from __future__ import annotations
 
 import gzip
+import os
+import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,13 +20,17 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.unpacking import GZIP_MAGIC
-from spinimpute.vcf.bcf_format import BCF_MAGIC, is_bcf
+from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
+from spinimpute.vcf.bcf_format import BCF_MAGIC, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.index_reader import check_index
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
+_SMALL = 2**23  # bytes of a file
+_LEAST_PACKED = 655  # bytes that blocks of 65,536 take on average, packed to no less than a hundredth
+_BLOCK_START = EOF_BLOCK[:4]
+_PIECE_BYTES = 2**22
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
 
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
@@ -60,6 +67,7 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
+        self._check_length_of_records()
         if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
             self._check_index()
         begins(READING, self._named)
@@ -99,6 +107,19 @@ class VariantFile:
             raise self.error(
                 f"{error}. Remove it, or write it again: bcftools index -f {self.path}"
             ) from error
+
+    def _check_length_of_records(self) -> None:
+        """The library takes all the memory that a record needs, however large it says that it is."""
+        if not self.path.is_file():
+            return
+        state = self.path.stat()
+        if state.st_size > _SMALL:
+            return
+        if length := _long_record(self.path, state.st_mtime_ns):
+            raise self.error(
+                f"its {state.st_size:,} bytes unpack to a line or record of {length:,} bytes and more: more "
+                f"than the {LONGEST_RECORD:,} that there may be in so small a file"
+            )
 
     @property
     def n_records(self) -> int:
@@ -319,6 +340,46 @@ def starts_as_variant_file(path: Path) -> bool:
     except (OSError, EOFError, zlib.error):
         return False
     return content.startswith((_VCF_MAGIC, BCF_MAGIC))
+
+
+@lru_cache(maxsize=16)  # a file is opened several times in a run
+def _long_record(path: Path, _changed: int) -> int:
+    """Bytes of a line or record of a compressed file that has more than LONGEST_RECORD, as far as it is read.
+
+    0 where there is none, or the file cannot be read: who reads it says why.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read()
+        if not packed.startswith(GZIP_MAGIC) or (
+            _is_bgzf(packed) and len(packed) > _LEAST_PACKED * packed.count(_BLOCK_START)
+        ):
+            return 0
+        with gzip.open(path) as unpacked:
+            return _long_record_of_bcf(unpacked) if is_bcf(path) else _long_line(unpacked)
+    except (OSError, EOFError, zlib.error, struct.error):
+        return 0
+
+
+def _long_line(file: gzip.GzipFile) -> int:
+    length = 0  # of the line that has not ended yet
+    while piece := file.read(_PIECE_BYTES):
+        last = piece.rfind(b"\n")
+        length = length + len(piece) if last < 0 else len(piece) - last - 1
+        if length > LONGEST_RECORD:
+            return length
+    return 0
+
+
+def _long_record_of_bcf(file: gzip.GzipFile) -> int:
+    length = header_length(file.read(START_BYTES))
+    while length <= LONGEST_RECORD:
+        file.seek(length, os.SEEK_CUR)
+        lengths = file.read(RECORD_LENGTHS.size)
+        if not lengths:
+            return 0
+        length = sum(RECORD_LENGTHS.unpack(lengths))
+    return length
 
 
 def _is_bcf(path: Path) -> bool:

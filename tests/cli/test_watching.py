@@ -67,7 +67,9 @@ def test_a_library_that_dies_is_one_message(
 
 
 def test_what_libraries_print_is_not_shown(example: Path, panel: Path, tmp_path: Path) -> None:
-    quoted = "[W::bcf] of a line:\n\t[##FILTER\n##A\x01\n]\n\t[10]\n"
+    quoted = (
+        "[W::bcf] of a line:\n\t[##FILTER\n##A\x01\n]\n\t[10]\n[E::tbx] also\nThe offending line was: 1\n"
+    )
     printed = f"[W::hts] of no use\n[E::vcf_parse] neither\n\t#CHROM\n\n{quoted}of another library\n"
     how = f"os.write(2, {printed.encode()!r}); os._exit(1)"
     done = dying(

@@ -197,10 +197,11 @@ def test_a_context_too_large_to_evaluate(tmp_path: Path) -> None:
     run = CliRunner().invoke
     trained = ["train", "--context", "4", "8", "--steps", "1", "--device", "cpu", "-q"]
     assert run(np_commands, [*trained, "--out", str(tmp_path / "m")]).exit_code == 0
-    failed = run(np_commands, ["evaluate", str(tmp_path / "m"), "--context", "4", str(2**63 - 1)])
-    assert isinstance(failed.exception, InputError)
-    assert "cannot be evaluated" in str(failed.exception)
-    assert failed.output == ""
+    for most, said in ((2**63 - 1, "context must be at most"), (10**5, "fewer points with --context")):
+        failed = run(np_commands, ["evaluate", str(tmp_path / "m"), "--context", "4", str(most)])
+        assert isinstance(failed.exception, InputError)
+        assert said in str(failed.exception)
+        assert failed.output == ""
 
 
 def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
