@@ -154,7 +154,7 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
     try:
         tasks = settings_of(described if context is None else described | {"context": context})
         check_sizes(model.settings, tasks)
-    except (ValueError, TypeError) as error:
+    except (InputError, TypeError, ValueError) as error:
         said = printable(str(error))[:200]
         raise InputError(f"{path}: what it says of its tasks makes no sense ({said})") from error
     if tasks.numbers > MOST_NUMBERS:

@@ -166,14 +166,16 @@ class ImputedReader:
     def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
         """float32 (n_samples, n_values), NaN where missing."""
         try:
-            values = record.format(name)
-            numbers = np.asarray(values)[columns].astype(np.float32)
-        except Exception as error:  # the library raises exceptions of no type of their own
+            values = np.asarray(record.format(name))
+        except Exception:  # of no type of its own, where the header does not define the field as it must
+            values = np.empty(0, dtype=object)
+        if values.dtype.kind not in "if" or values.ndim != 2:
             raise InputError(
                 f"{self.file.name}: {name} at {record.CHROM}:{record.POS} holds no numbers; the header must "
                 "declare it as Type=Float"
-            ) from error
-        if np.asarray(values).dtype.kind == "i":
+            )
+        numbers = values[columns].astype(np.float32)
+        if values.dtype.kind == "i":
             numbers[numbers <= MISSING_INTEGER + 7] = np.nan
         return numbers
 

@@ -372,6 +372,16 @@ def test_values_that_cannot_be(write_vcf, tmp_path, form, value, message):
         evaluate(*files)
 
 
+@pytest.mark.parametrize("stated", ["Type=String,", ""])
+def test_fields_that_hold_no_numbers(write_vcf, tmp_path, stated):
+    truth = [("20", 100, "A", "C", "GT", ["0|0", "0|1"])]
+    files = small(write_vcf, tmp_path, truth, [("20", 100, "A", "C", "DS", ["1", "0.5"])])
+    header = files[1].read_text()
+    files[1].write_text(header.replace("ID=DS,Number=A,Type=Float,", f"ID=DS,Number=A,{stated}"))
+    with pytest.raises(InputError, match="DS at 20:100 holds no numbers; the header must declare it"):
+        evaluate(*files)
+
+
 def test_changing_ploidy_is_refused(write_vcf, tmp_path):
     truth = [("20", 100, "A", "C", "GT", ["0|0", "0|1"]), ("20", 200, "A", "C", "GT", ["0|0", "1"])]
     with pytest.raises(InputError, match=r"sample s1 has 1 alleles at 20:200 and 2 before"):

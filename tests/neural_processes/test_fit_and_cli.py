@@ -224,6 +224,18 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
             assert isinstance(failed.exception, InputError), (name, failed.exception)
             assert "does not fit its own description" in str(failed.exception)
             assert "\n" not in str(failed.exception)
+    tasks = metadata["tasks"]["gaussian"]
+    for setting, value in (
+        ("kernel", "none"), ("context", [8, 4]), ("context", 5), ("context", "ab"), ("target", [1.5, 2]),
+        ("tasks", 10**20), ("tasks", "x"), ("x_size", 2), ("inputs", [1]), ("inputs", [-1e308, 1e308]),
+        ("scale", [0, 1]), ("length_scale", None), ("noise", 0), ("noise", [1]), ("colour", 1),
+    ):  # fmt: skip
+        changed = metadata | {"tasks": {"gaussian": tasks | {setting: value}}}
+        save_tensors(tmp_path / "tasks", arrays, changed, MODEL_FORMAT)
+        failed = run(np_commands, ["evaluate", str(tmp_path / "tasks")])
+        assert isinstance(failed.exception, InputError), (setting, value, failed.exception)
+        assert "what it says of its tasks makes no sense" in str(failed.exception)
+        assert "\n" not in str(failed.exception)
     save_tensors(tmp_path / "nan", {k: v * np.nan for k, v in arrays.items()}, metadata, MODEL_FORMAT)
     failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "nan")])
     assert isinstance(failed.exception, InputError)

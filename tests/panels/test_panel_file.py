@@ -156,6 +156,15 @@ def test_missing_and_unphased_calls_are_refused_and_nothing_is_left(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_chromosome_that_no_header_can_define(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    vcf = write_vcf([(100, "A", "C", ["0|1", "0|1"])])
+    vcf.write_text(vcf.read_text().replace("\n20\t", "\n<DEL>\t"))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="no header can define a chromosome of the name '<DEL>'"):
+        build_panel(vcf, tmp_path / "p.panel", MAP)
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_existing_file_is_kept_unless_forced(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf, out = write_vcf(RECORDS), tmp_path / "p.panel"
     out.write_text("precious")

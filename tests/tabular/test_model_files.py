@@ -230,6 +230,7 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("MLPRegressor", setting("encoder", "categories_", 1, {"text": [1, 2, 3]}), "text is no text"),
     ("MLPRegressor", setting("encoder", "schema_", {"schema": {}}), "description"),
     ("MLPRegressor", setting("metadata", [1]), "metadata"),
+    ("MLPRegressor", lambda description, _: description.pop("spinimpute"), "which version wrote it"),
     ("MLPRegressor", array("encoder/sd_", lambda sd: sd * 0), "scales"),
     ("MLPRegressor", array("encoder/quantiles_/quantiles_", lambda q: q[:, :1]), "quantiles of other"),
     ("MLPRegressor", array("encoder/quantiles_/references_", lambda r: r[:1]), "quantiles without"),

@@ -81,6 +81,8 @@ def test_unphased_targets_are_arrays_too(tmp_path: Path) -> None:
     [
         ("20 10\n20 x\n", "line 2: expected chromosome, position"),
         ("20 10 A\n", "line 1: expected"),
+        ("20 10\n20 \u00b2\n", "line 2: expected"),
+        (f"20 10\n20 {'1' * 5000}\n", "line 2: expected"),
         ("20 10\n20\n", "line 2: expected"),
         ("rs1 20 10\n", "line 1"),
         ("", "none of its 0 sites is in the panel, 20:10-40"),

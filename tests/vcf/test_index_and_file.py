@@ -213,8 +213,8 @@ def test_contigs_of_a_bcf_by_their_numbers(write: Callable[..., Path], tmp_path:
 
 @pytest.mark.parametrize(
     ("at", "value"),
-    [(4, -1), (4, 10**6), (8, -1), (8, 2 * 10**9), (12, -40), (16, -1), (20, -5), (36, -1)],
-    ids=["shift", "shift", "depth", "depth", "names", "contigs", "bins", "chunks"],
+    [(4, -1), (4, 10**6), (8, -1), (8, 2 * 10**9), (12, -40), (16, -1), (16, 2**28), (20, -5), (36, -1)],
+    ids=["shift", "shift", "depth", "depth", "names", "contigs", "contigs", "bins", "chunks"],
 )
 def test_a_crafted_index_is_not_used(write: Callable[..., Path], tmp_path: Path, at: int, value: int) -> None:
     path = write(lines(), "bcf csi", contigs="##contig=<ID=20>\n")

@@ -77,11 +77,31 @@ def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any
         (b"\n20\t", b"\n20\tx", "its position is"),
         (b"\n20\t", b"\n20\t9", "the positions go backwards at record 2"),
         (b"-712345 ", b"-700000 ", "does not lie in the region"),
+        (b"\t0|0:0", b"\t0|\x80:0", "which is in no genotype and no number"),
+        (b"\t0|0:0", b"\t0|0:x", "its samples have 'x'"),
+        (b"\tPASS\t", b"\tPA\x07S\t", "columns ID to INFO are not what impute writes"),
+        (b";R2=0.", b";R2=0,,", "columns ID to INFO are not what impute writes"),
+        (b"##INFO=<ID=R2,", b"##INFO=<ID=R3,", "columns ID to INFO are not what impute writes"),
     ):
         changed = rewritten(
             made / "a1.vcf", tmp_path / "changed.vcf", lambda d, o=old, n=new: d.replace(o, n, 1)
         )
         assert said in refused(changed, suffix=".vcf")
+
+
+def test_a_record_of_bcf_whose_fields_do_not_fit(
+    refused: Any, made: Path, tmp_path: Path, rewritten: Any
+) -> None:
+    """The fields that all samples share: PASS behind the alleles, then AF and R2."""
+    for old, new, said in (
+        (b"\x11\x00\x11", b"\x11\x7f\x11", "the header gives no field the number 127"),
+        (b"\x11\x00\x11", b"\x21\x00\x11", "cannot be used"),
+        (b"\x17A\x17", b"\x17\x07\x17", "its name or an allele is no text"),
+    ):
+        changed = rewritten(
+            made / "a1.bcf", tmp_path / "changed.bcf", lambda d, o=old, n=new: d.replace(o, n, 1)
+        )
+        assert said in refused(changed, suffix=".bcf")
 
 
 @pytest.mark.parametrize(
