@@ -6,12 +6,11 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from spinimpute.errors import InputError
-from spinimpute.partial_files import PartialFile
-from spinimpute.watched import temporary
+from spinimpute.partial_files import PartialFile, temporary_folder_in
 
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
@@ -162,17 +161,16 @@ def temporary_folder() -> Iterator[Path]:
     InputError
         The folder cannot be made, or has no space for a file.
     """
-    try:
-        made = tempfile.TemporaryDirectory(prefix="spinimpute-")
-    except OSError as error:
-        raise InputError(
-            f"cannot make a folder for temporary files: {error}. Set TMPDIR to a folder with space"
-        ) from error
-    with made as name:
-        folder = Path(name)
+    with ExitStack() as stack:
         try:
-            with temporary(folder):
-                yield folder
+            made = temporary_folder_in(Path(tempfile.gettempdir()), "spinimpute-")
+            folder = stack.enter_context(made)
+        except OSError as error:
+            raise InputError(
+                f"cannot make a folder for temporary files: {error}. Set TMPDIR to a folder with space"
+            ) from error
+        try:
+            yield folder
         except CannotWrite as error:
             if not error.path.is_relative_to(folder):
                 raise

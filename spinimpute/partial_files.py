@@ -1,6 +1,6 @@
-"""Files that are written under a temporary name, which becomes their own when they are whole.
+"""Files that are written under a temporary name, which becomes their own when they are whole; and folders.
 
-A temporary file is locked as long as its process lives. So the next run that writes the same file tells one
+What is temporary is locked as long as its process lives. So the next run that writes the same file tells one
 that is being written from one that a killed run has left, and removes that.
 """
 
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spinimpute.errors import InputError
-from spinimpute.watched import TEMPORARY, begins, ends
+from spinimpute.watched import TEMPORARY, begins, ends, temporary
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-SUFFIX = ".part"
+SUFFIX, FOLDER_SUFFIX = ".part", ".parts"
+TOKEN = 8  # letters
+PATIENCE = 1.0  # seconds for other runs that look for temporary files in the same folder
 
 
 class PartialFile:
@@ -47,11 +52,13 @@ class PartialFile:
 
     def __init__(self, final: Path) -> None:
         self.final = final
-        self.path = final.with_name(f"{_beginning(final)}{secrets.token_hex(4)}{SUFFIX}")
+        self.path = final.with_name(f"{_beginning(final)}{secrets.token_hex(TOKEN // 2)}{SUFFIX}")
         begins(TEMPORARY, os.path.abspath(self.path))
-        self.descriptor = _made_and_locked(self.path)
+        self.descriptor = -1
         try:
-            self._clear_others()
+            with _one_at_a_time(final.parent):  # of two runs that start together, one sees the other
+                self.descriptor = _made_and_locked(self.path)
+                self._clear_others()
         except BaseException:
             self.discard()
             raise
@@ -82,14 +89,7 @@ class PartialFile:
     def _clear_others(self) -> None:
         """Remove what killed runs have left of the same file. Raises InputError if one is being written."""
         beginning = _beginning(self.final)
-        names: list[str] = []
-        with suppress(OSError):  # a folder that may be written to, but not listed
-            names = os.listdir(self.final.parent)
-        for name in names:
-            middle = name.removeprefix(beginning).removesuffix(SUFFIX)
-            if len(name) != len(beginning) + len(middle) + len(SUFFIX) or not _is_token(middle):
-                continue
-            other = self.final.with_name(name)
+        for other in _named_so(self.final.parent, beginning, SUFFIX):
             if other == self.path:
                 continue
             try:
@@ -118,17 +118,106 @@ def _made_and_locked(path: Path) -> int:
         os.close(descriptor)  # another run found it before it was locked, and took it for a dead one's
 
 
+@contextmanager
+def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
+    """Make a folder that is removed at the end; those that killed runs have left are removed before.
+
+    Parameters
+    ----------
+    parent : Path
+        Where it is.
+    beginning : str
+        Of its name.
+
+    Yields
+    ------
+    Path
+        The folder, which only this user may read.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    folder = parent / f"{beginning}{secrets.token_hex(TOKEN // 2)}{FOLDER_SUFFIX}"
+    with temporary(folder):
+        descriptor = -1
+        try:
+            with _one_at_a_time(parent):  # a folder that is not locked yet must not be taken for a dead one
+                for other in _named_so(parent, beginning, FOLDER_SUFFIX):
+                    _remove_dead(other)
+                folder.mkdir(mode=0o700)
+                descriptor = _opened_folder(folder)
+                _locked(descriptor)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            _close(descriptor)
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove a folder of this user that no process has locked."""
+    descriptor = _opened_folder(folder)
+    if descriptor >= 0 and os.fstat(descriptor).st_uid == os.getuid() and _locked(descriptor):
+        shutil.rmtree(folder, ignore_errors=True)
+    _close(descriptor)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Runs wait for each other, where a folder can be locked."""
+    descriptor = _opened_folder(folder)
+    end = time.monotonic() + PATIENCE
+    while descriptor >= 0 and _locked(descriptor) is False and time.monotonic() < end:
+        time.sleep(0.005)
+    try:
+        yield
+    finally:
+        _close(descriptor)
+
+
+def _opened_folder(folder: Path) -> int:
+    """A descriptor of a folder, no link, which can be locked; -1 if there is none."""
+    if fcntl is None:
+        return -1
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return -1
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _named_so(folder: Path, beginning: str, suffix: str) -> list[Path]:
+    """What is in a folder and has a name of this beginning, a token, and this end."""
+    names: list[str] = []
+    with suppress(OSError):  # a folder that may be written to, but not listed
+        names = os.listdir(folder)
+    length = len(beginning) + TOKEN + len(suffix)
+    return [
+        folder / name
+        for name in names
+        if len(name) == length
+        and name.startswith(beginning)
+        and name.endswith(suffix)
+        and _is_token(name[len(beginning) :][:TOKEN])
+    ]
+
+
 def _beginning(final: Path) -> str:
     return f".{final.name}."
 
 
 def _is_token(text: str) -> bool:
-    return len(text) == 8 and all(letter in "0123456789abcdef" for letter in text)
+    return all(letter in "0123456789abcdef" for letter in text)
 
 
 def _locked(descriptor: int) -> bool | None:
     """Whether a file is locked now; False if another process has it; None where files cannot be locked."""
-    if fcntl is None:
+    if fcntl is None or descriptor < 0:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

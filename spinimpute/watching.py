@@ -10,7 +10,6 @@ Not for Windows, which cannot fork.
 from __future__ import annotations
 
 import os
-import re
 import selectors
 import signal
 import sys
@@ -20,14 +19,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
+from spinimpute.errors import printable
 from spinimpute.watched import BEGINS, ENDING, MAPPED, READING, TEMPORARY, watched_through
 
 BAD_INPUT = 2
 PATIENCE = 20.0  # seconds for a process to clean up when it is to end
 LIBRARIES = (b"[E::", b"[W::", b"[M::", b"[D::", b"[I::")  # htslib's lines begin so
-MORE = (b"#", b"The offending line was: ")
-QUOTE, END_OF_QUOTE = b"\t[", re.compile(rb"\t\[\d+\]")  # a line of a header, and then its last letter's code
 PIECE = 65_536
+REMEMBERED = 2_000  # bytes
 MOMENT = 0.001  # seconds, of a process that ends
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # others may be handled, and the command goes on
@@ -96,7 +95,8 @@ class _Watch:
         self._process, self._hearing = process, told
         self._pipes: dict[int, Callable[[bytes], None]] = {told: self._hear, printed: self._show}
         self._told, self._printed = b"", b""
-        self._of_library = self._quoted = False  # whether the last line was, and was the file's
+        self._reading = False  # whether a library has read since something was printed
+        self._hidden = b""  # the last that was not shown
         self._open: dict[str, list[str]] = {READING: [], MAPPED: [], TEMPORARY: [], ENDING: []}
         self._ended = 0  # its number, once it has ended
         self._asked: tuple[int, float] | None = None  # a signal to end, and when it came
@@ -130,7 +130,8 @@ class _Watch:
 
     def _read(self, selector: selectors.BaseSelector, seconds: float) -> bool:
         """Whether there was something to read."""
-        ready = selector.select(seconds)
+        # what is told comes first: it says whether what is printed then is of a library that reads
+        ready = sorted(selector.select(seconds), key=lambda each: each[0].fd != self._hearing)
         for key, _ in ready:
             piece = os.read(key.fd, PIECE)
             if piece:
@@ -148,22 +149,23 @@ class _Watch:
             now = self._open.setdefault(head[1:], [])
             if head[0] == BEGINS:
                 now.append(what)
+                self._reading |= head[1:] == READING
             elif what in now:
                 now.remove(what)
 
     def _show(self, piece: bytes) -> None:
-        """Pass on what is printed past Python, but for the lines of libraries that read files."""
-        *lines, rest = (self._printed + piece).split(b"\n")
-        self._printed = rest[:PIECE]  # the beginning of a line tells whose it is: some are of a gigabyte
-        kept = []
-        for line in lines:
-            # a line of theirs may quote the file's header on the next ones
-            self._quoted = self._quoted or (self._of_library and line.startswith(QUOTE))
-            more = self._quoted or (self._of_library and (not line.strip() or line.strip().startswith(MORE)))
-            self._quoted = self._quoted and not END_OF_QUOTE.fullmatch(line)
-            self._of_library = more or line.startswith(LIBRARIES)
-            if not self._of_library:
-                kept.append(line + b"\n")
+        """Pass on what is printed past Python, but for what libraries print that read files.
+
+        They quote headers and records, whole and of any length.
+        """
+        if self._reading:
+            self._printed, kept = b"", []
+            self._hidden = (self._hidden + piece)[-REMEMBERED:]
+            self._reading = bool(self._open[READING])
+        else:
+            *lines, rest = (self._printed + piece).split(b"\n")
+            self._printed = rest[:PIECE]
+            kept = [line + b"\n" for line in lines if not line.startswith(LIBRARIES)]
         if kept:
             _write(b"".join(kept))
 
@@ -176,6 +178,9 @@ class _Watch:
             number = signal.Signals(self._asked[0])
             _write(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
             return 128 + number
+        if self._hidden and not self._damaged(code):
+            said = printable(self._hidden.decode(errors="backslashreplace"))
+            _write(f"spinimpute: a library said: {said}\n".encode(errors="backslashreplace"))
         _write(f"spinimpute: error: {self._why(code)}\n".encode(errors="backslashreplace"))
         if self._damaged(code):
             return BAD_INPUT

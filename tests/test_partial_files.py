@@ -1,13 +1,16 @@
 """Temporary files that are locked while they are written."""
 
+import multiprocessing
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spinimpute import partial_files
 from spinimpute.errors import InputError
-from spinimpute.partial_files import PartialFile
+from spinimpute.partial_files import PartialFile, temporary_folder_in
 
 
 def names(folder: Path) -> list[str]:
@@ -61,7 +64,7 @@ def test_a_file_that_was_taken_for_a_left_one_is_made_again(
     taken: list[Path] = []
 
     def locked_late(descriptor: int) -> bool:
-        if not taken:
+        if not taken and names(tmp_path):  # not when the folder itself is locked
             taken.extend(tmp_path.iterdir())
             taken[0].unlink()
         return True
@@ -80,3 +83,53 @@ def test_where_files_cannot_be_locked_none_is_removed(
     monkeypatch.setattr(partial_files, "_locked", lambda descriptor: None)
     PartialFile(tmp_path / "o.txt").complete()
     assert names(tmp_path) == [".o.txt.01234567.part", "o.txt"]
+
+
+def test_folders_that_dead_processes_left_are_removed(tmp_path: Path) -> None:
+    left = tmp_path / "x-01234567.parts"
+    (left / "deep").mkdir(parents=True)
+    for other in ("x-0123456.parts", "y-01234567.parts", "x-01234567.other"):
+        (tmp_path / other).mkdir()
+    with temporary_folder_in(tmp_path, "x-") as first, temporary_folder_in(tmp_path, "x-") as second:
+        assert not left.exists()
+        (first / "file").write_text("of a living process")
+        assert second.is_dir()
+        assert (first / "file").exists()
+    assert names(tmp_path) == ["x-0123456.parts", "x-01234567.other", "y-01234567.parts"]
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("kept")
+    (tmp_path / "x-01234567.parts").symlink_to(elsewhere)
+    with temporary_folder_in(tmp_path, "x-"):
+        pass
+    assert (elsewhere / "file").exists()
+
+
+def _write_at(moment: float, final: Path, refused: Any) -> None:
+    time.sleep(max(0.0, moment - time.time()))
+    try:
+        partial = PartialFile(final)
+    except InputError:
+        refused.put(True)
+        return
+    refused.put(False)
+    time.sleep(0.3)
+    partial.complete()
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_of_two_that_start_together_one_writes(number: int, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    refused = context.Queue()
+    moment = time.time() + 0.2
+    arguments = (moment, tmp_path / "o.txt", refused)
+    processes = [context.Process(target=_write_at, args=arguments) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(refused.get() for _ in processes) == [False, True, True]
+    assert names(tmp_path) == ["o.txt"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, printable
 from spinimpute.evaluation.accuracy_plot import draw_accuracy, percent
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
 from spinimpute.output_files import written_whole
@@ -62,18 +63,24 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
         `out` is a file or cannot be written to, or holds a report and `force` is False.
     """
     check_out(out, force)
+    is_new = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         _write_table(evaluation.by_frequency, out / ACCURACY_TABLE)
         with written_whole(out / ACCURACY_PLOT) as partial:
             draw_accuracy(evaluation.accuracy_curves(), partial)
-        _write_table(evaluation.by_sample, out / SAMPLE_TABLE)
+        names = evaluation.by_sample["sample"].map(printable)
+        _write_table(evaluation.by_sample.assign(sample=names), out / SAMPLE_TABLE)
         if evaluation.calibration is None:
             (out / CALIBRATION_TABLE).unlink(missing_ok=True)
         else:
             _write_table(evaluation.calibration, out / CALIBRATION_TABLE)
     except OSError as error:
         raise InputError(f"cannot write the reports into {out}: {error.strerror or error}") from error
+    finally:
+        if is_new:
+            with suppress(OSError):  # it holds what was written
+                out.rmdir()
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:

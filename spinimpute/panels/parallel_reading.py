@@ -21,6 +21,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region
 from spinimpute.panels.pieces import Piece, PieceReader
 from spinimpute.vcf.index_reader import index_error
+from spinimpute.watched import READING, begins, ends
 
 
 class _RegionRead(NamedTuple):
@@ -74,6 +75,7 @@ class ParallelReader:
     def __iter__(self) -> Iterator[Piece]:
         # a fork would copy threads' locks in whatever state they are
         pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _end_with_parent)
+        begins(READING, f"panel {self._vcf}")  # they print to where this process does
         try:
             remaining = iter(self._regions)
             reading: deque[Future[_RegionRead]] = deque()
@@ -95,6 +97,7 @@ class ParallelReader:
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
+            ends(READING, f"panel {self._vcf}")
 
 
 @contextmanager

@@ -6,7 +6,6 @@ Any other chromosome is one panel file.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -22,6 +21,7 @@ from spinimpute.panels.build import build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.partial_files import temporary_folder_in
 from spinimpute.vcf.variant_file import VariantFile
 
 
@@ -110,11 +110,11 @@ def build_panels(
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
     with (
         written_whole(out) as partial,
-        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder,
+        temporary_folder_in(out.parent, f".{out.name}.") as folder,
     ):
         made: list[Path] = []
         for part in parts:
-            path = Path(folder) / f"{part.name}.spin"
+            path = folder / f"{part.name}.spin"
             try:
                 build_panel(
                     vcf, path, genetic_map, part.region, samples, command=command, threads=threads
@@ -126,7 +126,7 @@ def build_panels(
             raise NoRecord(f"panel {vcf}: no usable record in {region or parts[0].region.chrom}")
         whole = made[0]
         if len(made) > 1:
-            whole = Path(folder) / "parts"
+            whole = folder / "parts"
             join_panels(made, whole)
         os.replace(whole, partial)
 

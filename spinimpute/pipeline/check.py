@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from spinimpute.errors import printable
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.panels.reference import ReferencePanel
@@ -214,7 +215,7 @@ def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None
     with path.open("w", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(head)
-        writer.writerows(rows)
+        writer.writerows([printable(str(cell)) for cell in row] for row in rows)
 
 
 def _unmatched_notes(repaired: Repaired) -> list[SiteNote]:

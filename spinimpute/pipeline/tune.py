@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_parts
 from spinimpute.panels.writer import package_version, write_with_map
+from spinimpute.partial_files import temporary_folder_in
 from spinimpute.progress import Progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
 
@@ -76,7 +76,7 @@ def tune_panel(
                 f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
                 "needed to tune a map"
             )
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        with temporary_folder_in(out.parent, f".{out.name}.") as folder:
             for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
                 if TUNED in panel.provenance:
                     raise InputError(
@@ -94,7 +94,7 @@ def tune_panel(
                     "spinimpute": package_version(),
                     "command": command,
                 }
-                made.append(Path(folder) / str(number))
+                made.append(folder / str(number))
                 write_with_map(panel, made[-1], cM, {TUNED: tuned} if can_tune(panel, typed_index) else {})
             if len(made) == 1:
                 os.replace(made[0], partial)

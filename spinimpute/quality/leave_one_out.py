@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from spinimpute.errors import printable
 from spinimpute.genotypes.sites import Sites
 from spinimpute.quality.metrics import (
     frequency_rows,
@@ -234,5 +235,5 @@ def _each_r2(statistics: np.ndarray) -> np.ndarray:
 
 def _shown(value: object) -> object:
     if not isinstance(value, float):
-        return value
+        return printable(value) if isinstance(value, str) else value
     return "NA" if np.isnan(value) else f"{value:.6g}"

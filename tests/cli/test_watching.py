@@ -84,18 +84,24 @@ def test_what_libraries_print_is_not_shown(example: Path, panel: Path, tmp_path:
         tmp_path / "o.bcf",
     )
     assert done.returncode == 2
-    assert "of no use" not in done.stderr
-    assert "neither" not in done.stderr
-    assert done.stderr.startswith("of another library\n")
+    assert done.stderr.startswith("spinimpute: error: target ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_defect_of_ours_is_not_called_bad_input() -> None:
-    script = "import os\nfrom spinimpute.cli import main\nmain._run = lambda _: os.abort()\nmain.main()"
+    script = "import os\nfrom spinimpute.cli import main\nmain._run = lambda _: end()\nmain.main()"
+    end = (
+        "import os, time\nfrom spinimpute.watched import *\ndef end():\n"
+        "    os.write(2, b'before\\n'); time.sleep(0.3); begins(READING, 'x'); os.write(2, b'wh\\x01y'); ends(READING, 'x')\n"
+        "    os.abort()\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        [sys.executable, "-c", end + script], env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 128 + signal.SIGABRT
+    assert "before\n" in done.stderr
+    assert "spinimpute: a library said: wh\\x01y\n" in done.stderr
     assert "this is a defect, please report it" in done.stderr
 
 
