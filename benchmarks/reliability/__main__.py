@@ -38,6 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--processes", type=int, default=os.cpu_count(), help="forms at the same time")
     _add_folder(sub, "fuzz")
     sub.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with these results")
+    sub.add_argument("--anew", action="store_true", help="with --resume: forget the results of --forms first")
     sub.set_defaults(function=fuzz)
     help = "Run one case of `fuzz` again, and show what it says."
     sub = commands.add_parser("again", help=help, description=help)

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from benchmarks.imputation.results import commit
 from benchmarks.imputation.tables import markdown
 from benchmarks.reliability.forms import FORMS
 from benchmarks.reliability.fuzzer import Fuzzer
@@ -74,9 +75,15 @@ def _begin(arguments: argparse.Namespace, names: list[str]) -> tuple[Path, dict[
         return folder, {"seed": arguments.seed, "forms": {}, "failures": {}}
     configuration = json.loads((arguments.resume / "configuration.json").read_text())
     now = configuration_of(command, seed=arguments.seed, forms=names)
-    if other := [key for key in ("commit", "seed", "versions") if configuration[key] != now[key]]:
+    if other := [key for key in ("seed", "versions") if configuration[key] != now[key]]:
         raise SystemExit(f"the results that are to be continued are of another {other[0]}")
     state: dict[str, Any] = json.loads((arguments.resume / "state.json").read_text())
+    for name in names:
+        if arguments.anew:
+            state["forms"].pop(name, None)
+            state["failures"].pop(name, None)
+        elif name in state["forms"] and state["forms"][name]["commit"] != now["commit"]:
+            raise SystemExit(f"the results of {name} are of another commit: give --anew, or other --forms")
     return arguments.resume, state
 
 
@@ -135,7 +142,7 @@ def _keep(
     name: str, counts: dict[str, float], failures: list[Any], folder: Path, state: dict[str, Any]
 ) -> None:
     """Add a round to what is known, and write all of it."""
-    form = state["forms"].setdefault(name, dict.fromkeys(counts, 0))
+    form = state["forms"].setdefault(name, {"commit": commit(), **dict.fromkeys(counts, 0)})
     for key, count in counts.items():
         form[key] = max(form[key], count) if key == "most" else form[key] + count
     state["failures"].setdefault(name, []).extend(failures)
@@ -153,17 +160,30 @@ def _keep(
 def report(state: dict[str, Any]) -> str:
     """Markdown: a row for each form, and one for each group of failures."""
     seed = state["seed"]
-    rows = [["form", "inputs", "complete", "refused", "failed", "inputs a second", "slowest, s of processor"]]
+    rows = [
+        [
+            "form",
+            "commit",
+            "inputs",
+            "complete",
+            "refused",
+            "failed",
+            "inputs a second",
+            "slowest, s of processor",
+        ]
+    ]
     total: dict[str, float] = defaultdict(float)
     for name, form in state["forms"].items():
         counts = [_done(state, name), form[COMPLETE], form[REFUSED], form[FAILED]]
         rate = f"{counts[0] / max(form['seconds'], 0.01):.1f}"
-        rows.append([name, *(f"{count:,}" for count in counts), rate, f"{form['most']:.1f}"])
+        rows.append(
+            [name, form["commit"][:7], *(f"{count:,}" for count in counts), rate, f"{form['most']:.1f}"]
+        )
         for key, count in zip(("inputs", COMPLETE, REFUSED, FAILED), counts, strict=True):
             total[key] += count
         total["seconds"] += form["seconds"]
     counted = [f"{total[key]:,.0f}" for key in ("inputs", COMPLETE, REFUSED, FAILED)]
-    rows.append(["all", *counted, f"{total['inputs'] / max(total['seconds'], 0.01):.1f}", ""])
+    rows.append(["all", "", *counted, f"{total['inputs'] / max(total['seconds'], 0.01):.1f}", ""])
     groups: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for name, found in state["failures"].items():
         for number, group in found:
