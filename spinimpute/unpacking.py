@@ -28,25 +28,27 @@ class TooLong(OSError):
     """There is more than the bound that the message states."""
 
 
-def most_unpacked(packed: int) -> int:
-    """How many bytes may become of so many compressed ones."""
-    return max(_LEAST_BOUND, _MOST_TIMES * packed)
+def most_unpacked(packed: int, times: int = _MOST_TIMES) -> int:
+    """How many bytes may become of so many compressed ones: so many times as many."""
+    return max(_LEAST_BOUND, times * packed)
 
 
-def check_unpacked(unpacked: int, packed: int) -> None:
+def check_unpacked(unpacked: int, packed: int, times: int = _MOST_TIMES) -> None:
     """Raise TooLong if more bytes became of compressed ones than may."""
-    most = most_unpacked(packed)
+    most = most_unpacked(packed, times)
     if unpacked > most:
         raise TooLong(f"its {packed:,} bytes unpack to more than {most:,}")
 
 
-def gunzipped(content: bytes) -> bytes:
+def gunzipped(content: bytes, times: int = _MOST_TIMES) -> bytes:
     """The content of a file, unpacked if it is gzip.
 
     Parameters
     ----------
     content : bytes
         As it is in the file.
+    times : int
+        How many times as long it may become.
 
     Returns
     -------
@@ -64,7 +66,7 @@ def gunzipped(content: bytes) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         while piece := file.read(_PIECE_BYTES):
             unpacked += piece
-            check_unpacked(len(unpacked), len(content))
+            check_unpacked(len(unpacked), len(content), times)
     return bytes(unpacked)
 
 

@@ -23,6 +23,7 @@ INTERVAL_BYTES = 4 * 2**20  # of the compressed file, at least
 _TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines to skip, bytes of the names
 _MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
 _CHUNK_BYTES = 16
+_MOST_TIMES = 20  # as long as it is packed; usual is twice
 _CHUNKS_THAT_COUNT = 2  # in the bin behind the last: it counts records
 _UNREADABLE = (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError)
 
@@ -245,7 +246,7 @@ def _contigs(index: Path) -> list[Contig]:
 
 @lru_cache(maxsize=4)  # a file is opened several times in a run, and its index takes half a second to read
 def _contigs_of(index: Path, _changed: int, _size: int) -> list[Contig]:
-    content = gunzipped(index.read_bytes())
+    content = gunzipped(index.read_bytes(), _MOST_TIMES)
     if content.startswith(b"CSI\1"):
         return _read_csi(content)
     if content.startswith(b"TBI\1"):

@@ -92,7 +92,8 @@ def test_a_defect_of_ours_is_not_called_bad_input() -> None:
     script = "import os\nfrom spinimpute.cli import main\nmain._run = lambda _: end()\nmain.main()"
     end = (
         "import os, time\nfrom spinimpute.watched import *\ndef end():\n"
-        "    os.write(2, b'before\\n'); time.sleep(0.3); begins(READING, 'x'); os.write(2, b'wh\\x01y'); ends(READING, 'x')\n"
+        "    os.write(2, b'before\\n'); time.sleep(0.3)\n"
+        "    begins(READING, 'x'); os.write(2, b'wh\\x01y'); ends(READING, 'x')\n"
         "    os.abort()\n"
     )
     done = subprocess.run(
