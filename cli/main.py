@@ -168,6 +168,12 @@ def _run(arguments: list[str] | None) -> NoReturn:
             _fail(f"error: cannot write standard output: {error.strerror}", BAD_INPUT)
         # a name too long, a folder taken away: the system's word, not a traceback
         _fail(f"error: {error}", BAD_INPUT)
+    except MemoryError:
+        _fail(
+            "error: there is not enough memory: give the job more, or 'impute' less with --max-memory or "
+            "--threads",
+            BAD_INPUT,
+        )
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)

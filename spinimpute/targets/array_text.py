@@ -8,6 +8,7 @@ head; plain, gzip or a zip archive with one file in it. Recognised by content, n
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 import zipfile
 import zlib
@@ -25,6 +26,7 @@ from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chrom
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
+MOST_CALLS = 2_500_000
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 
@@ -44,7 +46,7 @@ _BUILDS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArrayCall:
     """A line of a file.
 
@@ -162,6 +164,11 @@ def read_array_text(path: Path) -> ArrayText:
                     unplaced += 1
                     continue
                 calls.append(_call(path, number, fields))
+                if len(calls) > MOST_CALLS:
+                    raise InputError(
+                        f"target {path}: it has more than {MOST_CALLS:,} calls; no array has so many: give "
+                        "sequenced genotypes as VCF"
+                    )
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # e.g. a password
         raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
     if not calls:
@@ -350,4 +357,5 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
     if not (fields[2].isascii() and fields[2].isdigit()) or len(fields[2]) > 10:
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
-    return ArrayCall(number, fields[0] or ".", chrom, int(fields[2]), letters)
+    # the same few texts millions of times
+    return ArrayCall(number, fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))

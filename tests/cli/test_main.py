@@ -114,6 +114,14 @@ def test_an_interrupt_is_one_line(run: Run, tmp_path: Path) -> None:
     assert stopped.err.strip().startswith("spinimpute: interrupted")
 
 
+def test_too_little_memory_is_one_line(run: Run, tmp_path: Path) -> None:
+    with mock.patch("spinimpute.pipeline.impute.impute", side_effect=MemoryError):
+        failed = run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", tmp_path / "o.vcf")
+    assert failed.code == 2
+    assert failed.err.startswith("spinimpute: error: there is not enough memory")
+    assert failed.err.count("\n") == 1
+
+
 def test_a_bug_of_ours_keeps_its_traceback(run: Run, tmp_path: Path) -> None:
     with (
         mock.patch("spinimpute.pipeline.impute.impute", side_effect=ZeroDivisionError),

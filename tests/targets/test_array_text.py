@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from spinimpute.errors import InputError
 from spinimpute.genotypes.ploidy import resolve_ploidy
 from spinimpute.genotypes.sites import Sites
+from spinimpute.targets import array_text
 from spinimpute.targets.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.targets.repair import OTHER_STRAND, repair_and_match
 
@@ -145,6 +146,14 @@ def test_bad_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
     path = write(tmp_path, f"rs1\t20\t100\tAC\nrs2\t20\t200\tGG\n{line}\n")
     assert is_array_text(path)
     with pytest.raises(InputError, match=message):
+        read_array_text(path)
+
+
+def test_more_calls_than_an_array_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, FORMS["23andMe"])
+    assert len(read_array_text(path).calls) == 4
+    monkeypatch.setattr(array_text, "MOST_CALLS", 3)
+    with pytest.raises(InputError, match="it has more than 3 calls; no array has so many"):
         read_array_text(path)
 
 
