@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,13 +43,13 @@ class PanelArray:
     n_sites: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
-    def skip(self, reason: str) -> None:
-        """Count a site that is not taken."""
-        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count sites that are not taken."""
+        if count:
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
 
 
-@dataclass(frozen=True)
-class _Listed:
+class _Listed(NamedTuple):
     chrom: str
     position: int
     ref: str | None  # None: any
@@ -84,20 +86,19 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
     others: set[str] = set()
-    sites = list(_listed(path, found))
+    sites = Counter(_listed(path, found))  # a line may be there a million times
     meant = names_of_chromosome(panel.chrom, {listed.chrom for listed in sites})
-    for listed in sites:
-        found.n_sites += 1
+    for listed, count in sites.items():
+        found.n_sites += count
         if listed.chrom not in meant:
             others.add(listed.chrom)
-            found.skip(ON_ANOTHER_CHROMOSOME)
+            found.skip(ON_ANOTHER_CHROMOSOME, count)
             continue
         site = _site(listed, panel, frequency, site_of)
         if site is None:
-            found.skip(NOT_IN_PANEL)
-        elif site in chosen:
-            found.skip(TWICE)
+            found.skip(NOT_IN_PANEL, count)
         else:
+            found.skip(TWICE, count - (site not in chosen))
             chosen.add(site)
     if not chosen:
         where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
