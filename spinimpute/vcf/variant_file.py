@@ -67,7 +67,6 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
-        self._check_length_of_records()
         if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
             self._check_index()
         begins(READING, self._named)
@@ -107,19 +106,6 @@ class VariantFile:
             raise self.error(
                 f"{error}. Remove it, or write it again: bcftools index -f {self.path}"
             ) from error
-
-    def _check_length_of_records(self) -> None:
-        """The library takes all the memory that a record needs, however large it says that it is."""
-        if not self.path.is_file():
-            return
-        state = self.path.stat()
-        if state.st_size > _SMALL:
-            return
-        if length := _long_record(self.path, state.st_mtime_ns):
-            raise self.error(
-                f"its {state.st_size:,} bytes unpack to a line or record of {length:,} bytes and more: more "
-                f"than the {LONGEST_RECORD:,} that there may be in so small a file"
-            )
 
     @property
     def n_records(self) -> int:
@@ -288,7 +274,7 @@ def check_variant_file(path: Path, role: str) -> None:
     Raises
     ------
     InputError
-        It is missing, a folder, empty, truncated, or of another kind.
+        It is missing, a folder, empty, truncated, of another kind, or small with a record that is huge.
     """
 
     def error(what: str) -> InputError:
@@ -327,6 +313,12 @@ def check_variant_file(path: Path, role: str) -> None:
         )
     if _is_bgzf(head) and tail != EOF_BLOCK:
         raise error("the file is truncated: the block that ends a BGZF file is missing; copy the file again")
+    # a reader takes all the memory that a record needs, however long it says that it is
+    if size <= _SMALL and (length := _long_record(path, path.stat().st_mtime_ns)):
+        raise error(
+            f"its {size:,} bytes unpack to a line or record of {length:,} bytes and more: more than the "
+            f"{LONGEST_RECORD:,} that there may be in so small a file"
+        )
 
 
 def starts_as_variant_file(path: Path) -> bool:
