@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def check_out(out: Path, force: bool) -> None:
 
 
 def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None:
-    """Write the tables and the plot into `out`, which is made if need be; each appears whole or not at all.
+    """Write the tables and the plot into `out`, which is made if need be; all appear, or none.
 
     A calibration table of an earlier evaluation is removed when this one has none.
 
@@ -66,15 +66,19 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
     is_new = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _write_table(evaluation.by_frequency, out / ACCURACY_TABLE)
-        with written_whole(out / ACCURACY_PLOT) as partial:
-            draw_accuracy(evaluation.accuracy_curves(), partial)
-        names = evaluation.by_sample["sample"].map(printable)
-        _write_table(evaluation.by_sample.assign(sample=names), out / SAMPLE_TABLE)
+        with ExitStack() as stack:  # all get their names when all are written
+
+            def partial(name: str) -> Path:
+                return stack.enter_context(written_whole(out / name))
+
+            _write_table(evaluation.by_frequency, partial(ACCURACY_TABLE))
+            draw_accuracy(evaluation.accuracy_curves(), partial(ACCURACY_PLOT))
+            names = evaluation.by_sample["sample"].map(printable)
+            _write_table(evaluation.by_sample.assign(sample=names), partial(SAMPLE_TABLE))
+            if evaluation.calibration is not None:
+                _write_table(evaluation.calibration, partial(CALIBRATION_TABLE))
         if evaluation.calibration is None:
             (out / CALIBRATION_TABLE).unlink(missing_ok=True)
-        else:
-            _write_table(evaluation.calibration, out / CALIBRATION_TABLE)
     except OSError as error:
         raise InputError(f"cannot write the reports into {out}: {error.strerror or error}") from error
     finally:
@@ -84,8 +88,7 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
-    with written_whole(path) as partial:
-        table.to_csv(partial, sep="\t", index=False, float_format="%.6f", na_rep="nan", lineterminator="\n")
+    table.to_csv(path, sep="\t", index=False, float_format="%.6f", na_rep="nan", lineterminator="\n")
 
 
 def summary_table(evaluation: Evaluation) -> Table:

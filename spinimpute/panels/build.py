@@ -19,7 +19,7 @@ from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.writer import PanelWriter, package_version
-from spinimpute.vcf.header import definition
+from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import index_intervals
 
 
@@ -166,7 +166,7 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
 def _contig_line(vcf: Path, chrom: str, line: str) -> str:
     """The file's line of the chromosome, or one that defines its name."""
     for defining in (line, f"##contig=<ID={chrom}>"):
-        if definition(defining) == ("contig", chrom):
+        if is_contig_line(defining, chrom):
             return defining
     raise InputError(f"panel {vcf}: no header can define a chromosome of the name {chrom!r}; rename it")
 

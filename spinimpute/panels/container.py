@@ -43,7 +43,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import CRC, FileKind, is_line, is_object
-from spinimpute.unpacking import TooLong, check_unpacked, most_unpacked
+from spinimpute.unpacking import TooLong, check_unpacked
 from spinimpute.watched import MAPPED, begins, ends
 
 _PARTS = "parts"
@@ -54,6 +54,7 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**20, "pb": 0}]
 _COUNT = struct.Struct("<I")
 _PLACE = struct.Struct("<QQ")
 _MOST_JOINED = 3
+_PIECE_BYTES = 2**22
 _JOINED_ALIGNMENT = 64
 
 
@@ -65,11 +66,13 @@ def compress(content: bytes) -> bytes:
 def _decompress(stored: bytes) -> bytes:
     """What `compress` was given. Raises lzma.LZMAError, or TooLong."""
     stream = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
-    content = stream.decompress(stored, most_unpacked(len(stored)) + 1)
-    check_unpacked(len(content), len(stored))
+    content = bytearray()
+    while not stream.eof and (piece := stream.decompress(b"" if content else stored, _PIECE_BYTES)):
+        content += piece
+        check_unpacked(len(content), len(stored))
     if not stream.eof or stream.unused_data:
         raise lzma.LZMAError("its stream does not end where it ends")
-    return content
+    return bytes(content)
 
 
 class ContainerWriter:

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from spinimpute.errors import InputError, why_no_file
-from spinimpute.unpacking import ENCODING, unpacked_text
+from spinimpute.unpacking import ENCODING, TooLong, check_unpacked, unpacked_text
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
@@ -29,6 +29,7 @@ MISSING = frozenset(
     ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
 )
 NUMBERS_OF_ROWS = re.compile(r"__index_level_\d+__")  # what pandas calls names of rows that have no name
+MOST_CELLS = 2**28
 LARGEST = 1e36  # so that neither squares nor predictions overflow
 
 
@@ -321,6 +322,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         # its own folders' names are no columns; integers stay integers where some are missing; what pandas
         # says of columns, such as that one of them names the rows, is left aside
+        _check_parquet(path, parquet.read_metadata(path))
         content = parquet.read_table(path, partitioning=None).replace_schema_metadata()
         table = content.to_pandas(types_mapper=_integers().get)
     except (OSError, ValueError, TypeError, ArrowException) as error:
@@ -332,6 +334,18 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     columns = [table.iloc[:, number] for number in range(table.shape[1])]
     _check_names(path, list(table.columns))
     return pd.DataFrame({column.name: _plain(column) for column in columns})
+
+
+def _check_parquet(path: Path, metadata: Any) -> None:
+    """Raise TooLong if what a file says of its length is far more than the file has."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    size = path.stat().st_size
+    check_unpacked(sum(group.total_byte_size for group in groups), size)
+    # a column of one value takes no bytes in the file
+    if metadata.num_rows * metadata.num_columns > max(MOST_CELLS, size):
+        raise TooLong(
+            f"its {size:,} bytes hold {metadata.num_rows:,} rows of {metadata.num_columns:,} columns"
+        )
 
 
 def _integers() -> dict[Any, Any]:

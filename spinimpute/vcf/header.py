@@ -26,6 +26,7 @@ FORMAT_LINES = {
 """The definitions of the FORMAT fields that can be written."""
 
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
+_CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
 _CONTIG_LENGTH = re.compile(r"[<,]length=(\d{1,15})(?!\d)")
 _EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
@@ -134,6 +135,11 @@ def definition(line: str) -> tuple[str, str] | None:
     """What a header line defines: ("INFO", "AF"), or FILTER, FORMAT, contig; None for other lines."""
     match = _DEFINITION.match(line)
     return None if match is None else (match[1], match[2])
+
+
+def is_contig_line(line: str, chrom: str) -> bool:
+    """Whether a header line defines this chromosome such that all programs can read it."""
+    return definition(line) == ("contig", chrom) and _CONTIG_LINE.fullmatch(line) is not None
 
 
 def info_type(line: str) -> str:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spinimpute import unpacking
 from spinimpute.errors import InputError
+from spinimpute.tabular import table_files
 from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
 
 
@@ -83,3 +85,16 @@ def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path)
         plain = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
         assert len(read) == len(plain) - 1
     assert len(said.splitlines()) == 1
+
+
+def test_a_parquet_file_that_unpacks_to_far_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": np.zeros(2**20)}).to_parquet(path)
+    assert len(read_table(path)) == 2**20
+    monkeypatch.setattr(table_files, "MOST_CELLS", 2**19)
+    with pytest.raises(InputError, match=r"t\.parquet: .*hold 1,048,576 rows of 1 columns"):
+        read_table(path)
+    pd.DataFrame({"a": ["x" * 2**21]}).to_parquet(path, compression="zstd", use_dictionary=False)
+    monkeypatch.setattr(unpacking, "_LEAST_BOUND", 2**19)
+    with pytest.raises(InputError, match=r"t\.parquet: .*unpack to more than 524,288"):
+        read_table(path)
