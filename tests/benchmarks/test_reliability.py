@@ -24,30 +24,6 @@ from benchmarks.reliability.verdict import COMPLETE, FAILED, REFUSED, judge  # n
 
 CASES = 12  # of each form
 SEED = 20
-READER = "the library that reads variants dies of some files, and repeats control characters of others"
-HEADER = "values that the header allows are not all checked against each other"
-# what a long run has found in these forms is not mended yet; the others must stay clean
-FAILING = {
-    "target VCF": READER,
-    "target VCF.gz": READER,
-    "target BCF": READER,
-    "target gzip": READER,
-    "index": READER,
-    "panel VCF": READER,
-    "panel BCF": READER,
-    "evaluated file": READER,
-    ".spin": HEADER,
-    ".spin of chromosome X": HEADER,
-    ".spip": HEADER,
-    "FinalReport": "a carriage return in the head moves the table",
-    "chain": "the message repeats lines of the file",
-    "lists": "the message repeats control characters of the file",
-    "haplotype model": "tensors of other dimensions are taken",
-    "process model": "the settings of its tasks are not checked",
-    "table": "the message repeats control characters of a damaged Parquet file",
-    "chunk": "texts of records and headers are copied unread",
-    "command line": "messages repeat control characters of arguments, and one has several lines",
-}
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +52,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(form, marks=pytest.mark.xfail(strict=False, reason=FAILING[form]))
-        if form in FAILING
-        else form
-        for form in FORMS
-    ],
-)
+@pytest.mark.parametrize("form", FORMS)
 def test_damaged_inputs(fuzzed: dict[str, Any], form: str) -> None:
     """Complete or refused, whatever it is given."""
     counts = fuzzed["forms"][form]

@@ -3,7 +3,7 @@
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels import inducing_panel, panel
-from spinimpute.panels.container import Container, ContainerWriter, compress, join_files
+from spinimpute.panels import panel
+from spinimpute.panels.container import Container, compress, join_files
 from spinimpute.panels.file_kind import FileKind
 from spinimpute.panels.parts import open_parts
 from spinimpute.panels.site_table import write_increasing
 from spinimpute.predictors.spin.predictor import SPINPredictor
 
+from .conftest import KINDS, rewritten
+
 FILES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-KINDS = {"spin": panel.KIND, "spip": inducing_panel.KIND}
 ENTRIES = [(name, entry) for name, kind in KINDS.items() for entry in (*kind.fields, "checksum", "sections")]
 SECTIONS = [(name, section) for name, kind in KINDS.items() for section in kind.sections]
 
@@ -216,48 +217,29 @@ def test_sections_outside_of_the_file(
             Container(path, kind)
 
 
-def rewrite(source: Path, out: Path, change: Callable[[dict[str, bytes], list[bytes]], None]) -> Path:
-    """The same file with other sections and parts; the checksums are right."""
-    kind = KINDS[source.suffix[1:]]
-    with Container(source, kind) as opened:
-        names = [name for name in opened.sections if name != "parts"]
-        sections = {name: opened.section(name) for name in names}
-        parts = [opened.part(number) for number in range(opened.n_parts)]
-        header = opened.header
-    change(sections, parts)
-    with out.open("wb") as file:
-        writer = ContainerWriter(file, kind)
-        for part in parts:
-            writer.add_part(compress(part))
-        for name, section in sections.items():
-            writer.add_section(name, section)
-        writer.finish(header, {})
-    return out
-
-
 @pytest.mark.parametrize(("suffix", "section"), [row for row in SECTIONS if row[1] != "haplotypes"])
 def test_sections_of_something_else(
     files: dict[str, Path], tmp_path: Path, suffix: str, section: str
 ) -> None:
     for content in (b"", b"\xff", b"A\nC", b"x" * 80):
 
-        def change(sections: dict[str, bytes], _: list[bytes], content: bytes = content) -> None:
+        def change(_: Any, sections: dict[str, bytes], __: list[bytes], content: bytes = content) -> None:
             sections[section] = content
 
-        refused(rewrite(files[suffix], tmp_path / f"crafted.{suffix}", change), "damaged")
+        refused(rewritten(files[suffix], tmp_path / f"crafted.{suffix}", change), "damaged")
 
 
 @pytest.mark.parametrize("index", [[], [5, 4], [4, 4], [-1, 4], [3, 10**6], [3, 2**62]], ids=str)
 def test_arrays_of_other_sites(spip: Path, tmp_path: Path, index: list[int]) -> None:
-    def change(sections: dict[str, bytes], parts: list[bytes]) -> None:
+    def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
         sections["array"] = write_increasing(np.array(index, dtype=np.int64))
 
-    refused(rewrite(spip, tmp_path / "crafted.spip", change), "the array is not of the sites")
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "the array is not of the sites")
 
 
 def test_another_number_of_parts(spip: Path, tmp_path: Path) -> None:
-    for change in (lambda _, parts: parts.pop(), lambda _, parts: parts.append(b"")):
-        refused(rewrite(spip, tmp_path / "crafted.spip", change), "blocks that follow from its array")
+    for change in (lambda *all: all[2].pop(), lambda *all: all[2].append(b"")):
+        refused(rewritten(spip, tmp_path / "crafted.spip", change), "blocks that follow from its array")
 
 
 @pytest.mark.parametrize(
@@ -273,19 +255,19 @@ def test_another_number_of_parts(spip: Path, tmp_path: Path) -> None:
     ids=lambda part: repr(part[:6]),
 )
 def test_parts_of_something_else(spip: Path, tmp_path: Path, part: bytes) -> None:
-    def change(sections: dict[str, bytes], parts: list[bytes]) -> None:
+    def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
         parts[1] = part
 
-    refused(rewrite(spip, tmp_path / "crafted.spip", change), "damaged: the part 2 of")
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the part 2 of")
 
 
 def test_codes_that_are_no_soft_alleles(spip: Path, tmp_path: Path) -> None:
-    def change(sections: dict[str, bytes], parts: list[bytes]) -> None:
+    def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
         (n_points,) = struct.unpack_from("<I", parts[0])
         codes = 4 + 2 * n_points
         parts[0] = parts[0][:codes] + b"\xff" + parts[0][codes + 1 :]
 
-    refused(rewrite(spip, tmp_path / "crafted.spip", change), "damaged: the part 1 of")
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the part 1 of")
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels import inducing_panel, panel
-from spinimpute.panels.container import Container, ContainerWriter, compress
-from spinimpute.panels.file_kind import FileKind
+from spinimpute.panels import inducing_panel
+from spinimpute.panels.container import Container
 from spinimpute.predictors.loading import FORMAT, load_predictor
 from spinimpute.predictors.registry import WEIGHTS
 from spinimpute.tensor_files import load_tensors, save_tensors
 
-KINDS: dict[str, FileKind] = {"spin": panel.KIND, "spip": inducing_panel.KIND}
+from .conftest import KINDS, rewritten
+
 SCALARS: list[Any] = [
     None, True, -1, 0, 1, 2, 2**31, 2**62, 2**80, 1.5, float("nan"), float("inf"), "", "x", "12", "\0", "\n",
     "20\t", "2" * 5_000, [], {}, [1], {"a": 1}, "X", "##contig=<ID=20,length=" + "9" * 5_000 + ">",
@@ -85,27 +85,18 @@ def other_bytes(content: bytes, draw: random.Random) -> bytes:
 
 
 def mutated(source: Path, out: Path, draw: random.Random) -> None:
-    kind = KINDS[source.suffix[1:]]
-    with Container(source, kind) as opened:
-        sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
-        parts = [opened.part(number) for number in range(opened.n_parts)]
-        header = copy.deepcopy(opened.header)
-    place = draw.random()
-    if place < 0.4:
-        other_entry(header, draw)
-    elif place < 0.8 or not parts:
-        name = draw.choice([name for name in sections if name != "haplotypes"])
-        sections[name] = other_bytes(sections[name], draw)
-    else:
-        number = draw.randrange(len(parts))
-        parts[number] = other_bytes(parts[number], draw)
-    with out.open("wb") as file:
-        writer = ContainerWriter(file, kind)
-        for part in parts:
-            writer.add_part(compress(part))
-        for name, section in sections.items():
-            writer.add_section(name, section)
-        writer.finish(header, {})
+    def change(header: dict[str, Any], sections: dict[str, bytes], parts: list[bytes]) -> None:
+        place = draw.random()
+        if place < 0.4:
+            other_entry(header, draw)
+        elif place < 0.8 or not parts:
+            name = draw.choice([name for name in sections if name != "haplotypes"])
+            sections[name] = other_bytes(sections[name], draw)
+        else:
+            number = draw.randrange(len(parts))
+            parts[number] = other_bytes(parts[number], draw)
+
+    rewritten(source, out, change)
 
 
 def read_or_refused(read: Callable[[], object]) -> bool:
@@ -153,26 +144,16 @@ def test_positions(
     section: str,
     change: Callable[[np.ndarray], np.ndarray],
 ) -> None:
-    source, path = files[suffix], tmp_path / f"m.{suffix}"
-    kind = KINDS[suffix]
-    with Container(source, kind) as opened:
-        sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
-        parts = [opened.part(number) for number in range(opened.n_parts)]
-        header = opened.header
-    if suffix == "spin":
-        values = np.frombuffer(sections[section], "<i8" if section == "position" else "<f8")
-        sections[section] = change(values).tobytes()
-    else:
-        values = inducing_panel.read_increasing(sections[section])
-        planes = np.diff(change(values), prepend=0).astype("<i8").view(np.uint8).reshape(-1, 8).T
-        sections[section] = np.ascontiguousarray(planes).tobytes()
-    with path.open("wb") as file:
-        writer = ContainerWriter(file, kind)
-        for part in parts:
-            writer.add_part(compress(part))
-        for name, content in sections.items():
-            writer.add_section(name, content)
-        writer.finish(header, {})
+    def changed(header: dict[str, Any], sections: dict[str, bytes], parts: list[bytes]) -> None:
+        if suffix == "spin":
+            values = np.frombuffer(sections[section], "<i8" if section == "position" else "<f8")
+            sections[section] = change(values).tobytes()
+        else:
+            values = inducing_panel.read_increasing(sections[section])
+            planes = np.diff(change(values), prepend=0).astype("<i8").view(np.uint8).reshape(-1, 8).T
+            sections[section] = np.ascontiguousarray(planes).tobytes()
+
+    path = rewritten(files[suffix], tmp_path / f"m.{suffix}", changed)
     opener = spinimpute.Panel if suffix == "spin" else spinimpute.InducingPanel
     with (
         opener.open(path) as read,
