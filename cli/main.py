@@ -20,6 +20,7 @@ from spinimpute.watched import ending
 BAD_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
+SOON = 0.01  # seconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # name -> (module of this package, attribute, one line of help): commands are listed without importing them
@@ -92,7 +93,9 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _terminated(*_: Any) -> NoReturn:
-    # a scheduler's SIGTERM then unwinds like an exception: temporary files are removed
+    # a scheduler's SIGTERM then unwinds like an exception: temporary files are removed. Another, which the
+    # watcher passes on, must not stop this
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _fail("terminated", TERMINATED)
 
 
@@ -100,6 +103,20 @@ def _interrupted(*_: Any) -> NoReturn:
     # a terminal's Ctrl-C comes once more from the process that watches: it must not stop the cleaning up
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _swallowed(ignored: Any) -> None:
+    """Python ignores what is raised while an object is deleted: an end comes once more, when it is gone."""
+    error = ignored.exc_value
+    if not isinstance(error, SystemExit | KeyboardInterrupt) or not hasattr(signal, "setitimer"):
+        sys.__unraisablehook__(ignored)
+        return
+
+    def end(*_: Any) -> NoReturn:
+        raise error
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, SOON)
 
 
 def _fail(message: str, status: int) -> NoReturn:
@@ -136,9 +153,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run_command(arguments: list[str] | None = None) -> NoReturn:
     """Run a command in this process, and exit; arguments as of `main`."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    hook, sys.unraisablehook = sys.unraisablehook, _swallowed
     try:
         _run(arguments)
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
         ending()

@@ -126,7 +126,8 @@ class _Watch:
         if number in DEADLY:
             self._asked = self._asked or (number, time.monotonic())
         if not self._ended:
-            os.kill(self._process, number)
+            with suppress(ProcessLookupError):  # it has ended this moment
+                os.kill(self._process, number)
 
     def _read(self, selector: selectors.BaseSelector, seconds: float) -> bool:
         """Whether there was something to read."""

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from benchmarks.imputation.tables import markdown
@@ -208,8 +209,10 @@ def _kill_workflow(work: Path, draw: random.Random, wanted: int) -> Tally:
     alone = copy_example(work / "alone")
     seconds = attempt(alone).seconds
     expected = checksums(alone)
-    while tally.kills < wanted:
-        ended = round_of_kills(work / f"workflow{tally.kills}", draw, seconds, wanted - tally.kills, print)
+    for number in count():
+        if tally.kills >= wanted:
+            break
+        ended = round_of_kills(work / f"workflow{number}", draw, seconds, wanted - tally.kills, print)
         killed = sum(each.killed for each in ended.attempts)
         tally.kills += killed
         tally.too_late += not killed

@@ -1,6 +1,8 @@
 """Ctrl-C, and a scheduler's SIGTERM, leave no output and no temporary file."""
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,3 +45,23 @@ def test_nothing_stays_behind(
     assert len(err.strip().splitlines()) == 1
     assert process.returncode == code
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+)
+def test_a_signal_while_an_object_is_deleted(number: str, code: int, said: str) -> None:
+    """Python ignores what a finalizer raises."""
+    script = (
+        "import os, signal, time\nfrom spinimpute.cli import main\n"
+        "class Deleted:\n    def __del__(self):\n"
+        f"        os.kill(os.getpid(), signal.{number})\n        time.sleep(0.1)\n"
+        "def command(*_, **__):\n    Deleted()\n    time.sleep(20)\n"
+        "main.spinimpute = command\nmain.main()"
+    )
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert time.monotonic() - started < 15
+    assert (done.returncode, done.stderr) == (code, f"spinimpute: {said}\n")
