@@ -212,6 +212,11 @@ def _rows(
         ) as reader:
             for chunk in reader:
                 chunk = chunk.rename(columns=lambda name: used[name.strip()])
+                if not set(used.values()) <= set(chunk.columns):
+                    raise InputError(
+                        f"target {path}: lines of its head end in several ways, so that line {first_row} "
+                        "is not the one that names the columns; export it again"
+                    )
                 placed = chunk[["name", "sample", "chrom", "position"]]
                 short = np.flatnonzero((placed.isna() | (placed == "")).any(axis=1))
                 if len(short):

@@ -159,9 +159,9 @@ def _check_samples(samples: Sequence[str]) -> None:
         raise ValueError("there are no samples to write")
     seen: set[str] = set()
     for name in samples:
-        if not name or any(character in name for character in "\t\n\r\0"):
+        if not name.strip() or any(character in name for character in "\t\n\r\0"):
             raise InputError(
-                f"a sample is named {name!r}: a name must not be empty or contain tabs or line breaks; "
+                f"a sample is named {name!r}: a name must not be blank or contain tabs or line breaks; "
                 "rename the sample"
             )
         if name in seen:

@@ -291,6 +291,18 @@ def test_a_cut_report(panel: Path, people: tuple[list[str], list[Site]], cut: in
             read_target(report, [opened])
 
 
+def test_a_report_whose_head_has_other_line_ends(
+    panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path
+) -> None:
+    report = final_report(tmp_path / "r.txt", people[0][:2], people[1][:30])
+    report.write_bytes(report.read_bytes().replace(b"[Header]\n", b"[Header]\n\rx\n", 1))
+    with (
+        spinimpute.Panel.open(panel) as opened,
+        pytest.raises(InputError, match=r"not the one that names the columns"),
+    ):
+        read_target(report, [opened])
+
+
 def test_invented_alleles_are_not_written(
     run,  # type: ignore[no-untyped-def]
     panel: Path,

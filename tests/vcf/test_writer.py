@@ -269,6 +269,12 @@ def test_values_are_clipped_and_rounded(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["", " ", "\x0b", "a\tb", "a\nb", "a\0"])
+def test_names_that_no_header_can_hold(tmp_path, name):
+    with pytest.raises(InputError, match="a name must not be blank or contain tabs or line breaks"):
+        write(tmp_path / "x.vcf", [2], make_dosage(3, 2), samples=[name])
+
+
 @pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
 def test_unusual_names_and_a_large_header(tmp_path, suffix):
     samples = ["a b", "été", "#x", "1:2|3", "名", "x" * 300]
