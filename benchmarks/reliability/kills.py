@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.imputation.tables import markdown
 from benchmarks.reliability.examples import prepare, words_of
 from benchmarks.reliability.results import begin_results
+from benchmarks.reliability.verdict import plain
 from benchmarks.reliability.whole import read_whole
 from benchmarks.workflow.kills import round_of_kills
 from benchmarks.workflow.runs import attempt, checksums, copy_example
@@ -113,7 +114,8 @@ def kill_once(
     if kind == signal.SIGTERM:
         said = killer.log.read_text(errors="replace")
         if process.returncode not in (TERMINATED, -signal.SIGTERM, 0):
-            tally.found[f"exit status {process.returncode} after SIGTERM"] += 1
+            last = plain((said.strip().splitlines() or ["nothing said"])[-1])
+            tally.found[f"exit status {process.returncode} after SIGTERM: {last}"] += 1
         if "Traceback" in said:
             tally.found["traceback after SIGTERM"] += 1
         if killer.unfinished():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 from safetensors.numpy import load_file
@@ -40,10 +41,10 @@ def read_whole(path: Path) -> None:
     elif name.endswith(".png"):
         _require(path.read_bytes().endswith(PNG_END), f"{name} has no end")
     elif name.endswith((".tsv", ".csv")):
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()  # line ends as they are
         _require(text.endswith("\n"), f"{name} does not end with a line")
         separator = "," if name.endswith(".csv") else "\t"
-        rows = list(csv.reader(text.splitlines(keepends=True), delimiter=separator))
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
         _require(len(set(map(len, rows))) == 1, f"{name} has rows of several lengths")
 
 

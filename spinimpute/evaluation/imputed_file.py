@@ -86,12 +86,13 @@ class ImputedReader:
         probabilities: list[np.ndarray | None] = []
         ploidy_checked = False
         for record in self.file.records():
-            if len(record.ALT) != 1:
+            keys = self.file.site_keys(record)
+            if len(keys) != 1:
                 continue
-            row = row_of.pop(self.file.site_keys(record)[0], None)
+            row = row_of.pop(keys[0], None)
             if row is None:
                 continue
-            if not ploidy_checked and "GT" in record.FORMAT:
+            if not ploidy_checked and "GT" in self.file.formats(record):
                 self._check_ploidy(record, columns)
                 ploidy_checked = True
             probability = self._probability(record, columns) if "GP" in fields else None
@@ -116,7 +117,8 @@ class ImputedReader:
     def _dosage(
         self, record: Record, columns: np.ndarray, fields: Sequence[str], probability: np.ndarray | None
     ) -> np.ndarray:
-        present = next((name for name in fields if name in record.FORMAT), None)
+        there = self.file.formats(record)
+        present = next((name for name in fields if name in there), None)
         if present is None:
             raise InputError(
                 f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
@@ -146,7 +148,7 @@ class ImputedReader:
         return dosage
 
     def _probability(self, record: Record, columns: np.ndarray) -> np.ndarray | None:
-        if "GP" not in record.FORMAT:
+        if "GP" not in self.file.formats(record):
             return None
         values = self._numbers(record, "GP", columns)
         probability = np.full((len(columns), 3), np.nan, dtype=np.float32)

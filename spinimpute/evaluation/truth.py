@@ -69,12 +69,13 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
         )
     frequency: dict[SiteKey, float] = {}
     for record in file.records():
-        if len(record.ALT) != 1 or "GT" not in record.FORMAT:
+        keys = file.site_keys(record)
+        if len(keys) != 1 or "GT" not in file.formats(record):
             continue
         alleles = file.genotypes(record)[:, :-1]
         known = np.count_nonzero(alleles >= 0)
         if known:
-            frequency.setdefault(file.site_keys(record)[0], np.count_nonzero(alleles > 0) / known)
+            frequency.setdefault(keys[0], np.count_nonzero(alleles > 0) / known)
     return PanelFrequencies(frequency, file.samples, file.describe_spans())
 
 
@@ -188,10 +189,11 @@ def read_truth(
     counts: dict[SiteKey, np.ndarray] = {}
     ploidy = np.zeros(len(samples), dtype=np.int8)  # 0: no genotype of the sample seen yet
     for record in file.records():
-        if len(record.ALT) != 1:
-            left_out["multi-allelic in the truth" if record.ALT else "without ALT in the truth"] += 1
+        keys = file.site_keys(record)
+        if len(keys) != 1:
+            left_out["multi-allelic in the truth" if keys else "without ALT in the truth"] += 1
             continue
-        key = file.site_keys(record)[0]
+        (key,) = keys
         frequency = panel.frequency.get(key)
         if frequency is None:
             left_out["not in the panel"] += 1
@@ -201,7 +203,7 @@ def read_truth(
             left_out["monomorphic in the panel"] += 1
         elif key in counts:
             left_out["repeated in the truth"] += 1
-        elif "GT" not in record.FORMAT:
+        elif "GT" not in file.formats(record):
             left_out["without GT in the truth"] += 1
         else:
             count, of_record = file.allele_counts(record, columns)

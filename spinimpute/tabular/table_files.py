@@ -333,7 +333,10 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     table.columns = [str(name) for name in table.columns]
     columns = [table.iloc[:, number] for number in range(table.shape[1])]
     _check_names(path, list(table.columns))
-    return pd.DataFrame({column.name: _plain(column) for column in columns})
+    try:
+        return pd.DataFrame({column.name: _plain(column) for column in columns})
+    except UnicodeDecodeError as error:
+        raise InputError(f"table {path}: a cell holds bytes that are no text (UTF-8)") from error
 
 
 def _check_parquet(path: Path, metadata: Any) -> None:

@@ -163,28 +163,48 @@ class RawRecords(Protocol):
 
 
 @kernel()
-def _scan_lines(data, tab_RC, tabs_R, colons_R, odd_R, stop_R):  # type: ignore[no-untyped-def]
+def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, wrong_R, stop_R):  # type: ignore[no-untyped-def]
     """Find tabs, colons and ends of lines; returns the number of lines.
 
     Filled for each line: where its first tabs are, how many tabs it has, how many colons come after the first
-    tabs, a byte after these that no number and no genotype has (else 0), and where it ends.
+    tabs, whether a sample's field number gt is no genotype or another one no list of numbers, and where it
+    ends.
     """
-    row = n_tabs = n_colons = odd = 0
+    row = n_tabs = n_colons = number = begin = digits = points = 0
+    wrong = False
     for at in range(len(data)):
         byte = data[at]
-        if byte > 58 or (byte < 44 and byte != 9 and byte != 10) or byte == 45:
-            if n_tabs >= tab_RC.shape[1] and byte != 124:
-                odd = byte
-        elif byte == 58:
+        ends = byte == 58 or byte == 9 or byte == 10
+        if n_tabs >= tab_RC.shape[1]:
+            if number == gt and not ends:
+                if (at - begin) % 2:
+                    wrong |= byte != 124 and byte != 47
+                else:
+                    wrong |= byte != 46 and not 48 <= byte <= 57
+            elif number == gt:
+                wrong |= at - begin != 1 and at - begin != 3
+            elif ends or byte == 44:
+                wrong |= points > 1 or digits + points == 0
+                digits = points = 0
+            elif byte == 46:
+                points += 1
+            else:
+                digits += 1
+                wrong |= not 48 <= byte <= 57
+            if ends:
+                number, begin = number + 1 if byte == 58 else 0, at + 1
+        if byte == 58:
             n_colons += n_tabs >= tab_RC.shape[1]
         elif byte == 9:
             if n_tabs < tab_RC.shape[1]:
                 tab_RC[row, n_tabs] = at
+                begin = at + 1
             n_tabs += 1
         elif byte == 10:
-            tabs_R[row], colons_R[row], odd_R[row], stop_R[row] = n_tabs, n_colons, odd, at + 1
+            tabs_R[row], colons_R[row], wrong_R[row], stop_R[row] = n_tabs, n_colons, wrong, at + 1
             row += 1
-            n_tabs = n_colons = odd = 0
+            n_tabs = n_colons = number = digits = points = 0
+            wrong = False
             if row == len(stop_R):
                 break
     return row
@@ -259,14 +279,14 @@ def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
 
 def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
     """What the columns ID to INFO of a line may be, with the INFO fields that a header defines."""
-    flags: list[bytes] = []
-    others: list[bytes] = []
+    number = rb"(?:\.|-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)"
+    fields = []
     for line in header_lines:
         kind, key = definition(line) or ("", "")
         if kind == "INFO":
-            (flags if info_type(line) == "Flag" else others).append(re.escape(key.encode()))
-    number = rb"(?:\.|-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
-    field = rb"(?:%s)|(?:%s)=%s(?:,%s)*" % (b"|".join(flags), b"|".join(others), number, number)
+            value = rb"" if info_type(line) == "Flag" else rb"=%s(?:,%s)*" % (number, number)
+            fields.append(re.escape(key.encode()) + value)
+    field = b"|".join(fields) or rb"\."
     info = rb"(?:\.|(?:%s)(?:;(?:%s))*)" % (field, field)
     text, allele = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
     return re.compile(rb"\t".join((text, allele, allele, number, rb"(?:PASS|\.)", info)))
@@ -302,15 +322,16 @@ class TextRecords:
         """See `RawRecords.scan`."""
         most = len(data) // self._shortest + 1
         tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
-        tabs_R, colons_R, odd_R, stop_R = np.zeros((4, most), np.int64)
-        n_lines = _scan_lines(np.frombuffer(data, np.uint8), tab_RC, tabs_R, colons_R, odd_R, stop_R)
+        tabs_R, colons_R, wrong_R, stop_R = columns = np.zeros((4, most), np.int64)
+        n_lines = _scan_lines(np.frombuffer(data, np.uint8), self._number("GT"), tab_RC, *columns)
         wanted = _FIXED_COLUMNS + self._n_samples - 1
         n_fields = self._n_samples * len(self._formats)
         begin = 0
         for tabs, *counts in zip(
-            *(column[:n_lines].tolist() for column in (tab_RC, stop_R, tabs_R, colons_R, odd_R)), strict=True
+            *(column[:n_lines].tolist() for column in (tab_RC, stop_R, tabs_R, colons_R, wrong_R)),
+            strict=True,
         ):
-            stop, n_tabs, n_colons, odd = counts
+            stop, n_tabs, n_colons, wrong = counts
             if n_tabs != wanted:
                 raise BadRecord(f"it has {n_tabs + 1} columns in place of {wanted + 1}")
             if data[begin : tabs[0]] != self._chrom:
@@ -324,8 +345,8 @@ class TextRecords:
                 raise BadRecord(
                     f"its samples have {n_colons + self._n_samples} values in place of {n_fields}"
                 )
-            if odd:
-                raise BadRecord(f"its samples have {chr(odd)!r}, which is in no genotype and no number")
+            if wrong:
+                raise BadRecord("a value of a sample is no genotype, or no number")
             position = data[tabs[0] + 1 : tabs[1]]
             if not position.isdigit():
                 raise BadRecord(f"its position is {position!r}")

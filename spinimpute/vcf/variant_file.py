@@ -211,6 +211,13 @@ class VariantFile:
         except UnicodeDecodeError as error:
             raise self.error(f"the record at {record.CHROM}:{record.POS} {_NO_TEXT}") from error
 
+    def formats(self, record: Record) -> list[str]:
+        """Names of a record's FORMAT fields; raises InputError if they are no text."""
+        try:
+            return list(record.FORMAT)
+        except UnicodeDecodeError as error:
+            raise self.error(f"the record at {record.CHROM}:{record.POS} {_NO_TEXT}") from error
+
     def genotypes(self, record: Record) -> np.ndarray:
         """The calls of a record.
 

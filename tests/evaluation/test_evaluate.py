@@ -443,3 +443,12 @@ def test_reports_do_not_overwrite_inputs_or_each_other(problem):
             out=problem.folder / "new",
             report=problem.folder / "new" / "accuracy.tsv",
         )
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_alleles_that_are_no_text(write_vcf, tmp_path, number):
+    rows = [("20", 100, "A", "C", "GT", ["0|0", "0|1"]), ("20", 200, "A", "CTT", "GT", ["0|0", "0|1"])]
+    files = small(write_vcf, tmp_path, rows, rows)
+    files[number].write_bytes(files[number].read_bytes().replace(b"CTT", b"C\xff\xfeT"))
+    with pytest.raises(InputError, match=f"^{files[number].stem} .*20:200 holds bytes that are no text"):
+        evaluate(*files)
