@@ -46,6 +46,7 @@ def region_option(what: str) -> Option:
     return click.option("--region", "-r", metavar="CHR[:FROM-TO]", help=what)
 
 
+MOST = 2**31  # of anything that is counted
 PANEL_VARIABLE = "SPINIMPUTE_PANEL"
 
 
@@ -174,7 +175,7 @@ quiet_option = click.option(
 threads_option = click.option(
     "--threads",
     "-t",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     help="Threads (default: all processors). Results do not depend on it.",
 )
 device_option = click.option(
@@ -192,7 +193,7 @@ def predictor_options(command: Command) -> Command:
 
     for option in reversed(options_by_name().values()):
         forms: dict[str, tuple[Any, str]] = {
-            "count": (click.IntRange(min=int(option.minimum)), "N"),
+            "count": (click.IntRange(int(option.minimum), MOST), "N"),
             "number": (float, "X"),
             "size": (str, "SIZE"),
         }

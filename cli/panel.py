@@ -11,6 +11,7 @@ from spinimpute.errors import printable
 
 from .command_text import command_text
 from .options import (
+    MOST,
     OptionsOnly,
     device_option,
     force_option,
@@ -50,7 +51,7 @@ def panel() -> None:
 @click.option(
     "--inducing",
     "inducing_points",
-    type=click.IntRange(min=2),
+    type=click.IntRange(2, MOST),
     metavar="H",
     help="Make an inducing panel with H inducing points a block, at most. Needs --array.",
 )
@@ -65,7 +66,7 @@ def panel() -> None:
 @click.option(
     "--threads",
     "-t",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     help="Threads, and processes that read a large VCF or BCF which has an index (default: all processors, "
     f"but at most {MOST_READERS} processes; each takes about 100 MB). Results do not depend on it.",
 )

@@ -23,7 +23,7 @@ from benchmarks.reliability.verdict import COMPLETE, FAILED, Verdict, judge, pla
 from benchmarks.reliability.whole import read_whole
 
 MODELS = ("haplotype.safetensors", "spin.safetensors")
-_UNFINISHED = (".part", ".tmp", ".state")
+_UNFINISHED = (".part", ".parts", ".tmp", ".state")
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def run_here(words: Sequence[str]) -> None:
 
 
 def _unfinished(path: Path) -> bool:
-    return path.name.startswith(".") or path.name.endswith(_UNFINISHED)
+    return path.name.endswith(_UNFINISHED)
 
 
 def _outputs(case: Case, folder: Path) -> set[str]:
