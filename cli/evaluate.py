@@ -6,6 +6,8 @@ import itertools
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import OptionsOnly, force_option, quiet_option
 
 
@@ -47,7 +49,7 @@ def evaluate(
         for reason, count in result.left_out.items():
             click.echo(f"{count} left out: {reason}", err=True)
         if out is not None:
-            click.echo(f"report: {out}", err=True)
+            click.echo(printable(f"report: {out}"), err=True)
 
 
 def _bounds(text: str) -> tuple[float, ...]:

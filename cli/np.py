@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import (
     device_option,
     force_option,
@@ -124,7 +126,7 @@ def train(
     trainer.save(path)
     state.unlink(missing_ok=True)
     if not quiet:
-        click.echo(f"model:    {path}, {model.kind}, {trainer.step} steps, seed {seed}", err=True)
+        click.echo(printable(f"model:    {path}, {model.kind}, {trainer.step} steps, seed {seed}"), err=True)
 
 
 @contextmanager
@@ -143,7 +145,7 @@ def _as_input_errors(what: str) -> Iterator[None]:
 
 def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
     """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
-    from spinimpute.errors import InputError, printable
+    from spinimpute.errors import InputError
     from spinimpute.neural_processes.gaussian_tasks import settings_of
     from spinimpute.neural_processes.training import check_sizes, load_model
 
@@ -238,4 +240,4 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
                 for name, (model, tasks) in loaded.items()
             }
             plot_calibration(curves, partial)
-    click.echo(f"{path}", err=True)
+    click.echo(printable(f"{path}"), err=True)

@@ -238,8 +238,8 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
     if quiet:
         return
     click.echo(
-        f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, {built.n_sites} sites, "
-        f"{built.chrom}:{built.position[0]}-{built.position[-1]}",
+        f"{printable(out)}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
+        f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}",
         err=True,
     )
     for reason, count in built.provenance.get("skipped", {}).items():

@@ -102,8 +102,8 @@ def fit(
         numbers = sum(dtype.kind == "f" for dtype in table.features.dtypes)
         click.echo(
             f"table:    {n_rows} rows, {numbers} columns of numbers, {n_columns - numbers} of categories\n"
-            f"model:    {path}, {type(estimator).__name__}, {estimator.n_parameters_} weights, "
-            f"{estimator.n_steps_} steps, seed {seed}",
+            f"model:    {printable(str(path))}, {type(estimator).__name__}, "
+            f"{estimator.n_parameters_} weights, {estimator.n_steps_} steps, seed {seed}",
             err=True,
         )
 
@@ -162,7 +162,7 @@ def predict(
     with written_whole(path) as partial:
         write_table(predicted, partial, suffix)
     if not quiet:
-        click.echo(f"output:   {path}, {len(predicted)} predictions", err=True)
+        click.echo(printable(f"output:   {path}, {len(predicted)} predictions"), err=True)
 
 
 @tabular.command()

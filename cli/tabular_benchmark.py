@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spinimpute.errors import printable
+
 from .options import (
     TABULAR_MODELS,
     device_option,
@@ -91,7 +93,7 @@ def benchmark(
         with written_whole(path) as partial:
             write_table(scores, partial, suffix)
         if not quiet:
-            click.echo(f"output:   {path}, {len(scores)} scores", err=True)
+            click.echo(printable(f"output:   {path}, {len(scores)} scores"), err=True)
     click.echo(_shown(summary(scores), METRICS[table.task]))
 
 

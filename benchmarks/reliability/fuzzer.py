@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -91,13 +91,14 @@ class Fuzzer:
 
     def run(self, name: str, number: int) -> Result:
         """Run a case and judge it; its files stay until the next one."""
-        return self.run_case(self.case(name, number), outputs_are_known=bool(FORMS[name].files))
+        form = FORMS[name]
+        return self.run_case(self.case(name, number), bool(form.files), form.memory)
 
     def run_good(self, name: str) -> Result:
         """Run the first command of a form on good files."""
         return self.run_case(good_case(FORMS[name], 0, self.good, self.folder / "run"))
 
-    def run_case(self, case: Case, outputs_are_known: bool = True) -> Result:
+    def run_case(self, case: Case, outputs_are_known: bool = True, memory: int = 0) -> Result:
         """Run a case and judge it.
 
         Parameters
@@ -106,6 +107,8 @@ class Fuzzer:
             Its words are as `make_case` has them.
         outputs_are_known : bool
             Whether it must have written the files that its words name.
+        memory : int
+            Bytes that it may take, if more than the limits say.
 
         Returns
         -------
@@ -122,7 +125,8 @@ class Fuzzer:
             tempfile.tempdir = str(folder / "tmp")
             main(case.words)
 
-        ended = run_forked(command, folder, self.limits, place)
+        limits = replace(self.limits, memory=max(self.limits.memory, memory))
+        ended = run_forked(command, folder, limits, place)
         made = self._made(folder, case)
         elsewhere = ("tmp/", "in/", "cwd/") if outputs_are_known else ("tmp/", "in/")
         left = [
@@ -130,7 +134,7 @@ class Fuzzer:
             for path in made
             if ended.status != 0 or path.startswith(elsewhere) or _unfinished(folder / path)
         ]
-        verdict = judge(ended, left, self.limits)
+        verdict = judge(ended, left, limits)
         if verdict.kind != COMPLETE:
             return Result(case, ended, verdict)
         missing = _outputs(case, folder) - set(made) if outputs_are_known else set()

@@ -6,6 +6,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 
+MOST_PARTS = 2.0**40  # more than there are sites
 DEFAULT_LENGTH_CM = 2.0
 DEFAULT_OVERLAP_CM = 1.0
 DEFAULT_MAX_SITES = 50_000
@@ -98,7 +99,8 @@ def cut_windows(
 def _core_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_sites: int) -> np.ndarray:
     """Bounds of the cores, int64 (n_windows + 1,), strictly increasing from 0 to n."""
     n_sites = len(position)
-    n_parts = max(1, int(np.ceil((cM[-1] - cM[0]) / length_cM)))
+    span = cM[-1] - cM[0]
+    n_parts = max(1, int(np.ceil(span / max(length_cM, span / MOST_PARTS))))
     # A gap in the map may hold far more parts than there are sites; only cuts between sites matter.
     part = np.floor((cM - cM[0]) / ((cM[-1] - cM[0]) or 1.0) * n_parts).clip(max=n_parts - 1)
     by_length = _whole_positions(np.flatnonzero(np.diff(part)) + 1, position)

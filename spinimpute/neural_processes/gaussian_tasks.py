@@ -19,6 +19,7 @@ from spinimpute.nn.shapes import require_count, require_positive
 
 KERNELS = ("rbf", "matern52", "periodic")
 MOST_POINTS = 10**9
+LARGEST = 1e9  # of real numbers
 JITTER = 1e-6  # added to the variance of each point, in units of the function's own
 
 
@@ -97,9 +98,11 @@ class ProcessSettings:
                 raise ValueError(f"{name} must be at most {MOST_POINTS:,}, however: {getattr(self, name)}")
         for name in ("inputs", "length_scale", "scale", "period"):
             low, high = _range(name, getattr(self, name), Real)
-            if not (low <= high and math.isfinite(high - low) and (name == "inputs" or low > 0)):
+            if not (-LARGEST <= low <= high <= LARGEST and (name == "inputs" or low > 0)):
                 raise ValueError(f"{name} must be a range of numbers, from and to, however: {low}, {high}")
         require_positive("noise", self.noise)
+        if self.noise > LARGEST:
+            raise ValueError(f"noise must be at most {LARGEST:g}, however: {self.noise}")
         for name, value in list(vars(self).items()):  # numpy's numbers, which files cannot hold
             if name != "kernel":
                 object.__setattr__(self, name, _plain(value))

@@ -80,6 +80,11 @@ def test_more_records_at_one_position_than_a_window_holds_stay_together() -> Non
     assert cores == [(0, 1), (1, 6), (6, 7)]
 
 
+def test_windows_shorter_than_any_distance() -> None:
+    windows = cut_windows(np.linspace(0, 1, 60), np.arange(60), 1e-320, 0.0, 10)
+    assert [(window.start, window.stop) for window in windows] == [(i, i + 1) for i in range(60)]
+
+
 def test_no_sites_and_one_site() -> None:
     assert cut_windows(np.array([]), np.array([])) == []
     assert cut_windows(np.array([3.0]), np.array([7])) == [Window(0, 0, 1, 0, 1)]

@@ -228,7 +228,8 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
     for setting, value in (
         ("kernel", "none"), ("context", [8, 4]), ("context", 5), ("context", "ab"), ("target", [1.5, 2]),
         ("tasks", 10**20), ("tasks", "x"), ("x_size", 2), ("inputs", [1]), ("inputs", [-1e308, 1e308]),
-        ("scale", [0, 1]), ("length_scale", None), ("noise", 0), ("noise", [1]), ("colour", 1),
+        ("scale", [0, 1]), ("length_scale", None), ("noise", 0), ("noise", [1]),
+        ("noise", 2**70), ("colour", 1),
     ):  # fmt: skip
         changed = metadata | {"tasks": {"gaussian": tasks | {setting: value}}}
         save_tensors(tmp_path / "tasks", arrays, changed, MODEL_FORMAT)

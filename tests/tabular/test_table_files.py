@@ -87,6 +87,14 @@ def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path)
     assert len(said.splitlines()) == 1
 
 
+def test_a_parquet_file_whose_text_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": ["plain", "te-xt"]}).to_parquet(path, compression=None)
+    path.write_bytes(path.read_bytes().replace(b"te-xt", b"te\xffxt"))
+    with pytest.raises(InputError, match=r"t\.parquet: a cell holds bytes that are no text"):
+        read_table(path)
+
+
 def test_a_parquet_file_that_unpacks_to_far_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.parquet"
     pd.DataFrame({"a": np.zeros(2**20)}).to_parquet(path)
