@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import warnings
 from importlib import import_module
 from typing import IO, Any, NoReturn
@@ -22,6 +23,8 @@ INTERRUPTED = 130
 TERMINATED = 143
 SOON = 0.01  # seconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_asked_to_end = threading.Event()
 
 # name -> (module of this package, attribute, one line of help): commands are listed without importing them
 COMMANDS = {
@@ -96,7 +99,9 @@ def _terminated(*_: Any) -> NoReturn:
     # a scheduler's SIGTERM then unwinds like an exception: temporary files are removed. Another, which the
     # watcher passes on, must not stop this
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _fail("terminated", TERMINATED)
+    _asked_to_end.set()
+    _say("terminated")
+    sys.exit(TERMINATED)
 
 
 def _interrupted(*_: Any) -> NoReturn:
@@ -120,11 +125,17 @@ def _swallowed(ignored: Any) -> None:
 
 
 def _fail(message: str, status: int) -> NoReturn:
+    if _asked_to_end.is_set():  # a library turned the end into an error of its own
+        sys.exit(TERMINATED)
+    _say(message)
+    sys.exit(status)
+
+
+def _say(message: str) -> None:
     try:
         click.echo(f"spinimpute: {printable(message)}", err=True)
     except OSError:  # stderr goes to a full disk: the exit status says enough
         _discard(sys.stderr)
-    sys.exit(status)
 
 
 def _discard(stream: IO[str]) -> None:
@@ -154,6 +165,7 @@ def run_command(arguments: list[str] | None = None) -> NoReturn:
     """Run a command in this process, and exit; arguments as of `main`."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     hook, sys.unraisablehook = sys.unraisablehook, _swallowed
+    _asked_to_end.clear()
     try:
         _run(arguments)
     finally:

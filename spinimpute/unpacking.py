@@ -19,7 +19,7 @@ ENCODING = "utf-8-sig"
 LONGEST_LINE = 2**20
 LONGEST_RECORD = 2**26
 MOST_EMPTY_LINES = 2**16
-_LEAST_BOUND = 2**28
+_LEAST_BOUND = 2**27
 _MOST_TIMES = 100
 _PIECE_BYTES = 2**16
 
@@ -98,7 +98,11 @@ def open_text(path: Path, errors: str = "strict", newline: str | None = None) ->
 
 
 def unpacked_text(
-    unpacked: IO[bytes] | gzip.GzipFile, packed: int, errors: str = "strict", newline: str | None = None
+    unpacked: IO[bytes] | gzip.GzipFile,
+    packed: int,
+    errors: str = "strict",
+    newline: str | None = None,
+    times: int = _MOST_TIMES,
 ) -> TextIO:
     """A text file that is unpacked as it is read.
 
@@ -110,13 +114,15 @@ def unpacked_text(
         Bytes that they are unpacked from.
     errors, newline : str
         As of `open`.
+    times : int
+        How many times as long it may become.
 
     Returns
     -------
     text file
         Reading raises TooLong behind the bound.
     """
-    bounded = _Bounded(unpacked, packed)
+    bounded = _Bounded(unpacked, packed, times)
     return io.TextIOWrapper(io.BufferedReader(bounded), ENCODING, errors, newline)
 
 
@@ -134,8 +140,8 @@ def text_lines(file: TextIO) -> Iterator[str]:
 
 
 class _Bounded(io.RawIOBase):
-    def __init__(self, unpacked: IO[bytes] | gzip.GzipFile, packed: int) -> None:
-        self._unpacked, self._packed = unpacked, packed
+    def __init__(self, unpacked: IO[bytes] | gzip.GzipFile, packed: int, times: int) -> None:
+        self._unpacked, self._packed, self._times = unpacked, packed, times
         self._n_read = 0
 
     def readable(self) -> bool:
@@ -144,7 +150,7 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         content = self._unpacked.read(len(buffer))
         self._n_read += len(content)
-        check_unpacked(self._n_read, self._packed)
+        check_unpacked(self._n_read, self._packed, self._times)
         buffer[: len(content)] = content
         return len(content)
 

@@ -30,6 +30,8 @@ MISSING = frozenset(
 )
 NUMBERS_OF_ROWS = re.compile(r"__index_level_\d+__")  # what pandas calls names of rows that have no name
 MOST_CELLS = 2**28
+MOST_TIMES = 60  # as long as it is packed: text of a table
+MOST_KNOWN = 100_000  # cells, of which each one is kept once
 LARGEST = 1e36  # so that neither squares nor predictions overflow
 
 
@@ -242,7 +244,7 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
                 return _parse_text(path, file, separator)
         with (
             gzip.open(path) as unpacked,
-            unpacked_text(unpacked, path.stat().st_size, newline="") as file,
+            unpacked_text(unpacked, path.stat().st_size, newline="", times=MOST_TIMES) as file,
         ):
             return _parse_text(path, file, separator)
 
@@ -265,6 +267,7 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
     names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
     _check_names(path, names)
     cells: list[list[str]] = [[] for _ in names]
+    known: dict[str, str] = {}
     rows, blank = 0, 0
     for line in lines:
         if not line:
@@ -281,7 +284,9 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
                 f"{len(names)}"
             )
         for column, cell in zip(cells, line, strict=True):
-            column.append(cell)
+            if len(known) < MOST_KNOWN:
+                known.setdefault(cell, cell)
+            column.append(known.get(cell, cell))
     return pd.DataFrame({name: text_column(column) for name, column in zip(names, cells, strict=True)})
 
 

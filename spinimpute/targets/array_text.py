@@ -26,7 +26,7 @@ from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chrom
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
-MOST_CALLS = 2_500_000
+MOST_CALLS = 2_000_000
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 

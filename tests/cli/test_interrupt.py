@@ -65,3 +65,17 @@ def test_a_signal_while_an_object_is_deleted(number: str, code: int, said: str) 
     )
     assert time.monotonic() - started < 15
     assert (done.returncode, done.stderr) == (code, f"spinimpute: {said}\n")
+
+
+def test_a_library_that_turns_a_signal_into_an_error() -> None:
+    script = (
+        "import os, signal, time\nfrom spinimpute.cli import main\nfrom spinimpute.errors import InputError\n"
+        "def command(*_, **__):\n"
+        "    try:\n        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(20)\n"
+        "    except BaseException as error:\n        raise InputError('cannot be read') from error\n"
+        "main.spinimpute = command\nmain.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (143, "spinimpute: terminated\n")
