@@ -21,7 +21,7 @@ from spinimpute.watched import ending
 BAD_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
-SOON = 0.01  # seconds
+SOON, AGAIN = 0.01, 3.0  # seconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _asked_to_end = threading.Event()
@@ -101,6 +101,7 @@ def _terminated(*_: Any) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _asked_to_end.set()
     _say("terminated")
+    _end_later(SystemExit(TERMINATED), AGAIN)  # libraries that catch all exceptions go on
     sys.exit(TERMINATED)
 
 
@@ -113,15 +114,22 @@ def _interrupted(*_: Any) -> NoReturn:
 def _swallowed(ignored: Any) -> None:
     """Python ignores what is raised while an object is deleted: an end comes once more, when it is gone."""
     error = ignored.exc_value
-    if not isinstance(error, SystemExit | KeyboardInterrupt) or not hasattr(signal, "setitimer"):
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        _end_later(error, SOON)
+    else:
         sys.__unraisablehook__(ignored)
+
+
+def _end_later(error: SystemExit | KeyboardInterrupt, seconds: float) -> None:
+    """Raise it in so many seconds, and again until the command has ended. Not on Windows."""
+    if not hasattr(signal, "setitimer"):
         return
 
     def end(*_: Any) -> NoReturn:
         raise error
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, SOON)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
 
 
 def _fail(message: str, status: int) -> NoReturn:
@@ -169,6 +177,8 @@ def run_command(arguments: list[str] | None = None) -> NoReturn:
     try:
         _run(arguments)
     finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -117,7 +117,8 @@ def kill_once(
             last = plain((said.strip().splitlines() or ["nothing said"])[-1])
             tally.found[f"exit status {process.returncode} after SIGTERM: {last}"] += 1
         if "Traceback" in said:
-            tally.found["traceback after SIGTERM"] += 1
+            last = plain(said.strip().splitlines()[-1])
+            tally.found[f"traceback after SIGTERM: {last}"] += 1
         if killer.unfinished():
             tally.found[".part files after SIGTERM"] += 1
         if killer.left_in_temporary():

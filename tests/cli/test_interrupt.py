@@ -67,12 +67,13 @@ def test_a_signal_while_an_object_is_deleted(number: str, code: int, said: str) 
     assert (done.returncode, done.stderr) == (code, f"spinimpute: {said}\n")
 
 
-def test_a_library_that_turns_a_signal_into_an_error() -> None:
+@pytest.mark.parametrize("then", ["raise InputError('cannot be read') from error", "time.sleep(20)"])
+def test_a_library_that_catches_all_exceptions(then: str) -> None:
     script = (
         "import os, signal, time\nfrom spinimpute.cli import main\nfrom spinimpute.errors import InputError\n"
         "def command(*_, **__):\n"
         "    try:\n        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(20)\n"
-        "    except BaseException as error:\n        raise InputError('cannot be read') from error\n"
+        f"    except BaseException as error:\n        {then}\n"
         "main.spinimpute = command\nmain.main()"
     )
     done = subprocess.run(
