@@ -100,7 +100,7 @@ def test_verify_finds_damage_that_info_does_not_look_for(
         (["--inducing", 8], "--inducing needs --array FILE"),
         (["--array", "a.txt"], "--array and --model go with --inducing H"),
         (["--model", "m"], "--array and --model go with --inducing H"),
-        (["--inducing", 1, "--array", "a.txt"], "1 is not in the range x>=2"),
+        (["--inducing", 1, "--array", "a.txt"], "1 is not in the range 2<=x<="),
         (["--inducing", 8, "--array", "absent"], "array absent: there is no such file"),
         (["--inducing", 8, "--array", "PANEL", "--model", "absent"], "model absent: there is no such file"),
     ],
