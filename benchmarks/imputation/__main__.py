@@ -22,6 +22,7 @@ from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
 from benchmarks.imputation.simulate import add_options as add_simulate_options
+from benchmarks.imputation.simulate import add_relate_options
 from benchmarks.imputation.unphased import unphased
 
 
@@ -74,6 +75,8 @@ def make_parser() -> argparse.ArgumentParser:
     add_cost_options(commands.add_parser("cost", help=text, description=text))
     text = "Makes a simulated set; by default a region of little recombination."
     add_simulate_options(commands.add_parser("simulate", help=text, description=text))
+    text = "Makes a set of a case's panel: targets that have relatives in it."
+    add_relate_options(commands.add_parser("relate", help=text, description=text))
     text = "Draws r² against allele frequency from results."
     add_figure_options(commands.add_parser("figure", help=text, description=text))
     text = "Rewrites the tables of README.md from results."

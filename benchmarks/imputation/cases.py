@@ -13,7 +13,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("SPINIMPUTE_SHARED", REPOSITORY.parent / "shared"))
 DATA = SHARED / "data" / "genotypes"
 REAL = {"chr20_eur": "plink.chr20.GRCh37.map", "chr22_1kg": "plink.chr22.GRCh37.map"}
-FREQUENCY_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5)
+FREQUENCY_EDGES = (
+    *(5e-6, 1e-5, 2e-5, 5e-5, 0.0001, 0.0002, 0.0005),
+    *(0.001, 0.002, 0.005, 0.01, 0.05, 0.5),
+)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
+from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.imputation.phased_bcf import PhasedBcfWriter
+from benchmarks.imputation.cast import (
+    TEXTBOOK,
+    UNRELATED,
+    Cast,
+    Conditions,
+    Group,
+    Site,
+    add_family,
+    relations,
+    write_files,
+)
+from spinimpute.training.pedigrees import Person, founder
 
 if TYPE_CHECKING:
     import msprime
@@ -49,6 +60,11 @@ class Sizes:
     panel_haplotypes: int = 5_000
     target_haplotypes: int = 500
     typed_sites: int = 150
+
+    def people(self, conditions: Conditions = TEXTBOOK) -> int:
+        """How many have to be simulated; each population's share is rounded up."""
+        most = 4 if conditions.relatives else 1  # founders of a target's family
+        return (self.panel_haplotypes + most * self.target_haplotypes) // 2 + 2 * len(POPULATIONS)
 
 
 def demography() -> msprime.Demography:
@@ -111,74 +127,96 @@ def simulate(history: History) -> tskit.TreeSequence:
     return msprime.sim_mutations(trees, MUTATION_RATE, random_seed=history.seed, model=model)
 
 
-def write_set(trees: tskit.TreeSequence, history: History, sizes: Sizes, folder: Path) -> None:
+def write_set(
+    trees: tskit.TreeSequence,
+    history: History,
+    sizes: Sizes,
+    folder: Path,
+    conditions: Conditions = TEXTBOOK,
+) -> None:
     """Write panel.bcf, target.phased.bcf, truth.bcf, genetic.map, samples.tsv and set.json.
 
-    Larger panels hold the smaller ones, and so do targets: people of the panel are taken from one end of each
-    population, those of the target from the other.
+    Without relatives larger panels hold the smaller ones, and so do targets: people of the panel are taken
+    from one end of each population, those of the target from the other.
     """
-    panel, target = _people(trees, sizes.panel_haplotypes // 2, sizes.target_haplotypes // 2)
-    names = (
-        [f"panel_{POPULATIONS[p]}_{i}" for p, i in panel],
-        [f"target_{POPULATIONS[p]}_{i}" for p, i in target],
-    )
-    nodes = [_nodes(trees, people) for people in (panel, target)]
-    split = len(nodes[0])
+    founders = _Founders(trees)
+    cast = _cast(founders, history, sizes, conditions)
     array = set(_array(trees, sizes.typed_sites, history.seed).tolist())
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / name for name in ("panel.bcf", "truth.bcf", "target.phased.bcf")]
-    with ExitStack() as stack:
-        writers = [
-            stack.enter_context(PhasedBcfWriter(path, CONTIG, history.length + 1, of_file, "msprime"))
-            for path, of_file in zip(files, (names[0], names[1], names[1]), strict=True)
+    rates = rates_of(history)
+    sites = _sites(trees, founders.nodes, array, rates)
+    flaws_seed = history.seed if conditions.flaws else None
+    counts = write_files(folder, sites, cast, CONTIG, history.length + 1, "msprime", flaws_seed)
+    _write_map(folder / "genetic.map", rates)
+    description = {"msprime": _version()}
+    for part in (history, sizes, conditions):
+        description |= dataclasses.asdict(part)
+    (folder / "set.json").write_text(json.dumps(description | counts, indent=1) + "\n")
+
+
+class _Founders:
+    """People of each population, taken from either end; columns are numbered as they are taken."""
+
+    def __init__(self, trees: tskit.TreeSequence) -> None:
+        self._people = [
+            deque(trees.samples(population=p).reshape(-1, 2).tolist()) for p in range(len(POPULATIONS))
         ]
-        for site, position, alleles in _sites(trees, np.concatenate(nodes)):
-            of_panel = alleles[:split]
-            if of_panel.min() == of_panel.max():
-                continue  # a panel lists what varies among its people
-            chosen = writers if site in array else writers[:2]
-            for writer, its in zip(chosen, (of_panel, alleles[split:], alleles[split:]), strict=False):
-                writer.write(position, REF, ALT, its)
-    for path in files:
-        subprocess.run(["bcftools", "index", "-f", path], check=True)
-    _write_map(folder / "genetic.map", rates_of(history))
-    rows = [
-        f"{name}\t{POPULATIONS[p]}\t{POPULATIONS[p]}\n"
-        for people, of_file in zip((panel, target), names, strict=True)
-        for (p, _), name in zip(people, of_file, strict=True)
-    ]
-    (folder / "samples.tsv").write_text("sample\tpopulation\tsuperpopulation\n" + "".join(rows))
-    counts = dict(
-        zip(("panel_sites", "truth_sites", "target_sites"), (w.sites for w in writers), strict=True)
-    )
-    description = dataclasses.asdict(history) | dataclasses.asdict(sizes) | counts | {"msprime": _version()}
-    (folder / "set.json").write_text(json.dumps(description, indent=1) + "\n")
+        self._first = [0] * len(POPULATIONS)
+        self.nodes: list[int] = []
+
+    def take(self, population: int, *, last: bool) -> tuple[int, Person]:
+        """The number of a person within the population, and the person."""
+        people = self._people[population]
+        if not people:
+            raise SystemExit(f"more people of {POPULATIONS[population]} were asked for than were simulated")
+        number = self._first[population] + (len(people) - 1 if last else 0)
+        self._first[population] += not last
+        self.nodes += people.pop() if last else people.popleft()
+        return number, founder(len(self.nodes) - 2, len(self.nodes) - 1)
 
 
-Person = tuple[int, int]  # population, number within it
+def _cast(founders: _Founders, history: History, sizes: Sizes, conditions: Conditions) -> Cast:
+    """People in turns from all populations; relatives are the first of the panel."""
+    cast = Cast(Group(), Group())
+    rng = np.random.default_rng([history.seed, 5])
+    n_panel, n_targets = sizes.panel_haplotypes // 2, sizes.target_haplotypes // 2
+    for i, relation in enumerate(relations(n_targets, conditions.relatives, rng)):
+        population = i % len(POPULATIONS)
+
+        def further(population: int = population) -> Person:
+            return founders.take(population, last=True)[1]
+
+        number, first = founders.take(population, last=True)
+        one = chain([first], iter(further, None))
+        name = f"target_{POPULATIONS[population]}_{number}"
+        add_family(cast, name, POPULATIONS[population], relation, one.__next__, history.centimorgans, rng)
+    for i in range(n_panel - len(cast.panel.people)):
+        population = i % len(POPULATIONS)
+        number, person = founders.take(population, last=False)
+        name = POPULATIONS[population]
+        cast.panel.add(f"panel_{name}_{number}", person, name, UNRELATED)
+    return cast
 
 
-def _people(trees: tskit.TreeSequence, n_panel: int, n_target: int) -> tuple[list[Person], list[Person]]:
-    """People in turns from all populations: of the panel from the first on, of the target from the last."""
-    k = len(POPULATIONS)
-    per_population = trees.num_samples // 2 // k
-    if -(-n_panel // k) + -(-n_target // k) > per_population:
-        raise SystemExit(f"{n_panel} and {n_target} people were asked for, {per_population * k} simulated")
-    panel = [(i % k, i // k) for i in range(n_panel)]
-    target = [(i % k, per_population - 1 - i // k) for i in range(n_target)]
-    return panel, target
-
-
-def _nodes(trees: tskit.TreeSequence, people: list[Person]) -> np.ndarray:
-    """The sample nodes of the people, two each."""
-    of_population = [trees.samples(population=p).reshape(-1, 2) for p in range(len(POPULATIONS))]
-    return np.concatenate([of_population[p][i] for p, i in people])
-
-
-def _sites(trees: tskit.TreeSequence, nodes: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Site number, 1-based position and alleles of the nodes."""
+def _sites(
+    trees: tskit.TreeSequence, nodes: list[int], array: set[int], rates: msprime.RateMap
+) -> Iterator[Site]:
+    """All sites with the alleles of the nodes."""
+    cM = rates.get_cumulative_mass(trees.sites_position) * 100
     for variant in trees.variants(samples=nodes, isolated_as_missing=False):
-        yield variant.site.id, int(variant.site.position) + 1, variant.genotypes.astype(np.int8)
+        number = variant.site.id
+        position = int(variant.site.position) + 1
+        yield Site(position, REF, ALT, cM[number], number in array, variant.genotypes.astype(np.int8))
+
+
+def _frequencies(trees: tskit.TreeSequence) -> np.ndarray:
+    """Of allele 1 among all people: every mutation turns the allele of those below it."""
+    count = np.zeros(trees.num_sites)
+    for tree in trees.trees():
+        for site in tree.sites():
+            for mutation in site.mutations:
+                below = tree.num_samples(mutation.node)
+                count[site.id] += below if mutation.derived_state == "1" else -below
+    return count / trees.num_samples
 
 
 def _array(trees: tskit.TreeSequence, n_sites: int, seed: int) -> np.ndarray:
@@ -187,7 +225,7 @@ def _array(trees: tskit.TreeSequence, n_sites: int, seed: int) -> np.ndarray:
     By the frequencies among all people, so that panels and targets of all sizes share their arrays.
     """
     rng = np.random.default_rng(seed)
-    frequency = np.array([variant.genotypes.mean() for variant in trees.variants()])
+    frequency = _frequencies(trees)
     heterozygosity = frequency * (1 - frequency)
     usable = np.minimum(frequency, 1 - frequency) >= ARRAY_MIN_FREQUENCY
     if usable.sum() < n_sites:

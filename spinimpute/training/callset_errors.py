@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-MOST_CARRIERS = 8  # alleles carried more often are phased and found well
-
 
 def switch_phases(
     alleles_XA: np.ndarray,
@@ -54,6 +52,7 @@ def spoil_panel(
     missed_allele: float,
     wrong_call: float,
     wrong_common_call: float = 0.0,
+    most_carriers: int = 8,
 ) -> None:
     """Put errors into the columns panel_N, in place.
 
@@ -74,12 +73,14 @@ def spoil_panel(
         Probability that an allele is replaced by the other one.
     wrong_common_call : float
         The same, times 4 f (1 - f) at a site of frequency f: heterozygotes are miscalled most.
+    most_carriers : int
+        Alleles carried more often are phased and found well.
     """
     if rare_phase_error or missed_allele:
         in_panel_A = np.zeros(alleles_XA.shape[1], dtype=bool)
         in_panel_A[panel_N] = True
         count_X = alleles_XA[:, panel_N].sum(1)
-        rare = np.flatnonzero((count_X > 0) & (count_X <= MOST_CARRIERS))
+        rare = np.flatnonzero((count_X > 0) & (count_X <= most_carriers))
         site, column = np.nonzero(alleles_XA[rare] * in_panel_A)
         row, sibling = rare[site], sibling_A[column]
         share = 1.0 / count_X[row]

@@ -23,6 +23,7 @@ from spinimpute.genotypes.blocks import (
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
 from spinimpute.training.callset_errors import spoil_panel, switch_phases
+from spinimpute.training.pedigrees import lay_relatives
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
 FAR_SITES = 400  # sites beyond the first or last typed site that an episode may predict
@@ -59,6 +60,10 @@ class EpisodeSettings:
         imputation).
     mismatch : float
         Mismatch rate of the copying probabilities.
+    relative_share : tuple of float
+        Shares of the queries that have a relative in the context, of which one is drawn, see `lay_relatives`.
+    flawed_carriers : int
+        Alleles carried more often are phased and found well.
     switch_rate, rare_phase_error, missed_allele, wrong_call, wrong_common_call : tuple of float
         Errors of the panel's call set, of which one value each is drawn, see `callset_errors`.
 
@@ -81,6 +86,8 @@ class EpisodeSettings:
     most_entries: int = 0
     jumps_per_cM: float = JUMPS_PER_CM
     mismatch: float = TRAINING_MISMATCH
+    relative_share: tuple[float, ...] = (0.0,)
+    flawed_carriers: int = 8
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)
@@ -95,6 +102,10 @@ class EpisodeSettings:
             "wrong_call",
             "wrong_common_call",
         )
+        if not all(0 <= share <= 1 for share in self.relative_share):
+            raise InputError(
+                f"episodes.relative_share must lie between 0 and 1, found {list(self.relative_share)}"
+            )
         for name in rates:
             if not all(0 <= value < 0.5 for value in getattr(self, name)):
                 raise InputError(
@@ -235,6 +246,14 @@ def _foreign_queries(
     return natives[:n_queries], rng.permutation(np.append(others, natives[n_queries : n_queries + kept]))
 
 
+def _pairs(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Columns of the samples that have two haplotypes, int64 (samples, 2)."""
+    _, number = np.unique(sample_A[columns], return_counts=True)
+    order = np.argsort(sample_A[columns], kind="stable")
+    starts = np.cumsum(number) - number
+    return columns[order[starts[number == 2, None] + np.arange(2)]]
+
+
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
     """Draw samples for context and query, an array, and errors and missing calls of the queries.
 
@@ -280,6 +299,10 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     context_N = np.flatnonzero(np.isin(sample_A, rest[:size]))
     query_Q = np.flatnonzero(np.isin(sample_A, queries))
     alleles_XA = source.alleles(0, source.n_sites)
+    if max(settings.relative_share) > 0:
+        share = float(rng.choice(settings.relative_share))
+        queries_P2, context_P2 = _pairs(sample_A, query_Q), _pairs(sample_A, context_N)
+        lay_relatives(alleles_XA, source.cM, queries_P2, context_P2, rng, share)
     switch_phases(
         alleles_XA, source.position, sibling_haplotypes(sample_A), rng, rng.choice(settings.switch_rate)
     )
@@ -292,6 +315,7 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         rng.choice(settings.missed_allele),
         rng.choice(settings.wrong_call),
         rng.choice(settings.wrong_common_call),
+        settings.flawed_carriers,
     )
     frequency = alleles_XA[:, context_N].mean(1)
     minor = np.minimum(frequency, 1 - frequency)

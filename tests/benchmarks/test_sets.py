@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.imputation.answers import read_answers, read_guess
-from benchmarks.imputation.cases import Case, samples
+from benchmarks.imputation.cases import Case, find_case, samples
+from benchmarks.imputation.cast import Conditions
 from benchmarks.imputation.derived import draw_targets, merged, only_targets, small_panel, thinned
+from benchmarks.imputation.related_set import relate
 from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_set
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.vcf.reader import Haplotypes, read_haplotypes
@@ -103,3 +106,58 @@ def convert(source: Path, out: Path) -> None:
     import subprocess
 
     subprocess.run(["bcftools", "view", "-Oz", "-o", out, source], check=True)
+
+
+def test_relatives_and_flaws(tmp_path: Path) -> None:
+    history = History(people=120, length=30_000, centimorgans=0.05, seed=3)
+    trees = simulate(history)
+    cases = {}
+    for name, conditions in (
+        ("plain", Conditions()),
+        ("flawed", Conditions(flaws=True)),
+        ("related", Conditions(relatives=0.5)),
+    ):
+        write_set(trees, history, Sizes(120, 24, 15), tmp_path / name, conditions)
+        cases[name] = find_case(str(tmp_path / name), tmp_path)
+    plain, flawed, related = (read(case.panel) for case in cases.values())
+    at = {key: row for row, key in enumerate(plain.sites.keys())}
+    rows = [at[key] for key in flawed.sites.keys()]
+    differs = flawed.alleles != plain.alleles[rows]
+    assert 0 < differs.mean() < 0.02
+    # what changes on one haplotype of a person changes on the other, too, or is missed
+    count = plain.alleles[rows].sum(axis=1, dtype=int)
+    assert differs[np.minimum(count, 120 - count) == 1].any(axis=1).mean() > 0.3
+    assert np.array_equal(read(cases["flawed"].truth).alleles, read(cases["plain"].truth).alleles[rows])
+    people = cases["related"].populations()
+    names = read(cases["related"].truth).samples
+    assert sum(people[name][1] != "unrelated" for name in names) == 6
+    assert len(related.samples) == 60
+    true = read(cases["related"].truth).alleles
+    for name in names:
+        relation = people[name][1]
+        if relation == "unrelated":
+            continue
+        mine, its = names.index(name), related.samples.index(f"{relation}_of_{name}")
+        same = [
+            np.array_equal(true[:, 2 * mine + i], related.alleles[:, 2 * its + j])
+            for i in range(2)
+            for j in range(2)
+        ]
+        assert any(same) or relation in ("sib", "cousin")
+
+
+def test_targets_with_relatives_in_the_panel_of_a_case(tmp_path: Path, simulated: Case) -> None:
+    relate(simulated, tmp_path / "related", 8, Conditions(relatives=1.0), seed=1)
+    case = find_case(str(tmp_path / "related"), tmp_path)
+    panel, truth, target = (read(path) for path in (case.panel, case.truth, case.target))
+    founders = read(simulated.panel)
+    left = [name for name in panel.samples if name in founders.samples]
+    assert len(truth.samples) == 8
+    # two people make parent and target, child and target, or sibs; four make cousins
+    assert len(left) == len(founders.samples) - 2 * 2 * 3 - 2 * 4
+    assert sorted(name.partition("_")[0] for name in panel.samples if name not in left) == sorted(
+        ["parent", "child", "sib", "cousin"] * 2
+    )
+    assert set(target.sites.keys()) <= set(read(simulated.target).sites.keys())
+    with pytest.raises(SystemExit, match="too small"):
+        relate(simulated, tmp_path / "more", 59, Conditions(relatives=1.0), seed=1)
