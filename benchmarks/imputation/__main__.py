@@ -17,6 +17,7 @@ from benchmarks.imputation.chunks import chunks
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
 from benchmarks.imputation.cost import add_options as add_cost_options
 from benchmarks.imputation.figure import add_options as add_figure_options
+from benchmarks.imputation.large_panels import add_options as add_large_options
 from benchmarks.imputation.leave_one_out import leave_one_out
 from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
@@ -67,6 +68,10 @@ def make_parser() -> argparse.ArgumentParser:
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
     add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))
+    text = "Large simulated panels with the flaws of real ones, with relatives, with sparse and dense arrays."
+    add_large_options(
+        commands.add_parser("large-panels", help=text, description=text, parents=[shared_options()])
+    )
     text = "Memory asked for (--max-memory) and measured, on simulated data."
     add_budgets_options(
         commands.add_parser("budgets", help=text, description=text, parents=[shared_options()])

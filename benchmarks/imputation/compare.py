@@ -10,6 +10,7 @@ from benchmarks.imputation.answers import Answers, read_answers, read_guess
 from benchmarks.imputation.cases import Case
 from benchmarks.imputation.derived import draw_targets, merged, only_targets, small_panel, thinned
 from benchmarks.imputation.options import Session, session
+from benchmarks.imputation.programs import better_peer
 from benchmarks.imputation.results import Outcome, models_used, write_configuration, write_outcome
 from benchmarks.imputation.scoring import ALL, score
 from benchmarks.imputation.strata import (
@@ -24,6 +25,7 @@ from benchmarks.imputation.study import Imputed, add_nearest, impute_case
 from benchmarks.imputation.tables import (
     MEASURES,
     accuracy_table,
+    bins,
     error_ratio,
     labels,
     markdown,
@@ -57,8 +59,8 @@ def fewer_sites(arguments: argparse.Namespace) -> None:
             panels = run.work_folder(full.name)
             for part in arguments.parts:
                 work = run.work_folder(f"{full.name}-{part}")
-                outcomes.append(_one_of_several(thinned(full, part, run.seed, work), run, work, out, panels))
-        _write_summary(outcomes, out, run)
+                outcomes.append(one_of_several(thinned(full, part, run.seed, work), run, work, out, panels))
+        write_summary(outcomes, out, run)
 
 
 def small_panels(arguments: argparse.Namespace) -> None:
@@ -71,8 +73,8 @@ def small_panels(arguments: argparse.Namespace) -> None:
             for people in arguments.people:
                 work = run.work_folder(f"{full.name}-{people}")
                 case = small_panel(full, people, run.seed, work)
-                outcomes.append(_one_of_several(case, run, work, out, work))
-        _write_summary(outcomes, out, run)
+                outcomes.append(one_of_several(case, run, work, out, work))
+        write_summary(outcomes, out, run)
 
 
 def single_target(arguments: argparse.Namespace) -> None:
@@ -89,7 +91,7 @@ def single_target(arguments: argparse.Namespace) -> None:
             outcome = judged(case, imputed, run, _subfolder(out, case), strata=False)
             write_outcome(outcome, out / case.name, run)
             outcomes.append(outcome)
-        _write_summary(outcomes, out, run)
+        write_summary(outcomes, out, run)
 
 
 def _one_by_one(case: Case, names: Sequence[str], run: Session, work: Path) -> Imputed:
@@ -132,7 +134,8 @@ def strata_of(case: Case, answers: Answers) -> list[Stratum]:
     ]
 
 
-def _one_of_several(case: Case, run: Session, work: Path, out: Path, panels: Path) -> Outcome:
+def one_of_several(case: Case, run: Session, work: Path, out: Path, panels: Path) -> Outcome:
+    """Impute and score a case; its tables are written to a folder of its own in `out`."""
     imputed = impute_case(case, run.imputers, work, run.threads, run.repeat, panels=panels)
     outcome = judged(case, imputed, run, _subfolder(out, case), strata=True)
     write_outcome(outcome, out / case.name, run)
@@ -145,7 +148,7 @@ def _subfolder(out: Path, case: Case) -> Path:
     return folder
 
 
-def _write_summary(outcomes: Sequence[Outcome], out: Path, run: Session) -> None:
+def write_summary(outcomes: Sequence[Outcome], out: Path, run: Session) -> None:
     """One table over the cases: all sites, both measures, and errors beside the better peer's."""
     imputers, ours = labels(outcomes[0].rows), our_labels(outcomes[0].rows)
     sections = [f"# {out.name}"]
@@ -161,9 +164,27 @@ def _write_summary(outcomes: Sequence[Outcome], out: Path, run: Session) -> None
         for outcome in outcomes
     ]
     sections += ["Errors (1 − pooled r²) as a part of the better peer's, below 1 is better:", markdown(ratio)]
+    sections += ["Bins of minor allele frequency in which a peer is ahead or level:", _behind(outcomes)]
     sections.append("Bins, times and strata are in the folders of the cases.")
     report = "\n\n".join(sections) + "\n"
     (out / "report.md").write_text(report)
     stages = [stage for outcome in outcomes for stage in outcome.stages]
     write_configuration(out, run, stages, {"models": outcomes[0].models})
     print(report)
+
+
+def _behind(outcomes: Sequence[Outcome]) -> str:
+    """The bins in which one of ours is not ahead of both peers, by case and measure."""
+    lines = []
+    for outcome in outcomes:
+        for ours in our_labels(outcome.rows):
+            for measure, title in MEASURES.items():
+                value = {(row.imputer, row.bin): getattr(row, measure) for row in outcome.rows}
+                for one in bins(outcome.rows):
+                    peer = better_peer({label: value[label, one] for label in labels(outcome.rows)})
+                    if peer is not None and not value[ours, one] > peer[1]:
+                        lines.append(
+                            f"- {outcome.case.name}, {title}, {one}: {ours.replace('_', ' ')} "
+                            f"{number(value[ours, one])}, {peer[0]} {number(peer[1])}"
+                        )
+    return "\n".join(lines) or "none."

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import spinimpute
 from benchmarks.imputation.cases import Case
+from benchmarks.imputation.cast import TEXTBOOK, Conditions
 from benchmarks.imputation.measure import OverTimeLimit, ProgramFailed, Stage
 from benchmarks.imputation.options import Session, session
 from benchmarks.imputation.programs import DEFAULT_FORMATS, Imputer
@@ -83,14 +84,16 @@ def scale(arguments: argparse.Namespace) -> None:
         print(write_scale_report(points, out))
 
 
-def simulated_sets(history: History, wanted: Sequence[Sizes], cache: Path) -> dict[Sizes, Case]:
+def simulated_sets(
+    history: History, wanted: Sequence[Sizes], cache: Path, conditions: Conditions = TEXTBOOK
+) -> dict[Sizes, Case]:
     """The sets of the sizes, simulated once and kept in the folder `cache`."""
     import tskit  # type: ignore[import-untyped]
 
     name = f"{history.people}-people-{history.length}-bp-{history.centimorgans:g}-cM-seed-{history.seed}"
     folder = cache / name
     folder.mkdir(parents=True, exist_ok=True)
-    cases = {s: _case(folder / f"{s.panel_haplotypes}-{s.target_haplotypes}-{s.typed_sites}") for s in wanted}
+    cases = {sizes: _case(folder / set_name(sizes, conditions)) for sizes in wanted}
     lacking = [sizes for sizes, case in cases.items() if not (case.panel.parent / "set.json").exists()]
     if lacking:
         trees_file = folder / "history.trees"
@@ -102,14 +105,23 @@ def simulated_sets(history: History, wanted: Sequence[Sizes], cache: Path) -> di
         trees = tskit.load(trees_file)
         for sizes in lacking:
             print(f"writing {sizes}", flush=True)
-            write_set(trees, history, sizes, cases[sizes].panel.parent)
+            write_set(trees, history, sizes, cases[sizes].panel.parent, conditions)
     return cases
+
+
+def set_name(sizes: Sizes, conditions: Conditions) -> str:
+    """Of a set's folder within its history's."""
+    name = f"{sizes.panel_haplotypes}-{sizes.target_haplotypes}-{sizes.typed_sites}"
+    if conditions.relatives:
+        name += f"-relatives-{conditions.relatives:g}"
+    return name + ("-flaws" if conditions.flaws else "")
 
 
 def _case(folder: Path) -> Case:
     target = folder / "target.phased.bcf"
     files = folder / "panel.bcf", target, folder / "truth.bcf", folder / "genetic.map"
-    return Case(folder.name, *files, scored_without=target)
+    people = folder / "samples.tsv"
+    return Case(folder.name, *files, scored_without=target, people=people)
 
 
 def _outputs(imputers: Sequence[Imputer], work: Path) -> dict[str, Path]:

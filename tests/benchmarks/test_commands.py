@@ -129,3 +129,19 @@ def test_scale(programs: None, scorer: Path, tmp_path: Path) -> None:
     assert columns[0][-2:] == ["status", "cpu_seconds"]
     assert all(row[-2] == "ok" and float(row[-1]) > 0 for row in columns[1:])
     assert (folder / "scale.png").stat().st_size > 10_000
+
+
+def test_large_panels(programs: None, scorer: Path, tmp_path: Path) -> None:
+    pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
+    results, cache = tmp_path / "results", tmp_path / "cache"
+    sizes = ["--panel", "60", "--target-haplotypes", 12, "--density", "400", "--relatives", "0,0.5"]
+    region = ["--length", 20_000, "--centimorgans", 0.02, "--threads", 1]
+    call("large-panels", "--cache", cache, "--scorer", scorer, "--results", results, *sizes, *region)
+    (folder,) = results.iterdir()
+    cases = ["60-12-8-flaws", "60-12-8-relatives-0.5-flaws"]
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == cases
+    report = (folder / "report.md").read_text()
+    assert all(f"| {case} |" in report for case in cases)
+    assert "a peer is ahead" in report
+    strata = (folder / cases[1] / "strata.tsv").read_text()
+    assert all(f"superpopulation\t{relation}\t" in strata for relation in ("unrelated", "parent"))

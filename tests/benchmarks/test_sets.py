@@ -121,7 +121,7 @@ def test_relatives_and_flaws(tmp_path: Path) -> None:
         cases[name] = find_case(str(tmp_path / name), tmp_path)
     plain, flawed, related = (read(case.panel) for case in cases.values())
     at = {key: row for row, key in enumerate(plain.sites.keys())}
-    rows = [at[key] for key in flawed.sites.keys()]
+    rows = [at[key] for key in list(flawed.sites.keys())]
     differs = flawed.alleles != plain.alleles[rows]
     assert 0 < differs.mean() < 0.02
     # what changes on one haplotype of a person changes on the other, too, or is missed
