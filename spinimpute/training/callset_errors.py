@@ -10,6 +10,53 @@ from __future__ import annotations
 
 import numpy as np
 
+from spinimpute.kernels import kernel
+
+
+@kernel()
+def _count_alleles(alleles_XA, chosen_A, count_X):  # type: ignore[no-untyped-def]
+    for x in range(len(alleles_XA)):
+        total = np.int64(0)
+        for a in range(len(chosen_A)):
+            total += alleles_XA[x, a] & chosen_A[a]
+        count_X[x] = total
+
+
+@kernel()
+def _list_carriers(alleles_XA, chosen_A, row_R, row_C, column_C):  # type: ignore[no-untyped-def]
+    at = 0
+    for x in row_R:
+        for a in range(len(chosen_A)):
+            if alleles_XA[x, a] & chosen_A[a]:
+                row_C[at], column_C[at] = x, a
+                at += 1
+
+
+def count_alleles(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """How many of some haplotypes have allele 1.
+
+    Parameters
+    ----------
+    alleles_XA : uint8
+        Alleles, 0 or 1.
+    columns : int64
+        Of the haplotypes.
+
+    Returns
+    -------
+    int64 (X,)
+        Counts; a large array is not copied as by `alleles_XA[:, columns].sum(1)`.
+    """
+    count_X = np.empty(len(alleles_XA), np.int64)
+    _count_alleles(alleles_XA, _chosen(alleles_XA, columns), count_X)
+    return count_X
+
+
+def _chosen(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    chosen_A = np.zeros(alleles_XA.shape[1], np.uint8)
+    chosen_A[columns] = 1
+    return chosen_A
+
 
 def switch_phases(
     alleles_XA: np.ndarray,
@@ -77,12 +124,11 @@ def spoil_panel(
         Alleles carried more often are phased and found well.
     """
     if rare_phase_error or missed_allele:
-        in_panel_A = np.zeros(alleles_XA.shape[1], dtype=bool)
-        in_panel_A[panel_N] = True
-        count_X = alleles_XA[:, panel_N].sum(1)
+        count_X = count_alleles(alleles_XA, panel_N)
         rare = np.flatnonzero((count_X > 0) & (count_X <= most_carriers))
-        site, column = np.nonzero(alleles_XA[rare] * in_panel_A)
-        row, sibling = rare[site], sibling_A[column]
+        row, column = np.empty((2, int(count_X[rare].sum())), np.int64)
+        _list_carriers(alleles_XA, _chosen(alleles_XA, panel_N), rare, row, column)
+        sibling = sibling_A[column]
         share = 1.0 / count_X[row]
         moved = (rng.random(len(row)) < rare_phase_error * share) & (alleles_XA[row, sibling] == 0)
         alleles_XA[row[moved], column[moved]] = 0
@@ -93,7 +139,7 @@ def spoil_panel(
         n = rng.poisson(wrong_call * len(alleles_XA) * len(panel_N))
         alleles_XA[rng.integers(0, len(alleles_XA), n), panel_N[rng.integers(0, len(panel_N), n)]] ^= 1
     if wrong_common_call:
-        f_X = alleles_XA[:, panel_N].mean(1)
+        f_X = count_alleles(alleles_XA, panel_N) / len(panel_N)
         n_X = rng.poisson(wrong_common_call * 4 * f_X * (1 - f_X) * len(panel_N))
         row = np.repeat(np.arange(len(n_X)), n_X)
         alleles_XA[row, panel_N[rng.integers(0, len(panel_N), len(row))]] ^= 1

@@ -22,7 +22,7 @@ from spinimpute.genotypes.blocks import (
 )
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
-from spinimpute.training.callset_errors import spoil_panel, switch_phases
+from spinimpute.training.callset_errors import count_alleles, spoil_panel, switch_phases
 from spinimpute.training.pedigrees import lay_relatives
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
@@ -317,7 +317,7 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         rng.choice(settings.wrong_common_call),
         settings.flawed_carriers,
     )
-    frequency = alleles_XA[:, context_N].mean(1)
+    frequency = count_alleles(alleles_XA, context_N) / len(context_N)
     minor = np.minimum(frequency, 1 - frequency)
     usable = np.flatnonzero(minor > rng.choice(settings.array_minimum_frequency))
     if len(usable) < FEWEST_SITES:
@@ -374,7 +374,7 @@ def draw_episode(
     typed_cM = source.cM[split.typed_T]
     n_typed = len(split.typed_T)
     typed_context_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
-    frequency = split.alleles_XA[:, split.context_N].mean(1)
+    frequency = count_alleles(split.alleles_XA, split.context_N) / len(split.context_N)
     polymorphic = (frequency > 0) & (frequency < 1)
     n_blocks = n_typed // shape.core + 1
     blocks = rng.integers(0, n_blocks, size=settings.blocks)

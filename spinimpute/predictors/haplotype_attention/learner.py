@@ -30,6 +30,7 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
     find_candidates,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
+from spinimpute.training.callset_errors import count_alleles
 from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.training.learner import Outcome
 
@@ -142,13 +143,13 @@ class HaplotypeLearner:
         chosen = np.sort(rng.choice(n_blocks, min(self.episodes.blocks, n_blocks), replace=False))
         first_B = chosen * CORE
         n_gaps_B = np.minimum(CORE, n_typed + 1 - first_B)
-        context_XN = split.alleles_XA[:, split.context_N]
-        frequency_X, typed_cM = context_XN.mean(1), source.cM[split.typed_T]
-        panel = TypedAlleles.of(context_XN[split.typed_T])
+        frequency_X, typed_cM = count_alleles(split.alleles_XA, split.context_N) / n, source.cM[split.typed_T]
+        typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
+        panel = TypedAlleles.of(typed_TN)
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
-        scale = self.episodes.jumps_per_cM or most_likely_scale(context_XN[split.typed_T], typed_cM)
+        scale = self.episodes.jumps_per_cM or most_likely_scale(typed_TN, typed_cM)
         posterior_CP, posterior_first_BQ1 = copying_posteriors(
             span_patterns(panel.bits_XW, n_typed), panel.bits_XW,
             allele_emissions(queries.alleles_SX.T, self.episodes.mismatch),
