@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.hmm import parameters
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import side_by_side
 from spinimpute.hmm.lanes import all_lanes, load, store, sum_lanes
 from spinimpute.hmm.parameters import LANES, SPAN
@@ -44,11 +44,11 @@ def copying_posteriors(
     panel_NW: np.ndarray,
     emission_QS2: np.ndarray,
     jump_S: np.ndarray,
-    candidate_BQW: np.ndarray,
+    candidates: Candidates,
     first_B: np.ndarray,
     n_gaps_B: np.ndarray,
     least_share: float,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, Candidates]:
     """Posteriors of candidates at the places around the gaps of blocks.
 
     Parameters
@@ -61,8 +61,10 @@ def copying_posteriors(
         What is known of the queries, see `allele_emissions`.
     jump_S : float32 (S,)
         See `jump_probabilities`.
-    candidate_BQW, first_B, n_gaps_B
-        See `find_candidates`. Candidates that are dropped are removed from candidate_BQW, too.
+    candidates : Candidates
+        Of blocks of gaps.
+    first_B, n_gaps_B : int64
+        The place on the right of a block's first gap, and the number of its gaps.
     least_share : float
         Times the prior probability of a haplotype, 1 / N. Candidates whose posterior is below this at all
         places of a block are dropped.
@@ -70,18 +72,16 @@ def copying_posteriors(
     Returns
     -------
     float32 (C, P)
-        Posteriors of the candidates of all blocks and queries, in the order of their numbers, at the places
-        first - 1 ... first + n_gaps - 1.
-    int64 (B, Q + 1)
-        Where each query's candidates begin in it.
+        Posteriors of the candidates that stay, in their order, at the places first - 1 ...
+        first + n_gaps - 1.
+    Candidates
+        Those that stay.
 
     References
     ----------
     Li & Stephens 2003, Genetics 165:2213.
     """
-    n_blocks, n_queries, _ = candidate_BQW.shape
-    first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
-    candidate_C = _list_candidates(candidate_BQW, first_BQ1)
+    candidate_C, first_BQ1 = candidates
     out_CP = np.zeros((len(candidate_C), int(n_gaps_B.max()) + 1), np.float32)
     n_haplotypes = len(panel_NW)
     blocks = first_B - 1, first_B + n_gaps_B - 1, first_BQ1
@@ -91,30 +91,10 @@ def copying_posteriors(
         assert patterns is not None, "only a large panel needs none"
         _posteriors_of_all(*patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, out_CP)
     _fill_ends(len(jump_S), *blocks, out_CP)
-    kept = _keep_likely(candidate_BQW, out_CP, first_BQ1, np.float32(least_share / n_haplotypes))
-    return out_CP[:kept].copy(), first_BQ1  # most candidates go, and so does their memory
-
-
-@kernel()
-def _list_candidates(candidate_BQW, first_BQ1):  # type: ignore[no-untyped-def]
-    n_blocks, n_queries, n_words = candidate_BQW.shape
-    total = 0
-    member_C = np.empty(4096, np.int32)
-    for b in range(n_blocks):
-        for q in range(n_queries):
-            first_BQ1[b, q] = total
-            for word in range(n_words):
-                bits = candidate_BQW[b, q, word]
-                while bits != np.uint64(0):
-                    if total == len(member_C):
-                        longer = np.empty(2 * total, np.int32)
-                        longer[:total] = member_C
-                        member_C = longer
-                    member_C[total] = (word << 6) + trailing_zeros(bits)
-                    bits &= bits - np.uint64(1)
-                    total += 1
-        first_BQ1[b, n_queries] = total
-    return member_C[:total].copy()
+    stay_C = (out_CP >= np.float32(least_share / n_haplotypes)).any(axis=1)
+    before_C1 = np.concatenate([[0], np.cumsum(stay_C)])
+    # most candidates go, and so does their memory
+    return out_CP[stay_C], Candidates(candidate_C[stay_C], before_C1[first_BQ1])
 
 
 @kernel()
@@ -127,32 +107,6 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
             if block_last_B[block] >= n_places:
                 slot = n_places - block_first_B[block]
                 out_CP[c, slot] = out_CP[c, slot - 1]
-
-
-@kernel()
-def _keep_likely(candidate_BQW, posterior_CP, first_BQ1, least):  # type: ignore[no-untyped-def]
-    """Take out candidates whose probability is nowhere at least this; returns how many stay."""
-    n_blocks, n_queries, n_words = candidate_BQW.shape
-    kept = c = 0
-    for b in range(n_blocks):
-        for q in range(n_queries):
-            first_BQ1[b, q] = kept
-            for word in range(n_words):
-                bits = candidate_BQW[b, q, word]
-                while bits != np.uint64(0):
-                    lowest = bits & (~bits + np.uint64(1))
-                    bits ^= lowest
-                    likely = False
-                    for p in range(posterior_CP.shape[1]):
-                        likely |= posterior_CP[c, p] >= least
-                    if likely:
-                        posterior_CP[kept] = posterior_CP[c]
-                        kept += 1
-                    else:
-                        candidate_BQW[b, q, word] ^= lowest
-                    c += 1
-        first_BQ1[b, n_queries] = kept
-    return kept
 
 
 # all haplotypes are states

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.hmm import parameters
 from spinimpute.hmm.backward_values import backward_values
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
 from spinimpute.hmm.leave_one_out import _predict
 from spinimpute.hmm.parameters import LANES
@@ -76,17 +77,17 @@ def test_posteriors_of_likelihoods_are_those_of_brute_force(
     rng = np.random.default_rng(seed)
     panel_SN, emission_QS2, jump_S = random_model(rng, n_places, n, n_queries)
     chosen_QN = rng.random((n_queries, n)) < 0.5
-    panel_NW, marked_BQW = pack_rows(panel_SN), pack_rows(chosen_QN.T.astype(np.uint8))[None]
+    panel_NW, candidates = pack_rows(panel_SN), Candidates.of(chosen_QN[None])
     with mock.patch.object(parameters, "MOST_STATES", 0 if large else n):
-        posterior_CP, first_BQ1 = copying_posteriors(
-            span_patterns(panel_NW, n_places), panel_NW, emission_QS2, jump_S, marked_BQW, np.array([0]),
+        posterior_CP, candidates = copying_posteriors(
+            span_patterns(panel_NW, n_places), panel_NW, emission_QS2, jump_S, candidates, np.array([0]),
             np.array([n_places + 1]), 0,
         )  # fmt: skip
     for q, chosen_N in enumerate(chosen_QN):
         if not chosen_N.any():
             continue
         expected_SN, _ = brute_force(panel_SN, emission_QS2[q], jump_S, chosen_N if large else np.ones(n))
-        found = posterior_CP[first_BQ1[0, q] : first_BQ1[0, q + 1], 1 : n_places + 1]
+        found = posterior_CP[slice(*candidates.first_BQ1[0, q : q + 2]), 1 : n_places + 1]
         np.testing.assert_allclose(found, expected_SN[:, chosen_N].T, atol=2e-5)
 
 
@@ -95,13 +96,13 @@ def test_posteriors_of_likelihoods_are_those_of_brute_force(
 def test_a_factor_common_to_both_alleles_changes_no_posterior(seed: int, n_places: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     panel_SN, emission_QS2, jump_S = random_model(rng, n_places, n, 3)
-    panel_NW, marked_BQW = pack_rows(panel_SN), pack_rows(np.ones((n, 3), np.uint8))[None]
+    panel_NW, everyone = pack_rows(panel_SN), Candidates.of(np.ones((1, 3, n), bool))
     patterns, block = span_patterns(panel_NW, n_places), (np.array([0]), np.array([n_places + 1]))
     factor_QS1 = rng.uniform(0.01, 100, (3, n_places, 1)).astype(np.float32)
     for most_states in (0, n):
         with mock.patch.object(parameters, "MOST_STATES", most_states):
             one, other = (
-                copying_posteriors(patterns, panel_NW, emission, jump_S, marked_BQW.copy(), *block, 0)[0]
+                copying_posteriors(patterns, panel_NW, emission, jump_S, everyone, *block, 0)[0]
                 for emission in (emission_QS2, emission_QS2 * factor_QS1)
             )
         np.testing.assert_allclose(one, other, atol=1e-5)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.hmm import parameters
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import span_patterns
@@ -26,17 +26,12 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
     CandidateSettings,
     TypedAlleles,
     find_candidates,
-    mark_longest_matches,
 )
 from spinimpute.predictors.haplotype_attention.predictor import (
     CANDIDATES,
 )
 
 Mosaic = Callable[..., np.ndarray]
-
-
-def marked(bits_W: np.ndarray, n: int) -> set[int]:
-    return {i for i in range(n) if int(bits_W[i >> 6]) >> (i & 63) & 1}
 
 
 def nearest_by_brute_force(
@@ -78,16 +73,23 @@ def test_candidates_are_those_of_brute_force(
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 2)
     panel, queries = TypedAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
-    place = int(rng.integers(n_sites))
-    margin = int(rng.integers(0, 4))
-    at = np.array([place])
-    found = np.zeros((1, 2, (n + 63) // 64), np.uint64)
-    mark_longest_matches(panel, queries, at, at, CandidateSettings(nearest, most, margin), found)
-    for q in range(2):
+    margin, core = int(rng.integers(0, 4)), int(rng.integers(1, 6))
+    first_B = np.arange(0, n_sites + 1, core)
+    n_gaps_B = np.minimum(core, n_sites + 1 - first_B)
+    settings = CandidateSettings(nearest, most, margin)
+    found = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, settings)
+    for q, (b, first) in itertools.product(range(2), enumerate(first_B)):
+        last = int(first + n_gaps_B[b] - 1)
         expected = set[int]()
-        for anchor in range(max(0, place - margin), min(n_sites, place + margin + 1)):
-            expected |= nearest_by_brute_force(both[:, :n], both[:, n + q], anchor, nearest, most)
-        assert marked(found[0, q], n) == expected
+        for panel_SN, query_S, left, right in (
+            (both[:, :n], both[:, n + q], int(first) - 1, last - 1),
+            (both[::-1, :n], both[::-1, n + q], n_sites - 1 - last, n_sites - 1 - int(first)),
+        ):
+            for place in range(max(0, left - margin), min(n_sites, right + margin + 1)):
+                expected |= nearest_by_brute_force(panel_SN, query_S, place, nearest, most)
+        assert found.take(b, q).tolist() == sorted(expected)
+    some = found.part(1, 2)
+    assert all(np.array_equal(some.take(b, 0), found.take(b, 1)) for b in range(len(first_B)))
 
 
 def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
@@ -98,7 +100,7 @@ def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
     panel, query = TypedAlleles.of(panel_SN), TypedAlleles.of(query_S1)
     first, n_gaps = np.array([24]), np.array([16])
     found = find_candidates(panel, panel.backwards(), query, first, n_gaps, CANDIDATES)
-    assert 17 in marked(found[0, 0], 200)
+    assert 17 in found.take(0, 0)
 
 
 def differences(query_S: np.ndarray, haplotype_S: np.ndarray, place: int) -> tuple[list[int], list[int]]:
@@ -123,9 +125,7 @@ def test_classes_are_those_of_brute_force(
     information_QS = information(query.alleles_SX, frequency_S, n)
     first = int(rng.integers(0, n_sites + 1))
     n_gaps = int(rng.integers(1, n_sites + 2 - first))
-    everyone = np.full((1, (n + 63) // 64), 0, np.uint64)
-    for i in range(n):
-        everyone[0, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+    everyone = np.arange(n, dtype=np.int32)
     cM_S = np.sort(rng.random(n_sites))
     posterior_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
     m = find_ibs_classes(
@@ -210,11 +210,11 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     )  # blocks of the chunk; flanks have none
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
-    marked_BQW = np.stack([pack_rows(chosen.T.astype(np.uint8)) for chosen in chosen_BQN])
+    candidates = Candidates.of(chosen_BQN)
     with mock.patch.object(parameters, "MOST_STATES", 0 if large else n):
-        posterior_CP, first_BQ1 = copying_posteriors(
+        posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_XW, n_places), panel.bits_XW,
-            allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, marked_BQW, first_B, n_gaps_B, 0,
+            allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates, first_B, n_gaps_B, 0,
         )  # fmt: skip
     for q in range(n_queries):
         possible_N = chosen_BQN[:, q].any(axis=0) if large else np.ones(n, bool)
@@ -224,7 +224,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
         for b in range(len(first_B)):
             who = np.flatnonzero(chosen_BQN[b, q])
             places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
-            found = posterior_CP[first_BQ1[b, q] : first_BQ1[b, q + 1], : len(places)]
+            found = posterior_CP[slice(*candidates.first_BQ1[b, q : q + 2]), : len(places)]
             np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
 
 
@@ -239,16 +239,14 @@ def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
     both_SX = mosaic(rng, 60, 200, founders=6, errors=0.02)
     panel, query = TypedAlleles.of(both_SX[:, 1:]), TypedAlleles.of(both_SX[:, :1])
     patterns, jump_S = span_patterns(panel.bits_XW, 60), jump_probabilities(np.arange(60) * 0.01, 199)
-    everyone_BQW = np.stack([pack_rows(np.ones((199, 1), np.uint8))] * 2)
+    everyone = Candidates.of(np.ones((2, 1, 199), bool))
     blocks = np.array([0, 16]), np.array([16, 16])
     model = allele_emissions(query.alleles_SX.T, MISMATCH), jump_S
-    every_CP, _ = copying_posteriors(patterns, panel.bits_XW, *model, everyone_BQW.copy(), *blocks, 0)
-    kept_BQW = everyone_BQW.copy()
-    kept_CP, first_BQ1 = copying_posteriors(patterns, panel.bits_XW, *model, kept_BQW, *blocks, 0.2)
+    every_CP, same = copying_posteriors(patterns, panel.bits_XW, *model, everyone, *blocks, 0)
+    assert all(np.array_equal(x, y) for x, y in zip(same, everyone, strict=True))
+    kept_CP, kept = copying_posteriors(patterns, panel.bits_XW, *model, everyone, *blocks, 0.2)
     likely_C = (every_CP >= 0.2 / 199).any(axis=1)
     assert 0 < likely_C.sum() < 398
     np.testing.assert_array_equal(kept_CP, every_CP[likely_C])
     for b in range(2):
-        expected = set(np.flatnonzero(likely_C[199 * b : 199 * (b + 1)]).tolist())
-        assert marked(kept_BQW[b, 0], 199) == expected
-        assert first_BQ1[b, 1] - first_BQ1[b, 0] == len(expected)
+        assert kept.take(b, 0).tolist() == np.flatnonzero(likely_C[199 * b : 199 * (b + 1)]).tolist()

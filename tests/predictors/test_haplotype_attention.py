@@ -15,6 +15,7 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm import parameters
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
 from spinimpute.hmm.posteriors import copying_posteriors
@@ -181,7 +182,7 @@ def test_a_large_panel_is_asked_for_more_candidates(
 ) -> None:
     asked = []
 
-    def find(*arguments: Any) -> np.ndarray:
+    def find(*arguments: Any) -> Candidates:
         asked.append(arguments[-1])
         return find_candidates(*arguments)
 
@@ -237,7 +238,8 @@ def test_at_work_it_computes_what_training_computes(
     made = tmp_path / f"{len(list(tmp_path.iterdir()))}.spin"
     with panel_of(sites, made) as panel, torch.inference_mode():
         chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
-        p_UQ = predictor.impute_chunk(panel, chunk, query_TQ, JUMPS_PER_CM)
+        of_chunk = predictor.find_candidates(panel, chunk, query_TQ)
+        p_UQ = predictor.impute_chunk(panel, chunk, query_TQ, of_chunk, JUMPS_PER_CM)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
         first_B, n_gaps_B = chunk.block_gaps()
         candidates = find_candidates(
@@ -248,7 +250,7 @@ def test_at_work_it_computes_what_training_computes(
             n_gaps_B,
             predictor.candidates,
         )
-        posterior_CP, first_BQ1 = copying_posteriors(
+        posterior_CP, candidates = copying_posteriors(
             chunk.spans, chunk.panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH),
             jump_probabilities(chunk.cM_S, panel.n_haplotypes),
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
@@ -258,8 +260,9 @@ def test_at_work_it_computes_what_training_computes(
             first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
             place_G = chunk.right_place(first + np.arange(n_gaps))
             m = find_ibs_classes(
-                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidates[b],
-                posterior_CP, first_BQ1[b], chunk.cM_S, int(place_G[0]), n_gaps, k,
+                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS,
+                candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b], chunk.cM_S, int(place_G[0]),
+                n_gaps, k,
             )  # fmt: skip
             gap_GF = torch.from_numpy(gap_features(chunk.cM_S, place_G, panel.n_haplotypes))
             weights = model.weigh(torch.from_numpy(m.features_QGFK), torch.from_numpy(m.count_QGK), gap_GF)

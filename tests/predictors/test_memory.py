@@ -129,9 +129,9 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     backwards, jump_S = panel.backwards(), jump_probabilities(np.linspace(0, 0.3, n_places), n)
     blocks = 20 + np.arange(0, CHUNK, CORE), np.full(CHUNK // CORE, CORE)
     tracemalloc.start()
-    candidate_BQW = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))
+    candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))
     found = copying_posteriors(
-        None, panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidate_BQW,
+        None, panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates,
         *blocks, LEAST_SHARE,
     )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()

@@ -77,6 +77,10 @@ class PanelChunk:
         """The places on the right of gaps of the chunk."""
         return self.first_gap - self.first_typed + gap_X
 
+    def typed_alleles(self, typed_TQ: np.ndarray) -> TypedAlleles:
+        """Queries' alleles at the chunk's places, of those at all typed sites."""
+        return TypedAlleles.of(typed_TQ[self.first_typed : self.first_typed + len(self.cM_S)])
+
 
 @dataclass(frozen=True)
 class ChunkSizes:

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from spinimpute.genotypes.windows import Window
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
@@ -29,8 +30,16 @@ Result = TypeVar("Result")
 class ChunkPredictor(Protocol):
     """What the engine needs of a predictor, see `HaplotypePredictor`."""
 
+    def find_candidates(self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray) -> Candidates:
+        """As of `HaplotypePredictor`."""
+
     def impute_chunk(
-        self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
+        self,
+        panel: Panel,
+        chunk: PanelChunk,
+        typed_TQ: np.ndarray,
+        candidates: Candidates,
+        jumps_per_cM: float,
     ) -> np.ndarray:
         """As of `HaplotypePredictor`."""
 
@@ -148,18 +157,27 @@ class HaplotypeEngine(Engine):
                 yield panel_frequencies(self.panel.frequency, window, n_queries)
             return
         limits = self.limits
-        batches = [slice(i, i + limits.queries) for i in range(0, n_queries, limits.queries)]
+        walked = limits.walked(n_queries, self.job.threads)
+        parts_of_chunk = [slice(i, min(i + walked, n_queries)) for i in range(0, n_queries, walked)]
 
         def prepare(task: tuple[Window, int]) -> PanelChunk:
             return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
 
-        def impute(chunk: PanelChunk, window: Window, results: ChunkResults, queries: slice) -> None:
+        def impute(chunk: PanelChunk, window: Window, results: ChunkResults, part: slice) -> None:
             first = int(chunk.site_start_G1[0])
-            p = self.predictor.impute_chunk(
-                self.panel, chunk, typed_TQ[:, queries], self._jumps_per_cM.result()
-            )
-            start, stop = max(first, window.start), min(first + len(p), window.stop)
-            results.put(start - window.start, queries, p[start - first : stop - first])
+            typed_TP = typed_TQ[:, part]
+            candidates = self.predictor.find_candidates(self.panel, chunk, typed_TP)
+            n = typed_TP.shape[1]
+            for low in range(0, n, limits.queries):
+                high = min(low + limits.queries, n)
+                some, of_some = typed_TP[:, low:high], candidates.part(low, high)
+                p = self.predictor.impute_chunk(self.panel, chunk, some, of_some, self._jumps_per_cM.result())
+                start, stop = max(first, window.start), min(first + len(p), window.stop)
+                results.put(
+                    start - window.start,
+                    slice(part.start + low, part.start + high),
+                    p[start - first : stop - first],
+                )
 
         groups = _WindowGroup.of(windows, self.typed_index)
         prepared = self._ahead(prepare, [(one.whole, number) for one in groups for number in one.chunks])
@@ -175,7 +193,9 @@ class HaplotypeEngine(Engine):
                 opened = results
                 for number in group.chunks:
                     chunk = next(prepared)
-                    parts = [self.pool.submit(impute, chunk, window, results, queries) for queries in batches]
+                    parts = [
+                        self.pool.submit(impute, chunk, window, results, part) for part in parts_of_chunk
+                    ]
                     size = 0 if in_file else int(np.ptp(chunk.site_start_G1)) * n_queries
                     last = number == group.chunks[-1]
                     running.append(_RunningChunk(parts, size, results, group if last else None))

@@ -20,7 +20,6 @@ from spinimpute.genotypes.bit_rows import (
     count_mismatches,
     mismatch_at_or_after,
     mismatch_at_or_before,
-    trailing_zeros,
 )
 from spinimpute.kernels import kernel
 
@@ -201,7 +200,7 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
-    panel_NW, query_QW, known_QW, information_QS, other_QS, candidate_QW, posterior_CP, posterior_first_Q1,
+    panel_NW, query_QW, known_QW, information_QS, other_QS, candidates_C, posterior_CP, first_Q1,
     first_gap_place, wanted_G,
     log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
@@ -210,8 +209,6 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
     member_M = np.empty(n_queries * n_gaps * n_classes, dtype=np.int32)
     n_members = 0
     before_S1 = np.zeros(n_places + 1, dtype=np.float32)
-    candidate_C = np.empty(len(panel_NW), dtype=np.int32)
-    sorted_C = np.empty(len(panel_NW), dtype=np.int64)
     wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
     wide_last = min(block_end + WIDE, n_places)
     wide_2 = np.empty(2, np.float32)
@@ -222,13 +219,9 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
         information_S = information_QS[q]
         for s in range(n_places):
             before_S1[s + 1] = before_S1[s] + information_S[s]
-        n_candidates = 0
-        for word in range(candidate_QW.shape[1]):
-            bits = candidate_QW[q, word]
-            while bits != np.uint64(0):
-                candidate_C[n_candidates] = (word << 6) + trailing_zeros(bits)
-                bits &= bits - np.uint64(1)
-                n_candidates += 1
+        candidate_C = candidates_C[first_Q1[q] : first_Q1[q + 1]]
+        n_candidates = len(candidate_C)
+        sorted_C = np.empty(n_candidates, dtype=np.int64)
         differences_CP = np.empty((n_candidates, 2 * DEPTH + n_gaps), dtype=np.int32)
         at_C = np.full(n_candidates, DEPTH, dtype=np.int32)
         differs_between_C, outside_C2 = (
@@ -278,7 +271,7 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
                 while i < n_candidates and key_C[rank_C[i]] == key:
                     member_M[n_members] = candidate_C[rank_C[i]]
                     n_members += 1
-                    posterior_P = posterior_CP[posterior_first_Q1[q] + rank_C[i]]
+                    posterior_P = posterior_CP[first_Q1[q] + rank_C[i]]
                     posterior_2K[0, k] += posterior_P[g]
                     posterior_2K[1, k] += posterior_P[g + 1]
                     i += 1
@@ -300,9 +293,9 @@ def find_ibs_classes(
     query_QW: np.ndarray,
     known_QW: np.ndarray,
     information_QS: np.ndarray,
-    candidate_QW: np.ndarray,
+    candidate_C: np.ndarray,
     posterior_CP: np.ndarray,
-    posterior_first_Q1: np.ndarray,
+    first_Q1: np.ndarray,
     typed_cM_S: np.ndarray,
     first_gap_place: int,
     n_gaps: int,
@@ -317,10 +310,8 @@ def find_ibs_classes(
         Bits at typed places (`pack_rows`): alleles, and where there is a call.
     information_QS : float32
         See `information`; 0 where a call is missing.
-    candidate_QW : uint64
-        Bit n is set for candidate n.
-    posterior_CP, posterior_first_Q1
-        Of the candidates, as `copying_posteriors` gives them for one block.
+    candidate_C, posterior_CP, first_Q1
+        Candidates and their posteriors, as `copying_posteriors` gives them; first_Q1 is that of one block.
     typed_cM_S : float64
         Genetic positions of the typed places.
     first_gap_place : int
@@ -341,8 +332,8 @@ def find_ibs_classes(
     count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _find_ibs_classes(
-        panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_QW,
-        posterior_CP, posterior_first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else
+        panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_C,
+        posterior_CP, first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else
         wanted_G, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
     return IBSClasses(features_QGFK, count_QGK, first_QGK, member_M)

@@ -147,21 +147,21 @@ class HaplotypeLearner:
         typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
         panel = TypedAlleles.of(typed_TN)
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
-        candidate_BQW = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
+        candidates = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
         scale = self.episodes.jumps_per_cM or most_likely_scale(typed_TN, typed_cM)
-        posterior_CP, posterior_first_BQ1 = copying_posteriors(
+        posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_XW, n_typed), panel.bits_XW,
             allele_emissions(queries.alleles_SX.T, self.episodes.mismatch),
-            jump_probabilities(typed_cM, n, scale), candidate_BQW, first_B, n_gaps_B, LEAST_SHARE,
+            jump_probabilities(typed_cM, n, scale), candidates, first_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         parts = []
-        for candidate_QW, posterior_first_Q1, first, n_gaps in zip(
-            candidate_BQW, posterior_first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
+        for first_Q1, first, n_gaps in zip(
+            candidates.first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
             classes = find_ibs_classes(
-                panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidate_QW,
-                posterior_CP, posterior_first_Q1, typed_cM, first, n_gaps, self.settings.classes,
+                panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidates.haplotype_C,
+                posterior_CP, first_Q1, typed_cM, first, n_gaps, self.settings.classes,
             )  # fmt: skip
             parts.append(
                 self._block(source, split, classes, np.arange(first, first + n_gaps), frequency_X, rng)

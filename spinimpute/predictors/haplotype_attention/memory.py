@@ -28,7 +28,9 @@ PATTERNS = 1_300  # and of its patterns there
 PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
 PREPARING = 2.7  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
-QUERY_HAPLOTYPE = 16  # bytes of a panel haplotype and a query in a thread: candidates and their probabilities
+QUERY_HAPLOTYPE = 16  # bytes of a panel haplotype and a query in a thread: states and their probabilities
+WALK = 1_024  # queries of a part
+WALKED_HAPLOTYPE = 8  # bytes of a panel haplotype and a query in a walk: marks and lists
 LEAST_ENTRIES = 100_000
 
 
@@ -46,13 +48,33 @@ class Limits:
     chunks_ahead : int
         Chunks that are being computed.
     queries : int
-        Queries of a part, which one thread computes.
+        Queries that a thread computes at once.
+    walk : int
+        Queries whose candidates are found at once, see `walked`.
     """
 
     window: int = 8_000_000
     ahead: int = 12_000_000
     chunks_ahead: int = 3
     queries: int = PART
+    walk: int = WALK
+
+    def walked(self, n_queries: int, threads: int) -> int:
+        """Queries of a part: candidates of all are found in one walk along the panel.
+
+        Parameters
+        ----------
+        n_queries : int
+            Of the job.
+        threads : int
+            Each computes a part.
+
+        Returns
+        -------
+        int
+            At least one; a thread's share, or less if that is very many.
+        """
+        return max(1, min(self.walk, -(-n_queries // threads)))
 
 
 DEFAULT = Limits()
@@ -125,8 +147,8 @@ def limits_within(
         return limits
     least = max(LEAST_ENTRIES, 2 * query_haplotypes)
     for chunks_ahead in (DEFAULT.chunks_ahead, 2, 1):
-        for queries in (most, most // 2, most // 4):
-            limits = replace(limits, chunks_ahead=chunks_ahead, queries=max(1, queries))
+        for queries, walk in ((most, WALK), (most, most), (most // 2, most // 2), (most // 4, most // 4)):
+            limits = replace(limits, chunks_ahead=chunks_ahead, queries=max(1, queries), walk=max(1, walk))
             left = budget - held - _working(limits, panel_haplotypes, query_haplotypes, threads, sizes)
             if left >= 4 * least * ENTRY:  # enough to work well
                 return _spread(limits, left)
@@ -147,7 +169,9 @@ def _working(
     patterns = PATTERN_SITE * sizes.sites * min(panel_haplotypes, DIFFERENT)
     chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
     preparing = panel_haplotypes * PREPARING * sizes.places + patterns
-    of_threads = threads * min(limits.queries, query_haplotypes) * bytes_of_query(panel_haplotypes, sizes)
+    walked = limits.walked(query_haplotypes, threads) * WALKED_HAPLOTYPE * panel_haplotypes
+    computed = min(limits.queries, query_haplotypes) * bytes_of_query(panel_haplotypes, sizes)
+    of_threads = threads * (walked + computed)
     return COMPILED + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + of_threads
 
 

@@ -8,16 +8,19 @@ the longest matches that begin here.
 A block of gaps takes the neighbours at every typed site in and around it. So a haplotype whose match is
 interrupted by an error at one typed site is found at the sites behind it: mismatches do not cost a candidate.
 
-Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, W 64-bit words.
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, A blocks that a place
+counts for, C candidates, W 64-bit words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.bit_rows import mismatch_at_or_before, n_words, pack_rows
+from spinimpute.genotypes.bit_rows import mismatch_at_or_before, pack_rows, trailing_zeros
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.kernels import kernel
 
 MISSING = 2
@@ -90,7 +93,7 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
     most,
     first_block,
     last_block,
-    marked_BW,
+    marked_AW,
 ):
     """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks."""
     n = len(order_N)
@@ -115,22 +118,39 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
             below += 1
             start_below = max(start_below, start_N[below]) if below < n else none
         for block in range(first_block, last_block):
-            marked_BW[block, haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
+            marked_AW[block % len(marked_AW), haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
         taken += 1
         last = start
 
 
 @kernel()
+def _longer(list_C, n):  # type: ignore[no-untyped-def]
+    """A list with room for n."""
+    if n <= len(list_C):
+        return list_C
+    longer = np.empty(2 * n, np.int32)
+    longer[: len(list_C)] = list_C
+    return longer
+
+
+@kernel()
 def _walk(  # type: ignore[no-untyped-def]
-    panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, marked_BQW
-):
-    """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S)."""
+    panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_marked, start_BQ,
+    stop_BQ,
+):  # fmt: skip
+    """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S).
+
+    Returns a list of those that were marked; start_BQ, stop_BQ: where those of a block and query lie in it.
+    n_marked: in how many blocks a place is, at most.
+    """
     n_places, n = panel_SN.shape
     n_queries = query_SQ.shape[1]
     order_N, start_N = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q = np.zeros(n_queries, dtype=np.int32)
+    marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
+    found_C, n_found = np.empty(4_096, np.int32), 0
     for place in range(n_places):
         _advance(panel_SN[place], order_N, start_N, place, zeros_N1, next_order_N, next_start_N)
         zeros = zeros_N1[n]
@@ -142,12 +162,55 @@ def _walk(  # type: ignore[no-untyped-def]
             position_Q[q] = before if allele == 0 else zeros + position - before
         order_N, next_order_N = next_order_N, order_N
         start_N, next_start_N = next_start_N, start_N
-        if first_S[place] < last_S[place]:
-            for q in range(n_queries):
-                _mark_neighbours(
-                    order_N, start_N, panel_NW, query_QW[q], known_QW[q], position_Q[q], place,
-                    nearest, most, first_S[place], last_S[place], marked_BQW[:, q],
-                )  # fmt: skip
+        first, last = first_S[place], last_S[place]
+        if first >= last:
+            continue
+        for q in range(n_queries):
+            _mark_neighbours(
+                order_N, start_N, panel_NW, query_QW[q], known_QW[q], position_Q[q], place,
+                nearest, most, first, last, marked_QAW[q],
+            )  # fmt: skip
+        for block in range(first, last):
+            if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
+                continue
+            for q in range(n_queries):  # no further place counts for this block
+                start_BQ[block, q] = n_found
+                marked_W = marked_QAW[q, block % n_marked]
+                for word in range(len(marked_W)):
+                    bits = marked_W[word]
+                    if bits == np.uint64(0):
+                        continue
+                    found_C = _longer(found_C, n_found + 64)
+                    while bits != np.uint64(0):
+                        found_C[n_found] = (word << 6) + trailing_zeros(bits)
+                        bits &= bits - np.uint64(1)
+                        n_found += 1
+                    marked_W[word] = 0
+                stop_BQ[block, q] = n_found
+    return found_C[:n_found].copy()
+
+
+@kernel()
+def _unite(one_C, one_start_BQ, one_stop_BQ, other_C, other_start_BQ, other_stop_BQ, first_BQ1):  # type: ignore[no-untyped-def]
+    """What is in either list, and in first_BQ1 where it lies."""
+    n_blocks, n_queries = one_start_BQ.shape
+    out_C, n = np.empty(len(one_C) + len(other_C), np.int32), 0
+    for b in range(n_blocks):
+        for q in range(n_queries):
+            first_BQ1[b, q] = n
+            i, j = one_start_BQ[b, q], other_start_BQ[b, q]
+            while i < one_stop_BQ[b, q] or j < other_stop_BQ[b, q]:
+                if j == other_stop_BQ[b, q] or (i < one_stop_BQ[b, q] and one_C[i] <= other_C[j]):
+                    if j < other_stop_BQ[b, q] and one_C[i] == other_C[j]:
+                        j += 1
+                    out_C[n] = one_C[i]
+                    i += 1
+                else:
+                    out_C[n] = other_C[j]
+                    j += 1
+                n += 1
+        first_BQ1[b, n_queries] = n
+    return out_C[:n].copy()
 
 
 def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,36 +276,34 @@ class TypedAlleles:
         )
 
 
-def mark_longest_matches(
+class _Matches(NamedTuple):
+    """Lists of haplotypes, and where those of a block and query lie."""
+
+    haplotype_C: np.ndarray
+    start_BQ: np.ndarray
+    stop_BQ: np.ndarray
+
+
+def _longest_matches(
     panel: TypedAlleles,
     queries: TypedAlleles,
     left_B: np.ndarray,
     right_B: np.ndarray,
     settings: CandidateSettings,
-    marked_BQW: np.ndarray,
-) -> None:
-    """Mark the haplotypes with the longest matches that end in or near each block.
+) -> _Matches:
+    """The haplotypes with the longest matches that end at the places [left, right] of a block, or near it.
 
-    Of equally long matches those count that are next to the query in the order of reversed prefixes, in which
-    equal haplotypes keep the panel's order and the query comes first.
-
-    Parameters
-    ----------
-    panel, queries : TypedAlleles
-        At the same places.
-    left_B, right_B : int64
-        Matches end at the places [left, right] of a block, widened by the margin; both increase or both
-        decrease.
-    settings : CandidateSettings
-        How many are marked.
-    marked_BQW : uint64
-        Bit n is set for haplotype n; other bits stay.
+    left_B and right_B both increase or both decrease. Of equally long matches those count that are next to
+    the query in the order of reversed prefixes, in which equal haplotypes keep the panel's order and the
+    query comes first.
     """
     first_S, last_S = anchors(len(panel.alleles_SX), left_B - settings.margin, right_B + settings.margin)
-    _walk(
+    start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
+    haplotype_C = _walk(
         panel.alleles_SX, panel.bits_XW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, marked_BQW,
+        last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())), start_BQ, stop_BQ,
     )  # fmt: skip
+    return _Matches(haplotype_C, start_BQ, stop_BQ)
 
 
 def find_candidates(
@@ -252,7 +313,7 @@ def find_candidates(
     first_B: np.ndarray,
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
-) -> np.ndarray:
+) -> Candidates:
     """Candidates of blocks of gaps.
 
     Parameters
@@ -270,19 +331,16 @@ def find_candidates(
 
     Returns
     -------
-    uint64 (B, Q, W)
-        Bit n is set for haplotype n.
+    Candidates
+        Of each block and query.
 
     References
     ----------
     Durbin 2014, Bioinformatics 30:1266.
     """
-    n_queries, n = queries.alleles_SX.shape[1], panel.alleles_SX.shape[1]
-    marked_BQW = np.zeros((len(first_B), n_queries, n_words(n)), np.uint64)  # of large panels a lot of memory
     # matches that end on the left of a gap, and those that begin on its right
-    mark_longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings, marked_BQW)
+    left = _longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings)
     last_B = len(panel.alleles_SX) - 1 - first_B  # counted from the other end
-    mark_longest_matches(
-        panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings, marked_BQW
-    )
-    return marked_BQW
+    right = _longest_matches(panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings)
+    first_BQ1 = np.empty((len(first_B), queries.alleles_SX.shape[1] + 1), np.int64)
+    return Candidates(_unite(*left, *right, first_BQ1), first_BQ1)

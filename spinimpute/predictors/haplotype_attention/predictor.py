@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spinimpute.genotypes.blocks import end_distances, gap_geometry
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.posteriors import copying_posteriors
@@ -137,10 +138,8 @@ class HaplotypePredictor(Predictor):
         """As of `Predictor`."""
         limits_of(job)
 
-    def impute_chunk(
-        self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray, jumps_per_cM: float
-    ) -> np.ndarray:
-        """P(ALT) at the chunk's sites.
+    def find_candidates(self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray) -> Candidates:
+        """Candidates in the chunk's blocks; of many queries at once, as walking along a panel takes long.
 
         Parameters
         ----------
@@ -150,6 +149,39 @@ class HaplotypePredictor(Predictor):
             See `prepare_chunk`.
         typed_TQ : int8
             The queries' alleles at all typed sites, -1 where missing.
+
+        Returns
+        -------
+        Candidates
+            Of each block and query.
+        """
+        first_B, n_gaps_B = chunk.block_gaps()
+        settings = self.candidates.for_panel(panel.n_haplotypes)
+        return find_candidates(
+            chunk.panel,
+            chunk.panel_backwards,
+            chunk.typed_alleles(typed_TQ),
+            chunk.right_place(first_B),
+            n_gaps_B,
+            settings,
+        )
+
+    def impute_chunk(
+        self,
+        panel: Panel,
+        chunk: PanelChunk,
+        typed_TQ: np.ndarray,
+        candidates: Candidates,
+        jumps_per_cM: float,
+    ) -> np.ndarray:
+        """P(ALT) at the chunk's sites.
+
+        Parameters
+        ----------
+        panel, chunk, typed_TQ
+            As of `find_candidates`.
+        candidates : Candidates
+            Of these queries.
         jumps_per_cM : float
             `recombination_scale`.
 
@@ -160,36 +192,23 @@ class HaplotypePredictor(Predictor):
         """
         start, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
-        blocks = [
-            _Block(panel, chunk, first, n_gaps)
-            for first, n_gaps in zip(*(x.tolist() for x in chunk.block_gaps()), strict=True)
-        ]
-        queries = TypedAlleles.of(typed_TQ[chunk.first_typed : chunk.first_typed + len(chunk.cM_S)])
+        queries = chunk.typed_alleles(typed_TQ)
         n_haplotypes = panel.n_haplotypes
         first_B, n_gaps_B = chunk.block_gaps()
-        place_B = chunk.right_place(first_B)
-        candidate_BQW = find_candidates(
-            chunk.panel,
-            chunk.panel_backwards,
-            queries,
-            place_B,
-            n_gaps_B,
-            self.candidates.for_panel(n_haplotypes),
-        )
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
-        posterior_CP, first_BQ1 = copying_posteriors(
+        posterior_CP, candidates = copying_posteriors(
             chunk.spans, chunk.panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
-            candidate_BQW, place_B, n_gaps_B, LEAST_SHARE,
+            candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
-        for b, block in enumerate(blocks):
+        for b, (first, n_gaps) in enumerate(zip(first_B.tolist(), n_gaps_B.tolist(), strict=True)):
+            block = _Block(panel, chunk, first, n_gaps)
             if block.sites.start == block.sites.stop:
                 continue
             classes = find_ibs_classes(
-                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS, candidate_BQW[b],
-                posterior_CP, first_BQ1[b], chunk.cM_S, block.place, block.n_gaps,
-                round(self.classes * block.more_classes),
-                block.wanted(queries),
+                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS,
+                candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b], chunk.cM_S, block.place,
+                block.n_gaps, round(self.classes * block.more_classes), block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
                 classes.features_QGFK, classes.count_QGK, block.gap_GF
