@@ -43,6 +43,9 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
+@click.option(
+    "--decimals", type=click.IntRange(1, 5), default=3, show_default=True, help="Of DS, HDS and GP."
+)
 @region_option("Impute this part of the panel only; 'ligate' joins such chunks.")
 @click.option(
     "--buffer",
@@ -99,6 +102,7 @@ def impute(
     out: str,
     output_type: str | None,
     formats: str,
+    decimals: int,
     region: str | None,
     buffer: float | None,
     phasing: str,
@@ -140,6 +144,7 @@ def impute(
         leave_one_out=loo is not None,
         leave_one_out_tables=tables,
         report=report,
+        decimals=decimals,
         output_type=output_type,
         header_lines=[
             f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",

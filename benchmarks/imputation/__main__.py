@@ -16,6 +16,7 @@ from benchmarks.imputation.chunks import add_options as add_chunks_options
 from benchmarks.imputation.chunks import chunks
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
 from benchmarks.imputation.cost import add_options as add_cost_options
+from benchmarks.imputation.expected_r2 import expected_r2
 from benchmarks.imputation.figure import add_options as add_figure_options
 from benchmarks.imputation.large_panels import add_options as add_large_options
 from benchmarks.imputation.leave_one_out import leave_one_out
@@ -64,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = command("chunks", chunks, "Regions imputed in parts and joined, beside a single run.", REAL)
     add_chunks_options(sub)
     command("calibration", calibration, "Are probabilities and estimated r² right?", REAL)
+    command("r2", expected_r2, "Printed R2 beside the true r², what a cut by it keeps; sizes of files.", REAL)
     text = "Typed calls left out beside the truth of imputed ones."
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."

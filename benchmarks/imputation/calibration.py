@@ -74,6 +74,12 @@ def trust(true_XS: np.ndarray, probability_XSG: np.ndarray) -> list[Trust]:
     return rows
 
 
+def true_r2(true_XS: np.ndarray, dosage_XS: np.ndarray) -> np.ndarray:
+    """Squared correlation of each site (X,): 0 of a constant dosage, NaN where the truth is constant."""
+    sums = site_statistics(true_XS, dosage_XS)
+    return np.array([mean_variant_r2(sums[i : i + 1]) for i in range(len(sums))])
+
+
 def estimates(
     true_XS: np.ndarray,
     dosage_XS: np.ndarray,
@@ -86,8 +92,7 @@ def estimates(
     estimated: of each site (X,), NaN where there is none. Only sites that vary in the truth have a true r2;
     it is 0 where the dosage is constant.
     """
-    sums = site_statistics(true_XS, dosage_XS)
-    true = np.array([mean_variant_r2(sums[i : i + 1]) for i in range(len(sums))])
+    true = true_r2(true_XS, dosage_XS)
     has_true, has_both = ~np.isnan(true), ~np.isnan(true) & ~np.isnan(estimated)
     rows = []
     for one in (ALL_FREQUENCIES, *frequency_bins(edges)):

@@ -31,6 +31,7 @@ from benchmarks.imputation.tables import (
     markdown,
     number,
     our_labels,
+    vcf_sizes,
 )
 from spinimpute.genotypes.genetic_map import GeneticMap
 
@@ -120,7 +121,7 @@ def judged(case: Case, imputed: Imputed, run: Session, out: Path, *, strata: boo
         answers = read_answers(case)
         dosages = {label: read_guess(answers, path).dosage_XS for label, path in imputed.files.items()}
         found = cells(strata_of(case, answers), answers.minor_frequency, answers.true_XS, dosages)
-    return Outcome(case, rows, imputed.stages, found, models_used(imputed.files))
+    return Outcome(case, rows, imputed.stages, found, models_used(imputed.files), vcf_sizes(imputed.files))
 
 
 def strata_of(case: Case, answers: Answers) -> list[Stratum]:

@@ -31,6 +31,7 @@ from benchmarks.imputation.tables import (
     error_lines,
     markdown,
     our_labels,
+    size_table,
     strata_rows,
     timing_table,
     write_tsv,
@@ -49,6 +50,7 @@ class Outcome:
     stages: list[Stage]
     cells: list[Cell]
     models: dict[str, str]
+    sizes: dict[str, int]  # bytes of VCF.gz, by label
 
 
 def models_used(imputed: dict[str, Path]) -> dict[str, str]:
@@ -71,6 +73,8 @@ def write_outcome(outcome: Outcome, folder: Path, session: Session) -> None:
     report += [accuracy_table(outcome.rows, measure) for measure in MEASURES]
     report += [ahead_table(outcome.rows), error_lines(outcome.rows)]
     report += ["## Time and memory", timing_table(timings), TIMING_NOTE]
+    if outcome.sizes:
+        report += ["## Size of VCF.gz with GT:DS", size_table(outcome.sizes)]
     if outcome.cells:
         table = strata_rows(outcome.cells)
         write_tsv(folder / "strata.tsv", table)

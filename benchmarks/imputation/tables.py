@@ -102,6 +102,21 @@ def timing_table(timings: Sequence[Timing]) -> str:
     return markdown(table)
 
 
+def vcf_sizes(imputed: Mapping[str, Path]) -> dict[str, int]:
+    """Bytes of each VCF.gz, by label; other forms are of programs that are no imputers."""
+    return {label: path.stat().st_size for label, path in imputed.items() if path.name.endswith(".vcf.gz")}
+
+
+def size_table(sizes: Mapping[str, int]) -> str:
+    """Megabytes of each file, and as a multiple of each peer's."""
+    peers = {label: size for label, size in sizes.items() if label in PEER_LABELS}
+    table = [["imputer", "MB", *(f"ratio to {peer}" for peer in peers)]]
+    for label, size in sizes.items():
+        ratios = [f"{size / unit:.2f}" for unit in peers.values()]
+        table.append([label.replace("_", " "), f"{size / 1e6:.2f}", *ratios])
+    return markdown(table)
+
+
 def strata_rows(cells: Sequence[Cell]) -> list[list[str]]:
     """The tab-separated table of all cells, head first."""
     imputers = list(cells[0].r2)

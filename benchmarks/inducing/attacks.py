@@ -15,7 +15,7 @@ from spinimpute.panels.panel_blocks import BlockPredictor
 
 Features = dict[str, np.ndarray]
 LEAST = 1e-7  # probability of an allele that nothing speaks for
-DOSAGE_STEP = 1e-4  # of a written dosage
+DOSAGE_STEP = 1e-4  # of a dosage written with --decimals 4, which tell more than the default's three
 ERRORS = (0.001, 0.03)
 
 

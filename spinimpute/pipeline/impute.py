@@ -163,6 +163,7 @@ def impute(
                     *([ER2_LINE] if output.leave_one_out else []),
                     *([FAR_LINE] if flags_far(first.panel) else []),
                 ],
+                decimals=output.decimals,
             )
         )
         run = Run(loaded, options, writer, summary, threads, write_er2=output.leave_one_out)

@@ -10,6 +10,7 @@ from typing import Any
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.interface import Predictor
+from spinimpute.vcf.header import DEFAULT_DECIMALS
 
 DEFAULT_FORMATS = ("GT", "DS")
 
@@ -115,6 +116,8 @@ class OutputSettings(FileSettings):
         Where tables of what was left out are written: path by name (`quality.leave_one_out.TABLES`).
     report : str, Path or None
         Write a report of the run (HTML) there; implies the summary's `leave_one_out` where that is possible.
+    decimals : int
+        Of DS, HDS and GP, 1 to 5.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -122,6 +125,7 @@ class OutputSettings(FileSettings):
     leave_one_out: bool = False
     leave_one_out_tables: Mapping[str, str | Path] = field(default_factory=dict)
     report: str | Path | None = None
+    decimals: int = DEFAULT_DECIMALS
 
 
 @dataclass(frozen=True)

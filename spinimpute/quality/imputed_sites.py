@@ -44,7 +44,7 @@ class ImputedSites:
         frequency : float (n_sites,)
             ALT frequency in the panel.
         r2 : float (n_sites,)
-            Estimated R2, see `site_quality`; NaN where it is undefined.
+            Estimated R2, see `site_quality`.
         typed : bool (n_sites,)
             Whether the site is typed.
         """
@@ -78,13 +78,12 @@ class ImputedSites:
             chosen = ~typed & one.holds(minor)
             if not chosen.any():
                 continue
-            known = r2[chosen][np.isfinite(r2[chosen])]
             rows.append(
                 {
                     "bin": one.label,
                     "sites": int(chosen.sum()),
-                    "r2": float(known.mean()) if len(known) else float("nan"),
-                    "good": float((known >= GOOD_R2).sum() / chosen.sum()),
+                    "r2": float(r2[chosen].mean()),
+                    "good": float((r2[chosen] >= GOOD_R2).mean()),
                 }
             )
         return rows
@@ -106,7 +105,7 @@ class ImputedSites:
         position, minor, r2, typed = self.all()
         edge = np.linspace(position[0], position[-1] + 1, n_places + 1)
         place = np.clip(np.searchsorted(edge, position, side="right") - 1, 0, n_places - 1)
-        common = ~typed & (minor >= 0.05) & np.isfinite(r2)
+        common = ~typed & (minor >= 0.05)
         rows = []
         for i in range(n_places):
             here = place == i

@@ -1,4 +1,7 @@
-"""Statistics of a site from its dosages alone: frequency, and how well it was imputed."""
+"""Statistics of a site from its dosages alone: frequency, and how well it was imputed.
+
+Axes: U sites, Q haplotypes.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from spinimpute.kernels import kernel
 
 
 @kernel()
-def _moments(p_UQ, mean_U, variance_U):  # type: ignore[no-untyped-def]
+def _moments(p_UQ, mean_U, variance_U, score_U):  # type: ignore[no-untyped-def]
     for u in range(len(p_UQ)):
-        total, n = 0.0, 0
+        total, score, n = 0.0, 0.0, 0
         for q in range(p_UQ.shape[1]):
             p = p_UQ[u, q]
             if not np.isnan(p):
                 total += p
+                score += max(p, 1 - p)
                 n += 1
         mean = total / n if n else np.nan
         squares = 0.0
@@ -23,12 +27,15 @@ def _moments(p_UQ, mean_U, variance_U):  # type: ignore[no-untyped-def]
             if not np.isnan(p):
                 squares += (p - mean) ** 2
         mean_U[u], variance_U[u] = mean, squares / n if n else np.nan
+        score_U[u] = score / n if n else np.nan
 
 
 def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
-    """Frequency and estimated R2 of sites.
+    """Frequency, estimated R2 and average call score of sites.
 
-    R2 is the variance of the haplotype dosages over p (1 - p), p their mean: the estimated r2 of Minimac.
+    R2 is the variance of the haplotype dosages over p (1 - p), p their mean: the estimated r2 of Minimac. If
+    probabilities are right it is what can be expected of the squared correlation between imputed and true
+    dosages.
 
     Parameters
     ----------
@@ -38,14 +45,20 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
     Returns
     -------
     dict of str to float64 (U,)
-        AF, the mean of P(ALT), and R2, NaN where all dosages are 0 or all are 1.
+        AF, the mean of P(ALT); MAF, AF or 1 - AF, whichever is less; AVG_CS, the mean probability of the
+        likelier allele; R2, 0 where the dosages do not vary. All are NaN of a site without a dosage.
 
     References
     ----------
     Das et al. 2016, Nat. Genet. 48:1284.
     """
-    frequency, variance = np.empty(len(p_UQ)), np.empty(len(p_UQ))
-    _moments(np.ascontiguousarray(p_UQ, dtype=np.float32), frequency, variance)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r2 = variance / (frequency * (1 - frequency))
-    return {"AF": frequency, "R2": np.where(np.isfinite(r2), np.minimum(r2, 1.0), np.nan)}
+    frequency, variance, score = (np.empty(len(p_UQ)) for _ in range(3))
+    _moments(np.ascontiguousarray(p_UQ, dtype=np.float32), frequency, variance, score)
+    expected = frequency * (1 - frequency)  # of the variance, were all alleles known
+    r2 = np.divide(variance, expected, out=np.zeros(len(p_UQ)), where=expected != 0)
+    return {
+        "AF": frequency,
+        "MAF": np.minimum(frequency, 1 - frequency),
+        "AVG_CS": score,
+        "R2": np.minimum(r2, 1.0),
+    }

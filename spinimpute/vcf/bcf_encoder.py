@@ -18,26 +18,21 @@ from spinimpute.vcf.bcf_format import (
 )
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import (
-    ABSENT,
-    MISSING,
-    N_CODES,
-    ONE,
     InfoValues,
+    NumberCodes,
     SampleFields,
     SampleLayout,
     numbers_per_sample,
 )
 
 
-def _number_table() -> np.ndarray:
-    """The float32 of every number code, as its bits; uint32 (N_CODES,)."""
-    table = np.empty(N_CODES, dtype=np.uint32)
-    table[: 2 * ONE + 1] = (np.arange(2 * ONE + 1) / ONE).astype(np.float32).view(np.uint32)
-    table[MISSING], table[ABSENT] = FLOAT_MISSING, FLOAT_END
+def _number_table(codes: NumberCodes) -> np.ndarray:
+    """The float32 of every number code, as its bits; uint32 (codes,)."""
+    table = np.empty(codes.count, dtype=np.uint32)
+    table[: codes.missing] = codes.numbers().astype(np.float32).view(np.uint32)
+    table[codes.missing], table[codes.absent] = FLOAT_MISSING, FLOAT_END
     return table
 
-
-_NUMBERS = _number_table()
 
 # Genotype values by allele + 2: absent, missing, 0, 1. The lowest bit of the later ones says "phased".
 _FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)
@@ -63,6 +58,7 @@ class BcfEncoder:
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._header = header
         self._layout = layout
+        self._number_table = _number_table(layout.codes)
         self._contig_number, self._field_number = header.numbers
         self.file_start = file_start(header.text.encode())
 
@@ -178,5 +174,5 @@ class BcfEncoder:
                     self._places[key] + 4 * value,
                     (rows.shape[1], 4 * len(numbers)),
                 )
-                place[...] = _NUMBERS[codes]
+                place[...] = self._number_table[codes]
         return rows

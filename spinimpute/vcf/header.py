@@ -7,23 +7,32 @@ from typing import NamedTuple
 
 from spinimpute.errors import InputError
 
-_INFO_LINES = (
+DEFAULT_DECIMALS = 3
+"""Decimals of the numbers of samples: pooled r2 is the same to four digits as with more."""
+
+_INFO_LINES = (  # MAF stands before AF because deflate then finds AF's digits again: 0.7 % of a file
+    '##INFO=<ID=MAF,Number=1,Type=Float,Description="Estimated minor allele frequency: AF or 1-AF, '
+    'whichever is less">',
     '##INFO=<ID=AF,Number=A,Type=Float,Description="Estimated frequency of the alternative allele: '
     'mean of the haplotype dosages">',
-    '##INFO=<ID=R2,Number=1,Type=Float,Description="Estimated squared correlation between imputed and true '
-    'dosages: variance of the haplotype dosages over p(1-p), p their mean">',
+    '##INFO=<ID=AVG_CS,Number=1,Type=Float,Description="Average call score: mean over the haplotypes of the '
+    'probability of their likelier allele">',
+    '##INFO=<ID=R2,Number=1,Type=Float,Description="Squared correlation to be expected between imputed and '
+    'true dosages: variance of the haplotype dosages over p(1-p), p their mean; 0 where they do not vary">',
     '##INFO=<ID=TYPED,Number=0,Type=Flag,Description="The site was typed in the target">',
     '##INFO=<ID=IMPUTED,Number=0,Type=Flag,Description="The site was not typed in the target">',
 )
 
 FORMAT_LINES = {
     "GT": '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
-    "DS": '##FORMAT=<ID=DS,Number=1,Type=Float,Description="Dosage: expected number of alternative alleles">',
+    "DS": '##FORMAT=<ID=DS,Number=1,Type=Float,Description="Dosage: expected number of alternative alleles, '
+    'in steps of {step}">',
     "HDS": '##FORMAT=<ID=HDS,Number=.,Type=Float,Description="Dosage of each haplotype: '
-    'probability of its alternative allele">',
-    "GP": '##FORMAT=<ID=GP,Number=G,Type=Float,Description="Probability of each genotype">',
+    'probability of its alternative allele, in steps of {step}">',
+    "GP": '##FORMAT=<ID=GP,Number=G,Type=Float,Description="Probability of each genotype, '
+    'in steps of {step}">',
 }
-"""The definitions of the FORMAT fields that can be written."""
+"""The definitions of the FORMAT fields that can be written; {step} stands for a unit of the last decimal."""
 
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
@@ -55,6 +64,7 @@ def make_header(
     header_lines: Sequence[str],
     formats: Sequence[str],
     extra_info_lines: Sequence[str] = (),
+    decimals: int = DEFAULT_DECIMALS,
 ) -> OutputHeader:
     """Compose the header of an output file.
 
@@ -69,7 +79,9 @@ def make_header(
     formats : sequence of str
         Keys of FORMAT_LINES.
     extra_info_lines : sequence of str
-        Definitions of INFO fields beyond AF, R2, TYPED and IMPUTED.
+        Definitions of INFO fields beyond AF, MAF, AVG_CS, R2, TYPED and IMPUTED.
+    decimals : int
+        Of the numbers of samples.
 
     Returns
     -------
@@ -91,7 +103,7 @@ def make_header(
         *(_EXPLICIT_NUMBER.sub("", line) for line in contig_lines),
         *_INFO_LINES,
         *extra_info_lines,
-        *(FORMAT_LINES[key] for key in formats),
+        *(FORMAT_LINES[key].format(step=f"{10**-decimals:.{decimals}f}") for key in formats),
         *header_lines,
     ]
     contigs: dict[str, int | None] = {}

@@ -1,7 +1,8 @@
 """What an output record says: its INFO fields, and GT, DS, HDS and GP of each sample.
 
 Values are rounded once, so that VCF and BCF agree: INFO to text, those of the samples to small integers that
-both look up.
+both look up. What is rounded is P(ALT) of a haplotype, and DS and GP are computed from that: HDS adds up to
+DS, GP to 1, and P(0/1) + 2 P(1/1) to DS, without a remainder.
 
 Shapes: r records, n samples, p the largest ploidy (1 or 2).
 """
@@ -14,19 +15,51 @@ import numpy as np
 
 from spinimpute.vcf.header import OutputHeader
 
-ONE = 10_000
-"""Code of the number 1: numbers are kept in units of 1/10,000, the four decimals that are written: with
-three, the dosages of a rare allele's likely and unlikely carriers are the same too often."""
-MISSING = 2 * ONE + 1
-"""Code of a missing number ("."); the codes below it are the numbers 0 to 2."""
-ABSENT = 2 * ONE + 2
-"""Code of a number that a sample does not have, such as the second haplotype of a haploid one."""
-N_CODES = 2 * ONE + 3
+MOST_DECIMALS = 5
+"""Of a number of a sample: more would be noise of the 32 bits that probabilities have."""
 
 _INFO_TYPES = ("Float", "Integer", "Flag")
+_FREQUENCIES = ("AF", "MAF")
 
 ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
+
+
+@dataclass(frozen=True)
+class NumberCodes:
+    """Small integers for the numbers of samples: 0 to 2 in units of the last decimal, and two more.
+
+    Attributes
+    ----------
+    decimals : int
+        How many are written.
+    """
+
+    decimals: int
+
+    @property
+    def one(self) -> int:
+        """Code of the number 1."""
+        return int(10**self.decimals)
+
+    @property
+    def missing(self) -> int:
+        """Code of a missing number ("."); the codes below it are the numbers 0 to 2."""
+        return 2 * self.one + 1
+
+    @property
+    def absent(self) -> int:
+        """Code of a number that a sample does not have, such as the second haplotype of a haploid one."""
+        return 2 * self.one + 2
+
+    @property
+    def count(self) -> int:
+        """How many codes there are."""
+        return 2 * self.one + 3
+
+    def numbers(self) -> np.ndarray:
+        """The numbers from 0 to 2 by code; float64 (missing,)."""
+        return np.arange(self.missing) / self.one
 
 
 def numbers_per_sample(key: str, ploidy: int) -> int:
@@ -88,9 +121,9 @@ class InfoValues:
             if info_type == "Flag":
                 columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
                 continue
-            pattern = "%.6g" if key == "AF" else "%.4f" if info_type == "Float" else "%d"
             columns[key] = [
-                pattern % value if math.isfinite(value) else None for value in np.asarray(values).tolist()
+                _info_text(key, info_type, value) if math.isfinite(value) else None
+                for value in np.asarray(values).tolist()
             ]
         return cls(columns, typed.tolist())
 
@@ -107,6 +140,13 @@ class InfoValues:
                 for record, value in zip(records, values, strict=True)
             ]
         return records
+
+
+def _info_text(key: str, info_type: str, value: float) -> str:
+    """Whole, or three decimals; of frequencies four digits, which rare alleles have too."""
+    if info_type == "Integer":
+        return str(int(value))
+    return f"{value:.4g}" if key in _FREQUENCIES else f"{round(value, 3):g}"
 
 
 @dataclass(frozen=True)
@@ -137,9 +177,12 @@ class SampleLayout:
         1 or 2.
     formats : sequence of str
         Keys in order of output.
+    codes : NumberCodes
+        What numbers are rounded to.
     """
 
-    def __init__(self, ploidy: np.ndarray, formats: Sequence[str]) -> None:
+    def __init__(self, ploidy: np.ndarray, formats: Sequence[str], codes: NumberCodes) -> None:
+        self.codes = codes
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
         self.formats = tuple(formats)
@@ -174,8 +217,9 @@ class SampleLayout:
         alleles = self._per_sample(haplotypes, ALLELE_ABSENT)
         numbers: dict[str, list[np.ndarray]] = {}
         if self.formats != ("GT",):
-            dosage = self._per_sample(np.clip(hap_dosage, 0, 1), 0)
-            numbers = {key: self._numbers(key, dosage) for key in self.formats if key != "GT"}
+            rounded = np.rint(np.clip(hap_dosage, 0, 1) * np.float32(self.codes.one))
+            units = self._per_sample(rounded, 0)
+            numbers = {key: self._numbers(key, units) for key in self.formats if key != "GT"}
         return SampleFields(alleles, unphased, numbers)
 
     def _per_sample(self, values: np.ndarray, absent: int) -> np.ndarray:
@@ -187,39 +231,29 @@ class SampleLayout:
             values = padded
         return values.reshape(n_records, self.n_samples, self.max_ploidy)
 
-    def _numbers(self, key: str, dosage: np.ndarray) -> list[np.ndarray]:
-        haplotypes = [dosage[:, :, haplotype] for haplotype in range(self.max_ploidy)]
+    def _numbers(self, key: str, units: np.ndarray) -> list[np.ndarray]:
+        """Codes of the values of a field; units: P(ALT) in units of the last decimal, float32 (r, n, p)."""
+        one, missing, absent = self.codes.one, self.codes.missing, self.codes.absent
+        haplotypes = [units[:, :, haplotype] for haplotype in range(self.max_ploidy)]
         if key == "DS":
-            return [_codes(haplotypes[0] if len(haplotypes) == 1 else haplotypes[0] + haplotypes[1])]
+            return [self._codes(sum(haplotypes[1:], haplotypes[0]))]
         if key == "HDS":
-            values = [_codes(haplotype) for haplotype in haplotypes]
-        elif self.max_ploidy == 1:
-            alternative = _codes(haplotypes[0])
-            missing = alternative == MISSING
-            values = [np.where(missing, MISSING, ONE - alternative), np.where(missing, ABSENT, alternative)]
+            values = [self._codes(haplotype) for haplotype in haplotypes]
         else:
-            values = self._diploid_probabilities(*haplotypes)
+            dosage = self._codes(sum(haplotypes[1:], haplotypes[0]))
+            unknown = dosage == missing
+            both = np.zeros_like(dosage)
+            if len(haplotypes) == 2:
+                both = self._codes(np.rint(haplotypes[0] * haplotypes[1] / np.float32(one)))
+            values = [one - dosage + both, dosage - 2 * both, both][: self.max_ploidy + 1]
+            for number, value in enumerate(values):
+                value[unknown] = absent if number else missing
         if not self.uniform:
-            values[-1][:, self._haploid] = ABSENT
+            values[-1][:, self._haploid] = absent
         return values
 
-    @staticmethod
-    def _diploid_probabilities(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
-        """Codes of P(0/0), P(0/1), P(1/1) for independent haplotypes; they add up to ONE.
-
-        A haploid sample comes with second = 0, so its third value is 0 and the first two are its own.
-        """
-        both = _codes(first * second)
-        none = _codes((1 - first) * (1 - second))
-        missing = both == MISSING
-        one = np.where(missing, ABSENT, ONE - none - both)
-        return [none, one, np.where(missing, ABSENT, both)]
-
-
-def _codes(values: np.ndarray) -> np.ndarray:
-    """Nearest multiples of 1/ONE, as int32 codes; NaN becomes MISSING."""
-    scaled = np.rint(values * np.float32(ONE))
-    missing = np.isnan(scaled)
-    if missing.any():
-        scaled[missing] = MISSING
-    return scaled.astype(np.int32)
+    def _codes(self, units: np.ndarray) -> np.ndarray:
+        """Whole numbers as int32; NaN becomes the code of a missing number."""
+        unknown = np.isnan(units)
+        known = np.where(unknown, np.float32(self.codes.missing), units) if unknown.any() else units
+        return known.astype(np.int32)

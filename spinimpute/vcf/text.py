@@ -6,19 +6,16 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import (
-    ABSENT,
     ALLELE_ABSENT,
     ALLELE_MISSING,
-    MISSING,
-    N_CODES,
-    ONE,
     InfoValues,
+    NumberCodes,
     SampleFields,
     SampleLayout,
     numbers_per_sample,
 )
 
-_LONGEST = 8  # bytes of a value with its separator: ":0.1234" has seven
+_LONGEST = 8  # bytes of a value with its separator, such as ":0.12345"
 
 
 def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -27,13 +24,10 @@ def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return table.reshape(-1, _LONGEST), np.array([len(text) for text in texts], dtype=np.uint8)
 
 
-def _number_texts(separator: bytes) -> list[bytes]:
+def _number_texts(separator: bytes, codes: NumberCodes) -> list[bytes]:
     """The text of every number code, behind a separator; nothing for what a sample does not have."""
-    texts = [separator + f"{code / ONE:g}".encode() for code in range(2 * ONE + 1)]
-    texts += [b""] * (N_CODES - len(texts))
-    texts[MISSING] = separator + b"."
-    texts[ABSENT] = b""
-    return texts
+    texts = [f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".") for number in codes.numbers().tolist()]
+    return [*(separator + text.encode() for text in texts), separator + b".", b""]
 
 
 def _genotype_texts(max_ploidy: int) -> list[bytes]:
@@ -121,11 +115,16 @@ class VcfTextEncoder:
         ]
         self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if has_genotypes else [b""])
         tables = [
-            _text_table(_number_texts(b"," if value else b"\t" if i == 0 and not has_genotypes else b":"))
+            _text_table(
+                _number_texts(
+                    b"," if value else b"\t" if i == 0 and not has_genotypes else b":", layout.codes
+                )
+            )
             for i, (_, value) in enumerate(self._numbers)
         ]
-        self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, N_CODES, _LONGEST)
-        self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, N_CODES)
+        n_codes = layout.codes.count
+        self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, n_codes, _LONGEST)
+        self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, n_codes)
         self._width = int(self._genotype[1].max()) + int(self._number_length_KC.max(axis=1, initial=0).sum())
         self.file_start = header.text.encode()
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_encoder import BcfEncoder
-from spinimpute.vcf.header import FORMAT_LINES, make_header
+from spinimpute.vcf.header import DEFAULT_DECIMALS, FORMAT_LINES, make_header
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
-from spinimpute.vcf.record_fields import InfoValues, SampleLayout
+from spinimpute.vcf.record_fields import MOST_DECIMALS, InfoValues, NumberCodes, SampleLayout
 from spinimpute.vcf.text import VcfTextEncoder
 
 _ENCODED_BYTES = 4 * 2**20  # how much of a block is encoded at once; bounds the memory
@@ -40,7 +40,9 @@ class GenotypeWriter(IndexedFile):
     threads : int
         Threads that compress.
     extra_info_lines : sequence of str
-        "##INFO=<...>" lines of numeric fields and flags beyond AF, R2, TYPED and IMPUTED.
+        "##INFO=<...>" lines of numeric fields and flags beyond AF, MAF, AVG_CS, R2, TYPED and IMPUTED.
+    decimals : int
+        Of DS, HDS and GP, 1 to MOST_DECIMALS.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class GenotypeWriter(IndexedFile):
         output_type: str | None = None,
         threads: int = 2,
         extra_info_lines: Sequence[str] = (),
+        decimals: int = DEFAULT_DECIMALS,
     ) -> None:
         """Check everything that can be checked and write the header."""
         ploidy = np.asarray(ploidy)
@@ -72,9 +75,12 @@ class GenotypeWriter(IndexedFile):
             )
         if "GT" in formats[1:]:
             raise ValueError(f"GT must be the first of the formats, however: {formats!r}")
+        if not 1 <= decimals <= MOST_DECIMALS:
+            raise ValueError(f"decimals must be 1 to {MOST_DECIMALS}, however: {decimals!r}")
         output_type = choose_output_type(Path(path), output_type)
         self._encodes_bcf = output_type == "b"
-        self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines)
+        self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines, decimals)
+        self._codes = NumberCodes(decimals)
         self._formats = tuple(formats)
         self.set_ploidy(ploidy)
         self._last_position = 0
@@ -82,7 +88,7 @@ class GenotypeWriter(IndexedFile):
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
-        self._layout = SampleLayout(np.asarray(ploidy), self._formats)
+        self._layout = SampleLayout(np.asarray(ploidy), self._formats, self._codes)
         encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
         self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
 

@@ -47,7 +47,7 @@ class TestArguments:
         (vcf, out, panel), options = library.call_args
         assert [str(path) for path in (vcf, out, panel)] == ["t.vcf", "o.bcf", "p.spin"]
         output = options.pop("output")
-        assert tuple(output.formats) == ("GT", "DS")
+        assert (tuple(output.formats), output.decimals) == (("GT", "DS"), 3)
         assert (output.output_type, output.keep_unmatched) == (None, False)
         assert (output.leave_one_out, output.report) == (False, None)
         options.pop("progress")
@@ -68,7 +68,7 @@ class TestArguments:
             "--vcf", "t.vcf", "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "ds,GT,HDS,GP",
             "-r", "20:5-9", "--map", "m.map", "--keep-unmatched", "--model", "w.safetensors",
             "--inducing-points", "64", "--window-cm", "3", "--threads", "3",
-            "--device", "cpu", "--seed", "8", "--force", "--quiet",
+            "--device", "cpu", "--seed", "8", "--force", "--quiet", "--decimals", "4",
         ]
         # fmt: on
         with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
@@ -77,7 +77,7 @@ class TestArguments:
         options = library.call_args.kwargs
         output = options["output"]
         assert tuple(output.formats) == ("GT", "DS", "HDS", "GP")  # VCF wants GT first
-        assert (output.output_type, output.keep_unmatched) == ("b", True)
+        assert (output.output_type, output.keep_unmatched, output.decimals) == ("b", True, 4)
         assert str(options["genetic_map"]) == "m.map"
         chosen = {"inducing_points": 64, "window_cM": 3.0}
         assert options["predictor"] == PredictorSettings(model="w.safetensors", options=chosen)
@@ -111,6 +111,12 @@ class TestArguments:
         assert failed.err.startswith("spinimpute: error: no ")
         for hint in ("SPINIMPUTE_PANEL", "1000 Genomes", "spinimpute panel build --vcf"):
             assert hint in failed.err
+
+    @pytest.mark.parametrize("decimals", ["0", "6", "2.5", "x"])
+    def test_bad_decimals(self, run: Run, decimals: str) -> None:
+        failed = run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--decimals", decimals)
+        assert failed.code == 2
+        assert "--decimals" in failed.err
 
     @pytest.mark.parametrize("formats", ["XX", "GT,GT", "", "GT,,DS", "GT DS"])
     def test_bad_format(self, run: Run, formats: str) -> None:

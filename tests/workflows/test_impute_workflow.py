@@ -169,6 +169,7 @@ def test_lint(tmp_path: Path) -> None:
         ("targets: {a/b: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "a/b"),
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nformat: GT;rm\n", "GT;rm"),
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nthreads: 0\n", "threads"),
+        ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\ndecimals: 9\n", "decimals"),
         ("targets: {..: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "'..'"),
         ("targets: {logs: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "logs"),
         ("targets: {a: {file: t.vcf}}\nout: 'o{x}'\npanels: {'20': {spin: p.spin}}\n", "o{x}"),

@@ -7,6 +7,7 @@ OUT = config["out"]
 TARGETS = config["targets"]
 PANELS = {str(chrom): panel for chrom, panel in config["panels"].items()}
 FORMAT = config.get("format", "GT,DS")
+DECIMALS = config.get("decimals", 3)
 THREADS = config.get("threads", 2)
 PAIRS = [
     (name, chrom)

@@ -43,7 +43,9 @@ def impute() -> Callable[..., Path]:
     """impute(vcf, out, panel, region=None, **options) -> out."""
 
     def run(vcf: Path, out: Path, panel: Any, region: str | None = None, **options: Any) -> Path:
-        output = spinimpute.OutputSettings(options.pop("formats", FORMATS))
+        output = spinimpute.OutputSettings(
+            options.pop("formats", FORMATS), decimals=options.pop("decimals", 3)
+        )
         spinimpute.impute(
             vcf,
             out,

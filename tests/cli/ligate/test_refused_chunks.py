@@ -215,6 +215,8 @@ def test_other_samples_formats_and_versions(
     assert "which region" in refused(made / "whole.vcf.gz")
     other = impute(example / "target.vcf.gz", tmp_path / "other.bcf", opened, abutting[1], formats=("GT",))
     assert "differ in FORMAT: GT:DS:HDS:GP and GT" in refused(made / "a0.bcf", other, suffix=".bcf")
+    other = impute(example / "target.vcf.gz", tmp_path / "finer.bcf", opened, abutting[1], decimals=4)
+    assert "in steps of 0.0001" in refused(made / "a0.bcf", other, suffix=".bcf")
 
 
 def test_fewer_samples(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
