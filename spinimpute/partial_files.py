@@ -15,14 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spinimpute.errors import InputError
-from spinimpute.watched import TEMPORARY, begins, ends, temporary
+from spinimpute.watched import FOLDER_SUFFIX, SUFFIX, TEMPORARY, begins, ends, temporary_folder_told
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-SUFFIX, FOLDER_SUFFIX = ".part", ".parts"
 TOKEN = 8  # letters
 PATIENCE = 1.0  # seconds for other runs that look for temporary files in the same folder
 
@@ -140,7 +139,7 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
         It cannot be made.
     """
     folder = parent / f"{beginning}{secrets.token_hex(TOKEN // 2)}{FOLDER_SUFFIX}"
-    with temporary(folder):
+    with temporary_folder_told(folder):
         descriptor = -1
         try:
             with _one_at_a_time(parent):  # a folder that is not locked yet must not be taken for a dead one
