@@ -22,7 +22,13 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
-from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome, same_chromosome
+from spinimpute.genotypes.sites import (
+    ON_ANOTHER_CHROMOSOME,
+    Sites,
+    is_position,
+    plain_chromosome,
+    same_chromosome,
+)
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
@@ -354,7 +360,7 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
             f"target {path}, line {number}: {' '.join(fields[3:])!r} is no genotype; expected letters of "
             "ACGT, D or I, or -- where there is no call"
         )
-    if not (fields[2].isascii() and fields[2].isdigit()) or len(fields[2]) > 10:
+    if not is_position(fields[2]):
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
     # the same few texts millions of times
