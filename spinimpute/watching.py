@@ -110,7 +110,8 @@ class _Watch:
         kinds = (READING, MAPPED, TEMPORARY, TEMPORARY_FOLDER, ENDING)
         self._open: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ended = 0  # its number, once it has ended
-        self._asked: tuple[int, float] | None = None  # a signal to end, and when it came
+        self._passed_on: set[int] = set()  # signals
+        self._asked: tuple[int, float] | None = None  # the first to end, and when it came
 
     def until_it_ends(self) -> int:
         """Exit status for this process."""
@@ -134,6 +135,7 @@ class _Watch:
         return self._judged(os.waitstatus_to_exitcode(status))
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
+        self._passed_on.add(number)
         if number in DEADLY:
             self._asked = self._asked or (number, time.monotonic())
         if not self._ended:
@@ -185,10 +187,10 @@ class _Watch:
         if code >= 0 and (self._open[ENDING] or code == 0):
             return code
         _remove(self._open[TEMPORARY], self._open[TEMPORARY_FOLDER])
-        if self._asked and code in (-signal.SIGKILL, -self._asked[0]):
-            number = signal.Signals(self._asked[0])
-            _write(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
-            return 128 + number
+        by = self._asked[0] if self._asked and code == -signal.SIGKILL else -code
+        if by in self._passed_on:
+            _write(f"spinimpute: {SAID.get(by, f'ended by {signal.Signals(by).name}')}\n".encode())
+            return 128 + by
         if self._hidden and not self._damaged(code):
             said = printable(self._hidden.decode(errors="backslashreplace"))
             _write(f"spinimpute: a library said: {said}\n".encode(errors="backslashreplace"))

@@ -312,7 +312,7 @@ def test_more_names_than_one_byte_can_number(tmp_path, suffix):
 @pytest.mark.parametrize("length", [2**31 - 1, 2**31, 10**13 - 1, 10**14 - 1])
 @pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
 def test_a_contig_longer_than_any(tmp_path, suffix, length):
-    """The header of a panel may state whatever it does: a length that no position can reach counts for none."""
+    """A length in the header of a panel that no position can reach counts for none."""
     line = f"##contig=<ID=20,length={length}>"
     path = write(tmp_path / f"x.{suffix}", [2], make_dosage(8, 2), contig_lines=[line])
     check_index(path)
