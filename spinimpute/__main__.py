@@ -1,10 +1,9 @@
 """The command `spinimpute`, and `python -m spinimpute`, which torchrun needs."""
 
 import signal
-from typing import NoReturn
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Load the command line and run it."""
     # while it is loaded nothing is written yet: Ctrl-C may end the process as it is, without a traceback
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -165,7 +165,7 @@ def _remove_dead(folder: Path) -> None:
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Runs wait for each other, where a folder can be locked."""
-    descriptor = _opened_folder(folder)
+    descriptor = _opened_folder(folder, follow=True)  # they may have other names of it
     end = time.monotonic() + PATIENCE
     while descriptor >= 0 and _locked(descriptor) is False and time.monotonic() < end:
         time.sleep(0.005)
@@ -175,12 +175,12 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         _close(descriptor)
 
 
-def _opened_folder(folder: Path) -> int:
-    """A descriptor of a folder, no link, which can be locked; -1 if there is none."""
+def _opened_folder(folder: Path, *, follow: bool = False) -> int:
+    """A descriptor of a folder, by default no link, which can be locked; -1 if there is none."""
     if fcntl is None:
         return -1
     try:
-        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if follow else os.O_NOFOLLOW))
     except OSError:
         return -1
 

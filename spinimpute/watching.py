@@ -189,8 +189,9 @@ class _Watch:
         _remove(self._open[TEMPORARY], self._open[TEMPORARY_FOLDER])
         by = self._asked[0] if self._asked and code == -signal.SIGKILL else -code
         if by in self._passed_on:
-            _write(f"spinimpute: {SAID.get(by, f'ended by {signal.Signals(by).name}')}\n".encode())
-            return 128 + by
+            number = signal.Signals(by)
+            _write(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
+            return 128 + number
         if self._hidden and not self._damaged(code):
             said = printable(self._hidden.decode(errors="backslashreplace"))
             _write(f"spinimpute: a library said: {said}\n".encode(errors="backslashreplace"))

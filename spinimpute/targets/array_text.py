@@ -32,7 +32,7 @@ from spinimpute.genotypes.sites import (
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
-MOST_CALLS = 2_000_000
+MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; a gigabyte is taken
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 
@@ -58,8 +58,6 @@ class ArrayCall:
 
     Attributes
     ----------
-    line : int
-        Its number, 1-based.
     id : str
         The site's identifier, "." if it has none.
     chrom : str
@@ -70,7 +68,6 @@ class ArrayCall:
         Of the alleles: "" if missing, one if haploid.
     """
 
-    line: int
     id: str
     chrom: str
     position: int
@@ -172,8 +169,8 @@ def read_array_text(path: Path) -> ArrayText:
                 calls.append(_call(path, number, fields))
                 if len(calls) > MOST_CALLS:
                     raise InputError(
-                        f"target {path}: it has more than {MOST_CALLS:,} calls; no array has so many: give "
-                        "sequenced genotypes as VCF"
+                        f"target {path}: it has more than {MOST_CALLS:,} calls, the most that are read from "
+                        "such a file: give its genotypes as VCF"
                     )
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # e.g. a password
         raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
@@ -364,4 +361,4 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
     # the same few texts millions of times
-    return ArrayCall(number, fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))
+    return ArrayCall(fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.unpacking import LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
@@ -200,13 +200,11 @@ def info_type(line: str) -> str:
 def _check_samples(samples: Sequence[str]) -> None:
     if not samples:
         raise ValueError("there are no samples to write")
-    seen: set[str] = set()
     for name in samples:
         if not name.strip() or any(character in name for character in "\t\n\r\0"):
             raise InputError(
                 f"a sample is named {name!r}: a name must not be blank or contain tabs or line breaks; "
                 "rename the sample"
             )
-        if name in seen:
-            raise InputError(f"two samples are named {name!r}; rename one of them")
-        seen.add(name)
+    if (twice := repeated(samples)) is not None:
+        raise InputError(f"two samples are named {twice!r}; rename one of them")

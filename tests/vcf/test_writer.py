@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
-from spinimpute.vcf.index_reader import check_index
 from spinimpute.vcf.writer import GenotypeWriter
 
 needs_bcftools = pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
@@ -306,19 +305,6 @@ def test_more_names_than_one_byte_can_number(tmp_path, suffix):
         2_000_000_000,
         None,
     ]
-    reader.close()
-
-
-@pytest.mark.parametrize("length", [2**31 - 1, 2**31, 10**13 - 1, 10**14 - 1])
-@pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
-def test_a_contig_longer_than_any(tmp_path, suffix, length):
-    """A length in the header of a panel that no position can reach counts for none."""
-    line = f"##contig=<ID=20,length={length}>"
-    path = write(tmp_path / f"x.{suffix}", [2], make_dosage(8, 2), contig_lines=[line])
-    check_index(path)
-    reader = cyvcf2.VCF(str(path))
-    assert line in reader.raw_header
-    assert len(list(reader("20:60000-63000"))) == 8
     reader.close()
 
 
