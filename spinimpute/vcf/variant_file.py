@@ -238,6 +238,8 @@ class VariantFile:
         """
         try:
             genotypes: np.ndarray = record.genotype.array()
+        except MemoryError:  # the file is not to blame
+            raise
         except Exception as error:
             raise self.error(
                 f"no genotypes (GT) at {record.CHROM}:{record.POS}; every record must have them"
