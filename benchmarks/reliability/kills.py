@@ -27,7 +27,7 @@ from benchmarks.workflow.kills import round_of_kills
 from benchmarks.workflow.runs import attempt, checksums, copy_example
 
 KILLED = ("impute", "impute, with report", "impute, panel as VCF", "panel build", "ligate")
-LOADED = 0.1  # seconds
+LOADED = 0.3  # seconds
 GRACE = 10.0  # seconds for what was killed to be gone
 LIMIT = 300
 SCRIPT = "from spinimpute.__main__ import main; main()"
