@@ -6,9 +6,7 @@ import itertools
 
 import click
 
-from spinimpute.errors import printable
-
-from .options import OptionsOnly, force_option, quiet_option
+from .options import OptionsOnly, force_option, quiet_option, say
 
 
 @click.command(cls=OptionsOnly)
@@ -47,9 +45,9 @@ def evaluate(
 
         Console().print(summary_table(result))
         for reason, count in result.left_out.items():
-            click.echo(f"{count} left out: {reason}", err=True)
+            say(f"{count} left out: {reason}")
         if out is not None:
-            click.echo(printable(f"report: {out}"), err=True)
+            say(f"report: {out}")
 
 
 def _bounds(text: str) -> tuple[float, ...]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from spinimpute.errors import printable
-
 from .options import (
     force_option,
     out_option,
     output_type_option,
     progress_bar,
     quiet_option,
+    say,
     threads_option,
+    warn,
 )
 
 
@@ -59,7 +59,7 @@ def ligate(
             progress=progress,
         )
     for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {printable(warning)}", err=True)
+        warn(warning)
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(printable(line), err=True)
+            say(line)

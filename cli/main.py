@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
 import signal
 import sys
-import threading
 import warnings
 from importlib import import_module
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from spinimpute.errors import InputError, printable
+from spinimpute.errors import InputError
 from spinimpute.watched import ending
+
+from .options import discard, say, warn
 
 BAD_INPUT = 2
 INTERRUPTED = 130
-TERMINATED = 143
+ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 SOON, AGAIN = 0.01, 3.0  # seconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_asked_to_end = threading.Event()
+_asked: list[int] = []  # the status to end with, once a signal has asked for it
 
 # name -> (module of this package, attribute, one line of help): commands are listed without importing them
 COMMANDS = {
@@ -88,39 +88,36 @@ def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
     from spinimpute.compilation import start_command
 
-    start_command(lambda line: click.echo(line, err=True))
+    start_command(say)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"spinimpute: warning: {printable(str(message))}", err=True)
+    warn(str(message))
 
 
-def _terminated(*_: Any) -> NoReturn:
-    # a scheduler's SIGTERM then unwinds like an exception: temporary files are removed. Another, which the
-    # watcher passes on, must not stop this
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _asked_to_end.set()
-    _say("terminated")
-    _end_later(SystemExit(TERMINATED), AGAIN)  # libraries that catch all exceptions go on
-    sys.exit(TERMINATED)
+def _unwind(number: int, _: Any) -> NoReturn:
+    """The end that a signal asks for unwinds like an exception: temporary files are removed."""
+    _hold_signals()  # another, of a terminal or of the process that watches, must not stop this
+    _asked.append(128 + number)
+    _end_later(SystemExit(128 + number), AGAIN)  # libraries that catch all exceptions go on
+    sys.exit(128 + number)
 
 
-def _interrupted(*_: Any) -> NoReturn:
-    # a terminal's Ctrl-C comes once more from the process that watches: it must not stop the cleaning up
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
+def _hold_signals() -> None:
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _swallowed(ignored: Any) -> None:
     """Python ignores what is raised while an object is deleted: an end comes once more, when it is gone."""
     error = ignored.exc_value
-    if isinstance(error, SystemExit | KeyboardInterrupt):
+    if isinstance(error, SystemExit):
         _end_later(error, SOON)
     else:
         sys.__unraisablehook__(ignored)
 
 
-def _end_later(error: SystemExit | KeyboardInterrupt, seconds: float) -> None:
+def _end_later(error: SystemExit, seconds: float) -> None:
     """Raise it in so many seconds, and again until the command has ended. Not on Windows."""
     if not hasattr(signal, "setitimer"):
         return
@@ -133,23 +130,9 @@ def _end_later(error: SystemExit | KeyboardInterrupt, seconds: float) -> None:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    if _asked_to_end.is_set():  # a library turned the end into an error of its own
-        sys.exit(TERMINATED)
-    _say(message)
+    if not _asked:  # else a library turned the end into an error of its own
+        say(f"spinimpute: {message}")
     sys.exit(status)
-
-
-def _say(message: str) -> None:
-    try:
-        click.echo(f"spinimpute: {printable(message)}", err=True)
-    except OSError:  # stderr goes to a full disk: the exit status says enough
-        _discard(sys.stderr)
-
-
-def _discard(stream: IO[str]) -> None:
-    """What is left in the stream's buffer: some Pythons fail with it at exit, and with another status."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -170,42 +153,49 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run_command(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command in this process, and exit; arguments as of `main`."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Run a command in this process, and exit; arguments as of `main`.
+
+    From its end on the process ignores signals to end: what Python does then must not be disturbed.
+    """
     hook, sys.unraisablehook = sys.unraisablehook, _swallowed
-    _asked_to_end.clear()
+    _asked.clear()
     try:
         _run(arguments)
     finally:
+        _hold_signals()
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
         ending()
+        if _asked:  # whatever became of it on its way
+            say(f"spinimpute: {ENDING[signal.Signals(_asked[0] - 128)]}")
+            sys.exit(_asked[0])
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters
-    signal.signal(signal.SIGTERM, _terminated)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _unwind)
     try:
         # not standalone: click then leaves exceptions to us
         status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        try:
+            error.show()
+        except OSError:  # stderr cannot be written: the exit status says enough
+            discard(sys.stderr)
         sys.exit(error.exit_code)
     except InputError as error:
         _fail(f"error: {error}", BAD_INPUT)
     except BrokenPipeError:
-        _discard(sys.stdout)  # the reader of our output has closed it
+        discard(sys.stdout)  # the reader of our output has closed it
         sys.exit(1)
     except OSError as error:
         if error.errno in NO_SPACE and error.filename is None:  # all other files have a name
-            _discard(sys.stdout)
+            discard(sys.stdout)
             _fail(f"error: cannot write standard output: {error.strerror}", BAD_INPUT)
         # a name too long, a folder taken away: the system's word, not a traceback
         _fail(f"error: {error}", BAD_INPUT)

@@ -18,6 +18,7 @@ from .options import (
     out_option,
     progress_bar,
     quiet_option,
+    say,
 )
 
 MOST_NUMBERS = 2**27  # of covariances at once: a gibibyte
@@ -114,7 +115,7 @@ def train(
             def report(step: int, loss: float) -> None:
                 progress(step / steps)
                 if not quiet:
-                    click.echo(f"step {step}: loss {loss:.4f}", err=True)
+                    say(f"step {step}: loss {loss:.4f}")
 
             trainer.train(
                 report=report, checkpoint=lambda: trainer.save_state(state), every=max(1, steps // 20)
@@ -126,7 +127,7 @@ def train(
     trainer.save(path)
     state.unlink(missing_ok=True)
     if not quiet:
-        click.echo(printable(f"model:    {path}, {model.kind}, {trainer.step} steps, seed {seed}"), err=True)
+        say(f"model:    {path}, {model.kind}, {trainer.step} steps, seed {seed}")
 
 
 @contextmanager
@@ -240,4 +241,4 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
                 for name, (model, tasks) in loaded.items()
             }
             plot_calibration(curves, partial)
-    click.echo(printable(f"{path}"), err=True)
+    say(str(path))

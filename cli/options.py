@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -232,6 +233,25 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield lambda fraction: progress.update(task, completed=fraction)
 
 
+def say(line: str) -> None:
+    """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
+    try:
+        click.echo(printable(line), err=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    say(f"spinimpute: warning: {message}")
+
+
+def discard(stream: IO[str]) -> None:
+    """Forget what is in the stream's buffer: some Pythons fail with it at exit, and with another status."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
     """Print the warnings of a run, and its summary unless it is to be quiet.
 
@@ -245,10 +265,10 @@ def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
         Print warnings only.
     """
     for warning in summary.warnings:
-        click.echo(f"spinimpute: warning: {printable(warning)}", err=True)
+        warn(warning)
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
-            click.echo(printable(line), err=True)
+            say(line)
 
 
 # of `spinimpute tabular`: what it offers to train, and the options of training

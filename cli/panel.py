@@ -20,6 +20,7 @@ from .options import (
     progress_bar,
     quiet_option,
     region_option,
+    say,
     threads_option,
 )
 
@@ -141,12 +142,9 @@ def build(
         _describe(out, made, quiet)
         if not quiet:
             share = made.mass_below["2"]
-            click.echo(
-                f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel",
-                err=True,
-            )
+            say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
             for reason, count in made.provenance["array sites not used"].items():
-                click.echo(f"  {count} array sites not used: {reason}", err=True)
+                say(f"  {count} array sites not used: {reason}")
 
 
 @panel.command(cls=OptionsOnly)
@@ -237,13 +235,12 @@ def _source(
 def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
     if quiet:
         return
-    click.echo(
-        f"{printable(out)}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
-        f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}",
-        err=True,
+    say(
+        f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
+        f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}"
     )
     for reason, count in built.provenance.get("skipped", {}).items():
-        click.echo(f"  {count} records skipped: {reason}", err=True)
+        say(f"  {count} records skipped: {reason}")
 
 
 def _names(path: str) -> list[str]:

@@ -15,8 +15,10 @@ from .options import (
     estimator_errors,
     force_option,
     quiet_option,
+    say,
     seed_option,
     steps_option,
+    warn,
 )
 from .tabular_benchmark import benchmark
 from .tabular_columns import (
@@ -27,7 +29,6 @@ from .tabular_columns import (
     read_labelled_table,
     require_columns,
     table_option,
-    warn,
 )
 
 if TYPE_CHECKING:
@@ -100,11 +101,10 @@ def fit(
     save_estimator(estimator, path, described)
     if not quiet:
         numbers = sum(dtype.kind == "f" for dtype in table.features.dtypes)
-        click.echo(
-            f"table:    {n_rows} rows, {numbers} columns of numbers, {n_columns - numbers} of categories\n"
-            f"model:    {printable(str(path))}, {type(estimator).__name__}, "
-            f"{estimator.n_parameters_} weights, {estimator.n_steps_} steps, seed {seed}",
-            err=True,
+        say(f"table:    {n_rows} rows, {numbers} columns of numbers, {n_columns - numbers} of categories")
+        say(
+            f"model:    {path}, {type(estimator).__name__}, "
+            f"{estimator.n_parameters_} weights, {estimator.n_steps_} steps, seed {seed}"
         )
 
 
@@ -147,7 +147,7 @@ def predict(
     require_columns(rows, table, ids, "of --id")
     surplus = [name for name in rows.columns if name not in {*columns, *ids}]
     if surplus and not quiet:
-        click.echo(f"ignored:  {listed(surplus)}", err=True)
+        say(f"ignored:  {listed(surplus)}")
     categorical = [columns[number] for number in estimator.encoder_.schema_.categorical]
     features = features_of(rows, table, columns, categorical, no_other_text=True)
     _tell_unseen(estimator, features)
@@ -162,7 +162,7 @@ def predict(
     with written_whole(path) as partial:
         write_table(predicted, partial, suffix)
     if not quiet:
-        click.echo(printable(f"output:   {path}, {len(predicted)} predictions"), err=True)
+        say(f"output:   {path}, {len(predicted)} predictions")
 
 
 @tabular.command()

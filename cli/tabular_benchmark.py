@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spinimpute.errors import printable
-
 from .options import (
     TABULAR_MODELS,
     device_option,
     estimator_errors,
     force_option,
     quiet_option,
+    say,
     seed_option,
     steps_option,
 )
@@ -78,10 +77,9 @@ def benchmark(
     def report(score: Mapping[str, Any]) -> None:
         if not quiet:
             seconds = score["fit_seconds"] + score["predict_seconds"]
-            click.echo(
+            say(
                 f"{score['model']}, fold {score['fold']} of {folds}: {TITLES[first]} {score[first]:.4g}, "
-                f"{seconds:.1f} s",
-                err=True,
+                f"{seconds:.1f} s"
             )
 
     with estimator_errors("the comparison cannot go on"):
@@ -93,7 +91,7 @@ def benchmark(
         with written_whole(path) as partial:
             write_table(scores, partial, suffix)
         if not quiet:
-            click.echo(printable(f"output:   {path}, {len(scores)} scores"), err=True)
+            say(f"output:   {path}, {len(scores)} scores")
     click.echo(_shown(summary(scores), METRICS[table.task]))
 
 

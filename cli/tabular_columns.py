@@ -10,7 +10,7 @@ import click
 
 from spinimpute.errors import printable
 
-from .options import Command
+from .options import Command, say, warn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,7 +112,7 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     rows = _with_target(rows, choice)
     task, reason = _task(rows[choice.target], table, choice.task)
     if not quiet:
-        click.echo(f"task:     {task}: {reason}", err=True)
+        say(f"task:     {task}: {reason}")
     label = _label(rows[choice.target], table, task)
     weight = None if choice.weights is None else _weight(rows[choice.weights], table)
     counted = label if weight is None else label[weight > 0]
@@ -313,8 +313,3 @@ def listed(names: list[str], most: int = 10) -> str:
     """Names with commas between them; of more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(printable, names[:most])) + more
-
-
-def warn(message: str) -> None:
-    """Print a warning."""
-    click.echo(f"spinimpute: warning: {printable(message)}", err=True)

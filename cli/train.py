@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .options import OptionsOnly, device_option, force_option, out_option, progress_bar, quiet_option
+from .options import OptionsOnly, device_option, force_option, out_option, progress_bar, quiet_option, say
 
 
 @click.command(cls=OptionsOnly)
@@ -54,16 +54,13 @@ def train(
                 training = entry["configuration"]["configuration"]["training"]
                 total = training["steps"]
                 if not quiet:
-                    click.echo(
-                        f"{entry['weights']} weights, {total} steps, seed {training['seed']}", err=True
-                    )
+                    say(f"{entry['weights']} weights, {total} steps, seed {training['seed']}")
             elif "validation_loss" in entry:
                 show(entry["step"] / total)
                 if not quiet:
-                    click.echo(
+                    say(
                         f"step {entry['step']}: loss {entry['train_loss']:.4f}, validation "
-                        f"{entry['validation_loss']:.4f}, r2 {entry['validation_r2']:.4f}",
-                        err=True,
+                        f"{entry['validation_loss']:.4f}, r2 {entry['validation_r2']:.4f}"
                     )
 
         try:
@@ -84,6 +81,4 @@ def train(
         except ImportError as error:
             raise InputError(str(error)) from error
     if is_first():
-        click.echo(
-            f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps", err=True
-        )
+        say(f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps")

@@ -1,5 +1,6 @@
 """The one exception that stands for a user's mistake."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -15,6 +16,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """A name that is there twice, for messages; None if there is none."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def why_no_file(path: Path) -> str:

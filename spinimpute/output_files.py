@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.partial_files import PartialFile, temporary_folder_in
 
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
+LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
 
@@ -163,7 +166,9 @@ def temporary_folder() -> Iterator[Path]:
     """
     with ExitStack() as stack:
         try:
-            made = temporary_folder_in(Path(tempfile.gettempdir()), "spinimpute-")
+            # a lock may be seen on its own machine only: what others share is not to be taken for left
+            machine = re.sub(r"[^\w.-]", "_", platform.node())[:LONGEST_MACHINE]
+            made = temporary_folder_in(Path(tempfile.gettempdir()), f"spinimpute-{machine}-")
             folder = stack.enter_context(made)
         except OSError as error:
             raise InputError(

@@ -15,14 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spinimpute.errors import InputError
-from spinimpute.watched import TEMPORARY, begins, ends, temporary
+from spinimpute.watched import FOLDER_SUFFIX, SUFFIX, TEMPORARY, begins, ends, temporary_folder_told
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-SUFFIX, FOLDER_SUFFIX = ".part", ".parts"
 TOKEN = 8  # letters
 PATIENCE = 1.0  # seconds for other runs that look for temporary files in the same folder
 
@@ -140,7 +139,7 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
         It cannot be made.
     """
     folder = parent / f"{beginning}{secrets.token_hex(TOKEN // 2)}{FOLDER_SUFFIX}"
-    with temporary(folder):
+    with temporary_folder_told(folder):
         descriptor = -1
         try:
             with _one_at_a_time(parent):  # a folder that is not locked yet must not be taken for a dead one
@@ -166,7 +165,7 @@ def _remove_dead(folder: Path) -> None:
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Runs wait for each other, where a folder can be locked."""
-    descriptor = _opened_folder(folder)
+    descriptor = _opened_folder(folder, follow=True)  # they may have other names of it
     end = time.monotonic() + PATIENCE
     while descriptor >= 0 and _locked(descriptor) is False and time.monotonic() < end:
         time.sleep(0.005)
@@ -176,12 +175,12 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         _close(descriptor)
 
 
-def _opened_folder(folder: Path) -> int:
-    """A descriptor of a folder, no link, which can be locked; -1 if there is none."""
+def _opened_folder(folder: Path, *, follow: bool = False) -> int:
+    """A descriptor of a folder, by default no link, which can be locked; -1 if there is none."""
     if fcntl is None:
         return -1
     try:
-        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if follow else os.O_NOFOLLOW))
     except OSError:
         return -1
 

@@ -28,19 +28,14 @@ class TooLong(OSError):
     """There is more than the bound that the message states."""
 
 
-def most_unpacked(packed: int, times: int = _MOST_TIMES) -> int:
-    """How many bytes may become of so many compressed ones: so many times as many."""
-    return max(_LEAST_BOUND, times * packed)
-
-
-def check_unpacked(unpacked: int, packed: int, times: int = _MOST_TIMES) -> None:
-    """Raise TooLong if more bytes became of compressed ones than may."""
-    most = most_unpacked(packed, times)
+def check_unpacked(unpacked: int, packed: int, times: int = _MOST_TIMES, least: int | None = None) -> None:
+    """Raise TooLong if more bytes became of compressed ones than may: so many times as many, or `least`."""
+    most = max(_LEAST_BOUND if least is None else least, times * packed)
     if unpacked > most:
         raise TooLong(f"its {packed:,} bytes unpack to more than {most:,}")
 
 
-def gunzipped(content: bytes, times: int = _MOST_TIMES) -> bytes:
+def gunzipped(content: bytes, times: int = _MOST_TIMES, least: int | None = None) -> bytes:
     """The content of a file, unpacked if it is gzip.
 
     Parameters
@@ -49,6 +44,8 @@ def gunzipped(content: bytes, times: int = _MOST_TIMES) -> bytes:
         As it is in the file.
     times : int
         How many times as long it may become.
+    least : int, optional
+        Bytes that it may become however short it is.
 
     Returns
     -------
@@ -66,7 +63,7 @@ def gunzipped(content: bytes, times: int = _MOST_TIMES) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         while piece := file.read(_PIECE_BYTES):
             unpacked += piece
-            check_unpacked(len(unpacked), len(content), times)
+            check_unpacked(len(unpacked), len(content), times, least)
     return bytes(unpacked)
 
 

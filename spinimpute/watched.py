@@ -11,7 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-READING, MAPPED, TEMPORARY, ENDING = "reading", "mapped", "temporary", "ending"
+READING, MAPPED, ENDING = "reading", "mapped", "ending"
+TEMPORARY, TEMPORARY_FOLDER = "temporary", "folder"
+SUFFIX, FOLDER_SUFFIX = ".part", ".parts"  # of their names: nothing else may be removed
 LONGEST = 1_000  # letters told at once: longer messages of two threads could mix
 BEGINS, ENDS = "+", "-"
 
@@ -30,7 +32,8 @@ def begins(kind: str, what: object) -> None:
     Parameters
     ----------
     kind : str
-        READING: a library reads the file; MAPPED: it is in memory as it is on the disk; or TEMPORARY.
+        READING: a library reads the file; MAPPED: it is in memory as it is on the disk; TEMPORARY or
+        TEMPORARY_FOLDER: it is to be removed.
     what : object
         The file, as messages name it, or its absolute path.
     """
@@ -43,14 +46,14 @@ def ends(kind: str, what: object) -> None:
 
 
 @contextmanager
-def temporary(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Tell of a temporary file or folder as long as it is there."""
+def temporary_folder_told(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Tell of a temporary folder as long as it is there."""
     absolute = os.path.abspath(path)
-    begins(TEMPORARY, absolute)
+    begins(TEMPORARY_FOLDER, absolute)
     try:
         yield
     finally:
-        ends(TEMPORARY, absolute)
+        ends(TEMPORARY_FOLDER, absolute)
 
 
 def ending() -> None:
@@ -62,5 +65,7 @@ def _tell(change: str, kind: str, what: object) -> None:
     if _channel is None:
         return
     text = str(what).replace("\n", " ")[:LONGEST]
+    if text != str(what) and kind in (TEMPORARY, TEMPORARY_FOLDER):
+        return  # under another name it is something else, which must stay: the next run finds what is left
     with suppress(OSError):  # nobody watches any longer
         os.write(_channel, f"{change}{kind}\t{text}\n".encode(errors="surrogateescape"))

@@ -20,7 +20,17 @@ from contextlib import suppress
 from types import FrameType
 
 from spinimpute.errors import printable
-from spinimpute.watched import BEGINS, ENDING, MAPPED, READING, TEMPORARY, watched_through
+from spinimpute.watched import (
+    BEGINS,
+    ENDING,
+    FOLDER_SUFFIX,
+    MAPPED,
+    READING,
+    SUFFIX,
+    TEMPORARY,
+    TEMPORARY_FOLDER,
+    watched_through,
+)
 
 BAD_INPUT = 2
 PATIENCE = 20.0  # seconds for a process to clean up when it is to end
@@ -97,9 +107,11 @@ class _Watch:
         self._told, self._printed = b"", b""
         self._reading = False  # whether a library has read since something was printed
         self._hidden = b""  # the last that was not shown
-        self._open: dict[str, list[str]] = {READING: [], MAPPED: [], TEMPORARY: [], ENDING: []}
+        kinds = (READING, MAPPED, TEMPORARY, TEMPORARY_FOLDER, ENDING)
+        self._open: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ended = 0  # its number, once it has ended
-        self._asked: tuple[int, float] | None = None  # a signal to end, and when it came
+        self._passed_on: set[int] = set()  # signals
+        self._asked: tuple[int, float] | None = None  # the first to end, and when it came
 
     def until_it_ends(self) -> int:
         """Exit status for this process."""
@@ -123,6 +135,7 @@ class _Watch:
         return self._judged(os.waitstatus_to_exitcode(status))
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
+        self._passed_on.add(number)
         if number in DEADLY:
             self._asked = self._asked or (number, time.monotonic())
         if not self._ended:
@@ -173,10 +186,10 @@ class _Watch:
     def _judged(self, code: int) -> int:
         if code >= 0 and (self._open[ENDING] or code == 0):
             return code
-        for path in self._open[TEMPORARY]:
-            _remove(path)
-        if self._asked and code in (-signal.SIGKILL, -self._asked[0]):
-            number = signal.Signals(self._asked[0])
+        _remove(self._open[TEMPORARY], self._open[TEMPORARY_FOLDER])
+        by = self._asked[0] if self._asked and code == -signal.SIGKILL else -code
+        if by in self._passed_on:
+            number = signal.Signals(by)
             _write(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
             return 128 + number
         if self._hidden and not self._damaged(code):
@@ -214,14 +227,16 @@ class _Watch:
         )
 
 
-def _remove(path: str) -> None:
-    if os.path.isdir(path):
-        import shutil  # not needed in most runs
+def _remove(files: list[str], folders: list[str]) -> None:
+    import shutil  # not needed in most runs
 
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):  # it is gone, or the disk is
-            os.unlink(path)
+    for path in files:
+        if path.endswith(SUFFIX):
+            with suppress(OSError):  # it is gone, or the disk is
+                os.unlink(path)
+    for path in folders:
+        if path.endswith(FOLDER_SUFFIX):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(text: bytes) -> None:

@@ -1,5 +1,7 @@
 """Outputs that would destroy an input, or cannot be written, are refused before work starts."""
 
+import platform
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -9,7 +11,7 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_output, temporary_folder
 from spinimpute.vcf import indexed_file
 from spinimpute.vcf import writer as vcf_writer
 
@@ -69,3 +71,14 @@ def test_an_interrupt_while_the_writer_starts_leaves_nothing(tmp_path: Path) -> 
     ):
         vcf_writer.GenotypeWriter(tmp_path / "o.bcf", ["a"], np.array([2], np.uint8), ["##contig=<ID=1>"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_temporary_folders_of_other_machines_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may share the folder, but not see each other's locks."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(platform, "node", lambda: "this/one")
+    for name in ("spinimpute-this_one-01234567.parts", "spinimpute-other-01234567.parts"):
+        (tmp_path / name).mkdir()
+    with temporary_folder() as folder:
+        assert folder.name.startswith("spinimpute-this_one-")
+    assert [path.name for path in tmp_path.iterdir()] == ["spinimpute-other-01234567.parts"]

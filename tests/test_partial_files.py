@@ -120,6 +120,19 @@ def _write_at(moment: float, final: Path, refused: Any) -> None:
     partial.complete()
 
 
+def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path: Path) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    locks = []
+    for path in (folder, link):
+        with partial_files._one_at_a_time(path):
+            descriptor = os.open(folder, os.O_RDONLY)
+            locks.append(partial_files._locked(descriptor))
+            os.close(descriptor)
+    assert locks == [False, False]
+
+
 @pytest.mark.parametrize("number", range(5))
 def test_of_two_that_start_together_one_writes(number: int, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, plain_chromosome
 
 # Genome Reference Consortium, assembled molecules: GRCh37 (GCF_000001405.13), GRCh38 (GCF_000001405.26)
 CHROMOSOME_LENGTHS = {
@@ -20,13 +20,20 @@ CHROMOSOME_LENGTHS = {
     ),
 }  # fmt: skip
 CHROMOSOMES = (*(str(i) for i in range(1, 23)), "X", "Y")
+_LENGTH = re.compile(r"[<,]length=(\d{1,15})(?!\d)")
+
+
+def contig_length(line: str) -> int | None:
+    """The length that a "##contig=<...>" line states; None if it states none that BCF can hold."""
+    stated = _LENGTH.search(line)
+    return int(stated[1]) if stated and int(stated[1]) <= LAST_POSITION else None
 
 
 def build_of(contig_line: str, chrom: str) -> str:
     """GRCh37 or GRCh38 if the header states the chromosome's length, else ""."""
-    stated = re.search(r"[<,]length=(\d{1,15})(?!\d)", contig_line)
+    length = contig_length(contig_line)
     plain = plain_chromosome(chrom)
-    if stated is None or plain not in CHROMOSOMES:
+    if length is None or plain not in CHROMOSOMES:
         return ""
     place = CHROMOSOMES.index(plain)
-    return next((b for b, lengths in CHROMOSOME_LENGTHS.items() if lengths[place] == int(stated[1])), "")
+    return next((b for b, lengths in CHROMOSOME_LENGTHS.items() if lengths[place] == length), "")

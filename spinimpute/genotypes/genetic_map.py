@@ -1,16 +1,19 @@
 """Genetic maps: from base-pair positions to centimorgans."""
 
+import gzip
+import io
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import names_of_chromosome
-from spinimpute.unpacking import gunzipped
+from spinimpute.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
@@ -114,18 +117,22 @@ class GeneticMap:
             The file is no map of that chromosome; the message names file and line.
         """
         path = Path(path)
-        lines = _read_lines(path)
-        columns, first_row = _recognise(path, lines)
+        content = _content(path)
+        columns, first_row = _recognise(path, next(_rows(path, content), None))
         fail = _failure(path)
         positions: list[int] = []
         cMs: list[float] = []
         others: dict[str, int] = {}
-        rows = [line.split() for line in lines[first_row:]]
-        named = {fields[columns.chrom] for fields in rows if len(fields) == columns.count}
+        named = {
+            fields[columns.chrom]
+            for number, line in _rows(path, content)
+            if number >= first_row and len(fields := line.split()) == columns.count
+        }
         meant = names_of_chromosome(chrom, named)
-        for number, fields in enumerate(rows, start=first_row + 1):
-            if not fields:
+        for number, line in _rows(path, content):
+            if number < first_row:
                 continue
+            fields = line.split()
             if len(fields) != columns.count:
                 raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
             position, cM = _numbers(fields, columns, fail, number)
@@ -214,30 +221,41 @@ def _numbers(
     return position, cM
 
 
-def _read_lines(path: Path) -> list[str]:
+def _content(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()  # at once: it may be a pipe, and its rows are read more than once
     except OSError as error:
         raise InputError(f"{path}: cannot read the genetic map: {error.strerror}") from error
+
+
+def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, each with its number."""
+    file: IO[bytes] | gzip.GzipFile = io.BytesIO(content)
+    if content.startswith(GZIP_MAGIC):
+        file = gzip.GzipFile(fileobj=file)
     try:
-        text = gunzipped(content).decode("utf-8")
+        with unpacked_text(file, len(content)) as text:
+            for number, line in enumerate(text_lines(text), start=1):
+                if not line.isspace():
+                    yield number, line
+    except TooLong as error:
+        raise InputError(f"{path}: this is no genetic map: {error}; {_FORMATS}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: the genetic map is damaged gzip ({error}). Get the file again") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: the genetic map is not text; {_FORMATS}") from error
-    if not text.strip():
+
+
+def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
+    """The form of the map and the number of its first row, by the first line that is not blank."""
+    if first is None:
         raise InputError(f"{path}: the genetic map is empty; {_FORMATS}")
-    return text.splitlines()
-
-
-def _recognise(path: Path, lines: list[str]) -> tuple[_Columns, int]:
-    """The form of the map and the index of its first row."""
-    first = next(index for index, line in enumerate(lines) if line.strip())
-    fields = [field.lower() for field in lines[first].split()]
+    number, line = first
+    fields = [field.lower() for field in line.split()]
     if fields == ["pos", "chr", "cm"]:
-        return _SHAPEIT, first + 1
+        return _SHAPEIT, number + 1
     if len(fields) == 4 and fields[0].startswith("chr") and fields[1].startswith("position"):
-        return _HAPMAP, first + 1
+        return _HAPMAP, number + 1
     if len(fields) == 4 and fields[3].lstrip("-").isdecimal():
-        return _PLINK, first
-    raise InputError(f"{path}, line {first + 1}: this is no genetic map: {lines[first][:60]!r}; {_FORMATS}")
+        return _PLINK, number
+    raise InputError(f"{path}, line {number}: this is no genetic map: {line.rstrip()[:60]!r}; {_FORMATS}")

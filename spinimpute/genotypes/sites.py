@@ -10,6 +10,7 @@ import numpy as np
 from spinimpute.errors import InputError
 
 LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
+_MOST_DIGITS = 10  # of a position
 
 POSITION_NOT_IN_PANEL = "position not in panel"
 ALLELES_DIFFER = "alleles differ from the panel"
@@ -72,6 +73,11 @@ def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
     own = {name for name in plain if plain[name] == plain_chromosome(chrom)}
     of_people = not any(p.isdecimal() and len(p) < 5 and int(p) > LAST_OF_PEOPLE for p in plain.values())
     return own if own or not of_people else {name for name in plain if same_chromosome(name, chrom)}
+
+
+def is_position(text: str | bytes) -> bool:
+    """Whether a text of a file is a position: digits, and no more of them than LAST_POSITION has."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 class NoRecord(InputError):

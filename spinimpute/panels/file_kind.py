@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from spinimpute.errors import InputError
-from spinimpute.vcf.header import is_contig_line
 
 CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
@@ -142,6 +141,8 @@ def is_chromosome(value: object) -> bool:
 
 def require_contig_line(container: Any) -> None:
     """Raise InputError unless the header's line of the chromosome, which outputs copy, defines it."""
+    from spinimpute.vcf.header import is_contig_line  # loads numpy, which no help text needs
+
     header = container.header
     fits = is_contig_line(header["contig_line"], header["chrom"])
     container.require(fits, "the header's entry 'contig_line' is not that of its chromosome")

@@ -12,24 +12,19 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
 from spinimpute.vcf.bgzf import DamagedFile, unpacked
-from spinimpute.vcf.header import FORMAT_LINES, definition
-from spinimpute.vcf.raw_records import (
-    PIECE_BYTES,
-    BcfRecords,
-    FileStart,
-    RawRecords,
-    Scanned,
-    TextRecords,
-    read_start,
-)
+from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definition, read_start
+from spinimpute.vcf.raw_records import BcfRecords, RawRecords, Scanned, TextRecords
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
 
-_REGION = re.compile(r"##spinimpute_region=(.+):(\d+)-(\d+) sites=(\d+)(?: unmatched=(\d+))?( phased_here)?")
+_REGION = re.compile(
+    r"##spinimpute_region=(.+):([0-9]{1,10})-([0-9]{1,10}) "
+    r"sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?( phased_here)?"
+)
 _COMMAND = "##spinimpute_command="
 _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 
@@ -223,7 +218,7 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
             raise error(f"line {number} of the header {what}; impute it again, or copy it again")
     found = [line for line in lines if line.startswith("##spinimpute_region=")]
     match = _REGION.fullmatch(found[0]) if len(found) == 1 else None
-    if match is None:
+    if match is None or int(match[3]) > LAST_POSITION:
         raise error(
             "the header does not say which region it is of (##spinimpute_region=...); give files of "
             "'spinimpute impute --region', which no other program has changed"

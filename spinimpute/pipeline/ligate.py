@@ -18,6 +18,7 @@ import numpy as np
 
 from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import contig_length
 from spinimpute.genotypes.sites import Region
 from spinimpute.output_files import check_output
 from spinimpute.panels.opening import open_panels, path_of
@@ -32,7 +33,7 @@ from spinimpute.pipeline.chunk_checks import (
 )
 from spinimpute.pipeline.chunk_file import Chunk, ChunkStream, read_chunk
 from spinimpute.progress import Progress
-from spinimpute.vcf.header import contig_length, definition
+from spinimpute.vcf.header import definition
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 
 

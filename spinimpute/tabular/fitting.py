@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor, nn
@@ -93,11 +94,16 @@ class EarlyStopping(TrainingLoop[nn.Module]):
             if verbose:
                 said = "" if found.validation is None else f", validation {found.validation.loss:.4f}"
                 text = f"\rstep {found.step} of {self.steps}: loss {found.loss:.4f}{said}"
-                print(text, end="", file=sys.stderr)
+                _print(text)
 
         self.take_steps(every, reported)
         if verbose:
-            print(file=sys.stderr)
+            _print("\n")
         if best is not None:
             self.model.load_state_dict(best)
         self.model.eval()
+
+
+def _print(text: str) -> None:
+    with suppress(OSError):  # stderr cannot be written, such as on a full disk: that ends no training
+        print(text, end="", file=sys.stderr)

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from spinimpute.errors import InputError, why_no_file
+from spinimpute.errors import InputError, repeated, why_no_file
 from spinimpute.unpacking import ENCODING, TooLong, check_unpacked, unpacked_text
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
@@ -224,9 +224,8 @@ def _check_names(path: Path, names: list[str]) -> None:
             raise InputError(
                 f"table {path}: the name of column {number} has control characters: {shown(name)}"
             )
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise InputError(f"table {path}: two columns are named {twice[0]!r}; rename one")
+    if (twice := repeated(names)) is not None:
+        raise InputError(f"table {path}: two columns are named {twice!r}; rename one")
 
 
 def _check_text(path: Path, column: pd.Series) -> None:

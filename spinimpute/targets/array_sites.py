@@ -12,11 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
-from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, names_of_chromosome
+from spinimpute.genotypes.sites import (
+    NO_ALT,
+    ON_ANOTHER_CHROMOSOME,
+    Sites,
+    is_position,
+    names_of_chromosome,
+)
 from spinimpute.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
-_MOST_DIGITS = 10
 NOT_IN_PANEL = "not in the panel"
 TWICE = "named before"
 
@@ -143,19 +148,15 @@ def _records(path: Path, found: PanelArray) -> Iterator[_Listed]:
                 found.skip(NO_ALT)
 
 
-def _is_position(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
-
-
 def _lines(path: Path) -> Iterator[_Listed]:
     try:
         with open_text(path) as file:
             for number, line in enumerate(text_lines(file), start=1):
                 words = line.split()
-                names_columns = number == 1 and len(words) > 1 and not any(map(_is_position, words))
+                names_columns = number == 1 and len(words) > 1 and not any(map(is_position, words))
                 if not words or line.startswith("#") or names_columns:
                     continue
-                if len(words) not in (2, 4) or not _is_position(words[1]):
+                if len(words) not in (2, 4) or not is_position(words[1]):
                     raise InputError(
                         f"array {path}, line {number}: expected chromosome, position and perhaps REF and "
                         f"ALT, or a VCF or BCF; found {line.strip()[:60]!r}"

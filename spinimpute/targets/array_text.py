@@ -22,11 +22,17 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
-from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, Sites, plain_chromosome, same_chromosome
+from spinimpute.genotypes.sites import (
+    ON_ANOTHER_CHROMOSOME,
+    Sites,
+    is_position,
+    plain_chromosome,
+    same_chromosome,
+)
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
-MOST_CALLS = 2_000_000
+MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; a gigabyte is taken
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 
@@ -52,8 +58,6 @@ class ArrayCall:
 
     Attributes
     ----------
-    line : int
-        Its number, 1-based.
     id : str
         The site's identifier, "." if it has none.
     chrom : str
@@ -64,7 +68,6 @@ class ArrayCall:
         Of the alleles: "" if missing, one if haploid.
     """
 
-    line: int
     id: str
     chrom: str
     position: int
@@ -166,8 +169,8 @@ def read_array_text(path: Path) -> ArrayText:
                 calls.append(_call(path, number, fields))
                 if len(calls) > MOST_CALLS:
                     raise InputError(
-                        f"target {path}: it has more than {MOST_CALLS:,} calls; no array has so many: give "
-                        "sequenced genotypes as VCF"
+                        f"target {path}: it has more than {MOST_CALLS:,} calls, the most that are read from "
+                        "such a file: give its genotypes as VCF"
                     )
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # e.g. a password
         raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
@@ -354,8 +357,8 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
             f"target {path}, line {number}: {' '.join(fields[3:])!r} is no genotype; expected letters of "
             "ACGT, D or I, or -- where there is no call"
         )
-    if not (fields[2].isascii() and fields[2].isdigit()) or len(fields[2]) > 10:
+    if not is_position(fields[2]):
         raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
     # the same few texts millions of times
-    return ArrayCall(number, fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))
+    return ArrayCall(fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
@@ -71,8 +71,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     first_row, columns, separator = _table(path)
     strand = next((s for s in _STRANDS if {f"Allele1 - {s}", f"Allele2 - {s}"} <= set(columns)), None)
     sample = next((name for name in ("Sample ID", "Sample Name") if name in columns), None)
-    twice = next((name for name in columns if columns.count(name) > 1), None)
-    if twice is not None:
+    if (twice := repeated(columns)) is not None:
         raise InputError(f"target {path}, line {first_row}: two columns are named {twice}")
     lacking = [name for name in ("SNP Name", "Chr", "Position") if name not in columns]
     lacking += [] if sample else ["Sample ID"]

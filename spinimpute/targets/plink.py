@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
@@ -186,10 +186,9 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
     if not rows:
         raise InputError(f"target {path}: there are no samples in it")
     names = [iid for _, iid, _ in rows]
-    if len(set(names)) < len(names):
+    if repeated(names) is not None:
         names = [f"{family}_{iid}" for family, iid, _ in rows]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := repeated(names)) is not None:
         raise InputError(f"target {path}: two samples are named {twice}; rename one of them")
     male = {"1": True, "M": True, "2": False, "F": False}
     sexes = {n: male[sex.upper()] for n, (_, _, sex) in zip(names, rows, strict=True) if sex.upper() in male}

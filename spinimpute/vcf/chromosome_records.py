@@ -16,6 +16,7 @@ from spinimpute.genotypes.sites import (
     ON_ANOTHER_CHROMOSOME,
     NoRecord,
     Region,
+    is_position,
     names_of_chromosome,
     plain_chromosome,
 )
@@ -25,7 +26,6 @@ from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
 from spinimpute.vcf.index_reader import Contig, Run, index_error, read_index
 from spinimpute.vcf.variant_file import Record, VariantFile
 
-_MOST_DIGITS = 10  # of a position
 _PIECE_BYTES = 1 << 20
 
 
@@ -265,6 +265,6 @@ def _named_place(data: bytes, at: int, stop: int) -> tuple[str, int]:
     first = data.find(b"\t", at, stop)
     second = data.find(b"\t", first + 1, stop)
     position = data[first + 1 : second]
-    if first < 0 or not position.isdigit() or len(position) > _MOST_DIGITS:
+    if first < 0 or not is_position(position):
         raise DamagedFile(f"a line is no record: {data[at : min(stop, at + 40)]!r}")
     return data[at:first].decode(errors="replace"), int(position)

@@ -1,11 +1,17 @@
-"""The header of an output file, what header lines define, and how BCF numbers their names."""
+"""Headers: of a file that is read, of an output; what their lines define, and how BCF numbers names."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, repeated
+from spinimpute.genotypes.builds import contig_length
+from spinimpute.unpacking import LONGEST_RECORD
+from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
+from spinimpute.vcf.bgzf import DamagedFile
+
+PIECE_BYTES = 4 * 2**20  # of a file that are read at once; bounds the memory
 
 DEFAULT_DECIMALS = 3
 """Decimals of the numbers of samples: pooled r2 is the same to four digits as with more."""
@@ -37,8 +43,51 @@ FORMAT_LINES = {
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
-_CONTIG_LENGTH = re.compile(r"[<,]length=(\d{1,15})(?!\d)")
 _EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
+
+
+class FileStart(NamedTuple):
+    """Beginning of a file, unpacked.
+
+    Whether it is a BCF, its header's lines, the bytes before the first record, and what was read beyond them.
+    """
+
+    is_bcf: bool
+    header: bytes
+    n_bytes: int
+    rest: bytes
+
+
+def read_start(stream: ByteStream) -> FileStart | None:
+    """Read a VCF's or BCF's header from the beginning of the file; None if it is cut.
+
+    Raises
+    ------
+    DamagedFile
+        It is longer than any.
+    """
+    start = stream.read(START_BYTES)
+    if start.startswith(BCF_MAGIC):
+        size = header_length(start)
+        _check_length(size)
+        header = stream.read(size)
+        whole = len(start) == START_BYTES and len(header) == size
+        return FileStart(True, header, START_BYTES + size, b"") if whole else None
+    lines, seen = bytearray(start), 0
+    while piece := stream.read(PIECE_BYTES):
+        lines += piece
+        columns = lines.find(b"\n#CHROM", seen)
+        stop = lines.find(b"\n", max(columns + 1, len(lines) - len(piece))) + 1 if columns >= 0 else 0
+        if stop > 0:
+            return FileStart(False, bytes(lines[:stop]), stop, bytes(lines[stop:]))
+        seen = columns if columns >= 0 else max(0, len(lines) - len(b"#CHROM"))
+        _check_length(len(lines))
+    return None
+
+
+def _check_length(n_bytes: int) -> None:
+    if n_bytes > LONGEST_RECORD:
+        raise DamagedFile(f"its header has more than {LONGEST_RECORD:,} bytes")
 
 
 class HeaderNumbers(NamedTuple):
@@ -160,22 +209,14 @@ def info_type(line: str) -> str:
     return stated[1] if stated else "String"
 
 
-def contig_length(line: str) -> int | None:
-    """The length that a "##contig=<...>" line states; None if it states none."""
-    length = _CONTIG_LENGTH.search(line)
-    return int(length[1]) if length else None
-
-
 def _check_samples(samples: Sequence[str]) -> None:
     if not samples:
         raise ValueError("there are no samples to write")
-    seen: set[str] = set()
     for name in samples:
         if not name.strip() or any(character in name for character in "\t\n\r\0"):
             raise InputError(
                 f"a sample is named {name!r}: a name must not be blank or contain tabs or line breaks; "
                 "rename the sample"
             )
-        if name in seen:
-            raise InputError(f"two samples are named {name!r}; rename one of them")
-        seen.add(name)
+    if (twice := repeated(samples)) is not None:
+        raise InputError(f"two samples are named {twice!r}; rename one of them")

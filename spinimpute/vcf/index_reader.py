@@ -24,6 +24,7 @@ _TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines t
 _MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
 _CHUNK_BYTES = 16
 _MOST_TIMES = 20  # as long as it is packed; usual is twice
+_LEAST_BOUND = 2**24  # bytes that it may have in any case: all of it becomes objects, of six times the size
 _CHUNKS_THAT_COUNT = 2  # in the bin behind the last: it counts records
 _UNREADABLE = (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError)
 
@@ -246,7 +247,7 @@ def _contigs(index: Path) -> list[Contig]:
 
 @lru_cache(maxsize=4)  # a file is opened several times in a run, and its index takes half a second to read
 def _contigs_of(index: Path, _changed: int, _size: int) -> list[Contig]:
-    content = gunzipped(index.read_bytes(), _MOST_TIMES)
+    content = gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
     if content.startswith(b"CSI\1"):
         return _read_csi(content)
     if content.startswith(b"TBI\1"):

@@ -1,4 +1,4 @@
-"""Imputed files as bytes: the header, where the records are, and the few values that joining files asks for.
+"""Imputed files as bytes: where the records are, and the few values that joining files asks for.
 
 Axes: R records, N samples.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from spinimpute.genotypes.sites import is_position
 from spinimpute.kernels import kernel
 from spinimpute.vcf.bcf_format import (
-    BCF_MAGIC,
     CHAR,
     FLOAT,
     FLOAT_END,
@@ -22,49 +22,16 @@ from spinimpute.vcf.bcf_format import (
     RECORD_HEAD,
     RECORD_LENGTHS,
     SIZES,
-    START_BYTES,
     BadRecord,
-    ByteStream,
-    header_length,
     read_descriptor,
     read_integer,
 )
 from spinimpute.vcf.header import definition, header_numbers, info_type
 
-PIECE_BYTES = 4 * 2**20  # of a file that are read at once; bounds the memory
-
-_LONGEST_HEADER = 2**30
+_NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
+_TEXTS_OF_BCF = re.compile(rb"(?:%s)?\0%s\0%s" % (_NAME, _ALLELE, _ALLELE))
 _MOST_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
 _FIXED_COLUMNS = 9
-
-
-class FileStart(NamedTuple):
-    """Beginning of a file, unpacked.
-
-    Whether it is a BCF, its header's lines, the bytes before the first record, and what was read beyond them.
-    """
-
-    is_bcf: bool
-    header: bytes
-    n_bytes: int
-    rest: bytes
-
-
-def read_start(stream: ByteStream) -> FileStart | None:
-    """Read a VCF's or BCF's header from the beginning of the file; None if it is cut."""
-    start = stream.read(START_BYTES)
-    if start.startswith(BCF_MAGIC):
-        size = header_length(start)
-        header = stream.read(size) if size < _LONGEST_HEADER else b""
-        whole = len(start) == START_BYTES and len(header) == size
-        return FileStart(True, header, START_BYTES + size, b"") if whole else None
-    while piece := stream.read(PIECE_BYTES):
-        start += piece
-        columns = start.find(b"\n#CHROM")
-        stop = start.find(b"\n", columns + 1) + 1 if columns >= 0 else 0
-        if stop > 0:
-            return FileStart(False, start[:stop], stop, start[stop:])
-    return None
 
 
 @dataclass
@@ -279,7 +246,8 @@ def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
 
 def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
     """What the columns ID to INFO of a line may be, with the INFO fields that a header defines."""
-    number = rb"(?:\.|-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)"
+    # possessive (++): a number that does not end as one is refused at once, however long it is
+    number = rb"(?:\.|-?(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?)"
     fields = []
     for line in header_lines:
         kind, key = definition(line) or ("", "")
@@ -288,8 +256,7 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
             fields.append(re.escape(key.encode()) + value)
     field = b"|".join(fields) or rb"\."
     info = rb"(?:\.|(?:%s)(?:;(?:%s))*)" % (field, field)
-    text, allele = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
-    return re.compile(rb"\t".join((text, allele, allele, number, rb"(?:PASS|\.)", info)))
+    return re.compile(rb"\t".join((_NAME, _ALLELE, _ALLELE, number, rb"(?:PASS|\.)", info)))
 
 
 class TextRecords:
@@ -348,8 +315,8 @@ class TextRecords:
             if wrong:
                 raise BadRecord("a value of a sample is no genotype, or no number")
             position = data[tabs[0] + 1 : tabs[1]]
-            if not position.isdigit():
-                raise BadRecord(f"its position is {position!r}")
+            if not is_position(position):
+                raise BadRecord(f"its position is {position[:40]!r}")
             if not self._of_site.fullmatch(data, tabs[1] + 1, tabs[7]):
                 said = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
                 raise BadRecord(f"its columns ID to INFO are not what impute writes: {said[:80]!r}")
@@ -417,7 +384,7 @@ class BcfRecords:
                     raise BadRecord("its alleles are no text")
                 texts.append(data[at : at + count])
                 at += count
-            if not all(text.decode("latin1").isprintable() for text in texts):
+            if not _TEXTS_OF_BCF.fullmatch(b"\0".join(texts)):
                 raise BadRecord("its name or an allele is no text")
             if self._end_of_site(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared:
                 raise BadRecord("its INFO fields do not end where they must")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
@@ -186,8 +186,7 @@ def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[li
     if unknown:
         some = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
         raise file.error(f"{len(unknown)} of the samples asked for are not in the file: {some}")
-    if len(set(samples)) < len(samples):
-        twice = next(name for name in samples if samples.count(name) > 1)
+    if (twice := repeated(samples)) is not None:
         raise file.error(f"the sample {twice} is asked for more than once")
     if not samples:
         raise file.error("the list of samples to read is empty")

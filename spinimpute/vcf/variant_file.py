@@ -19,7 +19,7 @@ from typing import Any, Self
 import cyvcf2
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, repeated
 from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
@@ -238,6 +238,8 @@ class VariantFile:
         """
         try:
             genotypes: np.ndarray = record.genotype.array()
+        except MemoryError:  # the file is not to blame
+            raise
         except Exception as error:
             raise self.error(
                 f"no genotypes (GT) at {record.CHROM}:{record.POS}; every record must have them"
@@ -397,7 +399,7 @@ def _repeated_sample(path: Path) -> str | None:
             for line in text:
                 if line.startswith(b"#CHROM"):
                     names = line.decode(errors="replace").rstrip("\r\n").split("\t")[9:]
-                    return next((name for name in names if names.count(name) > 1), None)
+                    return repeated(names)
                 if not line.startswith(b"#"):
                     return None
     except (OSError, EOFError, zlib.error):

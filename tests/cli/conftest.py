@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CONSOLE_SCRIPT = [
     sys.executable,
     "-c",
-    "from spinimpute.cli.main import main; main()",
+    "from spinimpute.__main__ import main; main()",
 ]  # what the installed script does
 
 

@@ -198,6 +198,19 @@ def test_standard_error() -> None:
     with open("/dev/full", "w") as full:
         done = as_a_process("panel", "info", "absent.spin", stderr=full)
     assert done.returncode == 2
+    with open("/dev/full", "w") as full:
+        done = as_a_process("panel", "info", "--no-such-option", stderr=full)
+    assert done.returncode == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_standard_error_of_a_run_that_succeeds(example: Path, tmp_path: Path) -> None:
+    """It warns that there is no genetic map, and says what it has made."""
+    out = tmp_path / "o.spin"
+    with open("/dev/full", "w") as full:
+        done = as_a_process("panel", "build", "--vcf", example / "panel.vcf.gz", "--out", out, stderr=full)
+    assert done.returncode == 0
+    assert out.is_file()
 
 
 def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) -> None:

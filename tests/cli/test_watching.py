@@ -184,3 +184,42 @@ def test_a_command_ends_when_who_watches_it_is_killed(imputing: Any) -> None:
     while list(words[6].parent.iterdir()) and time.monotonic() < until:
         time.sleep(0.05)
     assert not list(words[6].parent.iterdir())
+
+
+def killed_while_writing(folder: Path) -> list[str]:
+    """What is in a folder when a process that writes `out.vcf` and a temporary folder there was killed."""
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom spinimpute import watching\n"
+        "from spinimpute.partial_files import PartialFile, temporary_folder_in\n"
+        "folder = Path(sys.argv[1])\nwatching.start_watched()\n"
+        "partial = PartialFile(folder / 'out.vcf')\n"
+        "with temporary_folder_in(folder, 'x-'):\n    os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 128 + signal.SIGKILL
+    return sorted(path.suffix for path in folder.iterdir())
+
+
+def folder_of_letters(parent: Path, n_letters: int) -> Path:
+    """A folder whose absolute path has so many letters."""
+    while (left := n_letters - len(str(parent))) > 0:
+        parent /= "d" * (left - 1 if left < 150 else 100)
+    parent.mkdir(parents=True)
+    assert len(str(parent)) == n_letters
+    return parent
+
+
+def test_temporary_files_and_folders_are_removed_under_their_own_names_alone(tmp_path: Path) -> None:
+    """What is told to who watches has a line of 1,000 letters."""
+    usual, broken = tmp_path / "usual", tmp_path / "in\ntwo lines"
+    usual.mkdir()
+    broken.mkdir()
+    assert killed_while_writing(usual) == []
+    assert killed_while_writing(broken) == [".part", ".parts"]
+    for n_letters in (1000, 1000 - len("/x-")):
+        folder = folder_of_letters(tmp_path, n_letters)
+        (folder / "precious.txt").write_text("kept")
+        assert killed_while_writing(folder) == [".part", ".parts", ".txt"]

@@ -1,6 +1,7 @@
 """Genetic maps in their three forms, interpolation, extrapolation, and files that are no map."""
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,7 @@ BAD = {
     "prose": ("hello world\n", r"line 1: this is no genetic map"),
     "empty": (" \n", "empty"),
     "binary": (b"\xff\xfe\x00\x01", "not text"),
+    "blank_lines": (b"20 . 1 10\n" + b"\n" * 70_000, r"is the last of 65,537 empty lines"),
     "cut_gzip": (gzip.compress(b"20 . 1 10\n" * 1000)[:-20], "damaged gzip"),
 }
 
@@ -105,6 +107,16 @@ def test_bad_map_is_refused_with_file_and_line(tmp_path: Path, case: str) -> Non
     with pytest.raises(InputError, match=message) as caught:
         GeneticMap.read(path, "20")
     assert str(path) in str(caught.value)
+
+
+def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "map.gz"
+    path.write_bytes(gzip.compress(b"20 . 1 10\n" + b" \n" * 10**6 + b"20 . 2 20\n"))
+    tracemalloc.start()
+    assert GeneticMap.read(path, "20").last_position == 20
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 3e6
 
 
 def test_missing_map_and_folder_are_refused(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> Non
 
 def test_a_wheel_installs_the_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
     folder = next(name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
-    assert "spinimpute = spinimpute.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert "spinimpute = spinimpute.__main__:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
 
 

@@ -20,7 +20,7 @@ from spinimpute.vcf import index_reader
 from spinimpute.vcf import reader as vcf_reader
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, compress_block
 from spinimpute.vcf.chromosome_records import count_records
-from spinimpute.vcf.index_reader import index_intervals, read_index
+from spinimpute.vcf.index_reader import check_index, index_intervals, read_index
 from spinimpute.vcf.reader import read_haplotypes
 
 MAP = GeneticMap.constant(1.3)
@@ -275,3 +275,12 @@ def test_a_name_in_the_records_alone(tmp_path: Path, write: Callable[..., Path])
     """Two names of a chromosome, of which the header lists one: a file that is read as a whole."""
     path = write(lines() + lines("21"), "vcf.gz tbi", contigs="##contig=<ID=chr20>\n##contig=<ID=21>\n")
     assert len(read_haplotypes(path, chrom="20").sites) == 1_200
+
+
+@pytest.mark.parametrize("suffix", ["csi", "tbi"])
+def test_an_index_that_unpacks_to_far_more(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.vcf.gz"
+    path.write_bytes(EOF_BLOCK)
+    Path(f"{path}.{suffix}").write_bytes(gzip.compress(b"CSI\1" + bytes(2**24)))
+    with pytest.raises(DamagedFile, match="unpack to more than 16,777,216"):
+        check_index(path)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.index_reader import check_index
 from spinimpute.vcf.index_writer import ContigRecords, RecordPlaces, csi_depth, csi_index, tbi_index
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -265,4 +266,19 @@ def test_a_vcf_of_a_contig_too_long_for_tbi_gets_a_csi_index(tmp_path, line):
     reader = cyvcf2.VCF(str(path))
     assert [record.ID for record in reader(f"1:{2**29}-{2**29 + 1}")] == ["2", "3"]
     assert [record.ID for record in reader("1:600000000-700000000")] == ["4"]
+    reader.close()
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**31, 10**13 - 1, 10**14 - 1])
+@pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
+def test_a_contig_longer_than_any(tmp_path, suffix, length):
+    """A length in the header of a panel that no position can reach counts for none."""
+    path, line = tmp_path / f"x.{suffix}", f"##contig=<ID=20,length={length}>"
+    sites = Sites("20", np.arange(60_000, 60_008), ["A"] * 8, ["C"] * 8, ["."] * 8)
+    with GenotypeWriter(path, ["a"], np.array([2], np.uint8), [line]) as writer:
+        writer.write_block("20", sites, np.zeros((8, 2), np.float32), {}, None, np.zeros(8, dtype=bool))
+    check_index(path)
+    reader = cyvcf2.VCF(str(path))
+    assert line in reader.raw_header
+    assert len(list(reader("20:60000-63000"))) == 8
     reader.close()

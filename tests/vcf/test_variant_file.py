@@ -1,8 +1,10 @@
 """`VariantFile`: what it gives of a whole file, and how it refuses others."""
 
 import gzip
+import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -85,3 +87,18 @@ def test_a_chromosome_that_is_no_text(write_vcf: Callable[..., Path], name: str)
             _ = file.contigs
         with pytest.raises(InputError, match="the chromosome of record 1, after the header, holds bytes"):
             next(file.records())
+
+
+def test_too_little_memory_is_no_defect_of_the_file(write_vcf: Callable[..., Path]) -> None:
+    with VariantFile(write_vcf(RECORDS), "chunk") as file, pytest.raises(MemoryError):
+        file.genotypes(mock.Mock(**{"genotype.array.side_effect": MemoryError}))
+
+
+def test_many_samples_of_which_two_have_one_name(write_vcf: Callable[..., Path]) -> None:
+    path = write_vcf(RECORDS)
+    names = "\t".join([*(f"s{i}" for i in range(40_000)), "s39999"])
+    path.write_bytes(path.read_bytes().replace(b"\ta\tb", f"\t{names}".encode()))
+    started = time.monotonic()
+    with pytest.raises(InputError, match="two samples are named s39999"):
+        read(path)
+    assert time.monotonic() - started < 10

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,12 @@ def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any
         (b"\tGT:DS", b"\tGT:XX", "its FORMAT is GT:XX"),
         (b"\t0|0:", b"\t0|0\t:", "columns in place of"),
         (b"\n20\t", b"\n20\tx", "its position is"),
+        (b"\n20\t", b"\n20\t" + b"9" * 25, "its position is b'9999"),
+        (b"\n20\t", b"\n20\t" + b"9" * 5000, "its position is b'9999"),
+        (b"-712345 ", b"-%s " % (b"9" * 5000), "does not say which region it is of"),
+        (b"-712345 ", b"-2147483648 ", "does not say which region it is of"),
+        (b" sites=", b" sites=" + b"9" * 5000, "does not say which region it is of"),
+        (b" sites=1852", b" sites=1852 unmatched=" + b"9" * 5000, "does not say which region it is of"),
         (b"\n20\t", b"\n20\t9", "the positions go backwards at record 2"),
         (b"-712345 ", b"-700000 ", "does not lie in the region"),
         *((b"\t0|0:0.", new, NO_VALUE) for new in WRONG_VALUES),
@@ -102,11 +109,25 @@ def test_a_record_of_bcf_whose_fields_do_not_fit(
         (b"\x11\x00\x11", b"\x11\x7f\x11", "the header gives no field the number 127"),
         (b"\x11\x00\x11", b"\x21\x00\x11", "cannot be used"),
         (b"\x17A\x17", b"\x17\x07\x17", "its name or an allele is no text"),
+        (b"\x17A\x17", b"\x17 \x17", "its name or an allele is no text"),
+        (b"\x17A\x17", b"\x17\xc3\x17", "its name or an allele is no text"),
     ):
         changed = rewritten(
             made / "a1.bcf", tmp_path / "changed.bcf", lambda d, o=old, n=new: d.replace(o, n, 1)
         )
         assert said in refused(changed, suffix=".bcf")
+
+
+def test_a_long_number_is_refused_at_once(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
+    """Not by trying every way of cutting it."""
+    number = b"1" * 100_000 + b"x"
+    for old, new in ((b"\t.\tPASS\t", b"\t%s\tPASS\t" % number), (b";R2=0.", b";R2=%s" % number)):
+        changed = rewritten(
+            made / "a1.vcf", tmp_path / "changed.vcf", lambda d, o=old, n=new: d.replace(o, n, 1)
+        )
+        started = time.monotonic()
+        assert "columns ID to INFO are not what impute writes" in refused(changed, suffix=".vcf")
+        assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize(

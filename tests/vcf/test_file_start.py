@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from spinimpute.vcf import header
 from spinimpute.vcf.bcf_format import file_start
-from spinimpute.vcf.bgzf import BgzfWriter, unpacked
-from spinimpute.vcf.raw_records import FileStart, read_start
+from spinimpute.vcf.bgzf import BgzfWriter, DamagedFile, unpacked
+from spinimpute.vcf.header import FileStart, read_start
 
 HEADER = b"##fileformat=VCFv4.3\n#CHROM\tPOS\n"
 
@@ -37,3 +38,20 @@ def test_a_header_that_is_cut(whole: bytes) -> None:
     assert read_start(io.BytesIO(whole)) is not None
     for size in (0, 5, 9, len(whole) - 1):
         assert read_start(io.BytesIO(whole[:size])) is None
+
+
+def test_a_header_that_begins_in_one_piece_and_ends_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in range(1, len(HEADER) + 2):
+        monkeypatch.setattr(header, "PIECE_BYTES", size)
+        found = read_start(io.BytesIO(HEADER + b"20\t7\n"))
+        assert found is not None
+        assert (found.header, found.n_bytes) == (HEADER, len(HEADER))
+        assert b"20\t7\n".startswith(found.rest)
+
+
+@pytest.mark.parametrize("whole", [HEADER, file_start(HEADER)])
+def test_a_header_that_is_too_long(whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(header, "PIECE_BYTES", 4)
+    monkeypatch.setattr(header, "LONGEST_RECORD", len(HEADER) - 5)
+    with pytest.raises(DamagedFile, match="its header has more than"):
+        read_start(io.BytesIO(whole))
