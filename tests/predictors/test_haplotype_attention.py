@@ -24,6 +24,7 @@ from spinimpute.nn.model_weights import arrays_of
 from spinimpute.predictors.haplotype_attention import copying, pbwt
 from spinimpute.predictors.haplotype_attention import predictor as haplotype_predictor
 from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, windows_of_chunks
+from spinimpute.predictors.haplotype_attention.copying import hash_rows, scramble
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
     LOG_COUNT,
@@ -63,7 +64,7 @@ def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Panels are imputed as small ones are, and as large ones."""
     if request.param:
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
-        monkeypatch.setattr(pbwt, "ENOUGH", 30)
+        monkeypatch.setattr(pbwt, "FEW", 30)
 
 
 def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:
@@ -187,7 +188,7 @@ def test_a_large_panel_is_asked_for_more_candidates(
         return find_candidates(*arguments)
 
     monkeypatch.setattr(haplotype_predictor, "find_candidates", find)
-    monkeypatch.setattr(pbwt, "ENOUGH", 30)
+    monkeypatch.setattr(pbwt, "FEW", 30)
     with panel_of(sites, tmp_path / "a.spin") as panel:
         spinimpute.impute_haplotypes(
             panel, sites[TYPED, :2], TYPED, predictor=spinimpute.PredictorSettings(model=random_predictor())
@@ -469,3 +470,17 @@ def test_a_model_is_trained_and_imputes(tmp_path: Path, sites: np.ndarray) -> No
     truth = sites[untyped, :2].ravel()
     r, r_of_frequencies = (np.corrcoef(x[untyped].ravel(), truth)[0, 1] for x in (p, frequencies))
     assert r > r_of_frequencies + 0.1  # even four steps make a model that looks at its query
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10**6), st.sampled_from([1, 7, 8, 63, 64, 65, 4_096, 4_160, 5_000]), st.integers(0, 40))
+def test_hashes_are_sums_over_differing_bits(seed: int, n: int, n_rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    alleles = (rng.random((n_rows, n)) < rng.choice([0.001, 0.3, 0.99], (n_rows, 1))).astype(np.uint8)
+    flip = rng.integers(0, 2, n_rows, np.uint8)
+    found = np.zeros(n, np.uint64)
+    hash_rows(np.packbits(alleles, axis=1), flip, n, 3, found)
+    number = np.array([scramble(np.uint64(3 + x)) for x in range(n_rows)], np.uint64)
+    with np.errstate(over="ignore"):
+        expected = ((alleles != flip[:, None]) * number[:, None]).sum(axis=0, dtype=np.uint64)
+    np.testing.assert_array_equal(found, expected)

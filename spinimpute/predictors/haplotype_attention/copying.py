@@ -19,6 +19,7 @@ from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
 
 EXPANDED_BYTES = 2**24  # of packed bits that are held at once, if no gap needs more
+HASHED_BYTES = 512  # of a row that are hashed at once: hashes of their haplotypes take 32 KiB
 
 
 class GapPatterns(NamedTuple):
@@ -68,23 +69,35 @@ def scramble(x):  # type: ignore[no-untyped-def]
 
 
 @kernel()
+def _hash_byte(bits, number, eight):  # type: ignore[no-untyped-def]
+    for bit in range(8):
+        eight[bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
+
+
+@kernel()
 def hash_rows(rows_XB, flip_X, n_haplotypes, salt, hash_N):  # type: ignore[no-untyped-def]
     """Add to hash_N (uint64) a number for every row where a haplotype's bit differs from flip_X.
 
-    Bits are those of `packbits`.
+    Bits are those of `packbits`. Some haplotypes after the others: their hashes stay in the cache.
     """
-    n_bytes = rows_XB.shape[1]
-    for x in range(rows_XB.shape[0]):
-        number = scramble(np.uint64(salt + x))
-        turn = 255 if flip_X[x] else 0
-        for byte in range(n_bytes):
-            bits = np.int64(rows_XB[x, byte]) ^ turn
-            at = byte * 8
-            while bits:
-                if bits & 128 and at < n_haplotypes:
-                    hash_N[at] += number
-                bits = (bits << 1) & 255
-                at += 1
+    n_bytes = n_haplotypes >> 6 << 3  # of whole words
+    for first in range(0, n_bytes, HASHED_BYTES):
+        last = min(first + HASHED_BYTES, n_bytes)
+        for x in range(rows_XB.shape[0]):
+            number = scramble(np.uint64(salt + x))
+            word_W = rows_XB[x, first:last].view(np.uint64)
+            turn, turned = np.uint8(255 if flip_X[x] else 0), ~np.uint64(0) if flip_X[x] else np.uint64(0)
+            for w in range(len(word_W)):
+                if word_W[w] == turned:  # most sites are rare
+                    continue
+                for byte in range(first + w * 8, first + w * 8 + 8):
+                    bits = rows_XB[x, byte] ^ turn
+                    if bits:
+                        _hash_byte(bits, number, hash_N[byte * 8 : byte * 8 + 8])
+    for n in range(n_bytes * 8, n_haplotypes):
+        for x in range(rows_XB.shape[0]):
+            if ((rows_XB[x, n >> 3] >> (7 - (n & 7))) & 1) != flip_X[x]:
+                hash_N[n] += scramble(np.uint64(salt + x))
 
 
 @kernel()

@@ -24,7 +24,8 @@ from spinimpute.hmm.candidates import Candidates
 from spinimpute.kernels import kernel
 
 MISSING = 2
-ENOUGH = 40_000  # haplotypes
+FEW = 3_000  # haplotypes of a panel that needs no more candidates than are asked for,
+MOST_TIMES = 5  # and times as many as larger ones take, at most
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class CandidateSettings:
     margin: int = 8
 
     def for_panel(self, n_haplotypes: int) -> CandidateSettings:
-        """More for a panel of more than ENOUGH haplotypes, in proportion: more of them match equally well."""
-        factor = max(1.0, n_haplotypes / ENOUGH)
+        """More for a panel of more than FEW haplotypes, in proportion: more of them match equally well."""
+        factor = min(max(1.0, n_haplotypes / FEW), MOST_TIMES)
         return replace(self, nearest=round(factor * self.nearest), most=round(factor * self.most))
 
 

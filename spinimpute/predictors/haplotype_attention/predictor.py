@@ -42,11 +42,11 @@ from spinimpute.predictors.interface import Predictor, fitting_weights
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
-# (benchmarks/simulated), except candidates in the largest panels (`CandidateSettings.for_panel`).
+# (benchmarks/simulated), except candidates in larger panels (`CandidateSettings.for_panel`).
 CLASSES = 22
 DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
 MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
-CANDIDATES = CandidateSettings(nearest=6, most=160, margin=4)
+CANDIDATES = CandidateSettings(nearest=6, most=160, margin=2)
 LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
