@@ -231,8 +231,8 @@ def test_chances_to_be_copied_are_those_of_brute_force(
 def test_large_panels_give_more_candidates() -> None:
     few = CandidateSettings(nearest=6, most=160, margin=4)
     assert few.for_panel(300) == few.for_panel(3_000) == few
-    assert few.for_panel(6_000) == CandidateSettings(nearest=12, most=320, margin=4)
-    assert few.for_panel(15_000) == few.for_panel(1_000_000) == CandidateSettings(30, 800, 4)
+    assert few.for_panel(6_000) == CandidateSettings(nearest=12, most=320, margin=2)
+    assert few.for_panel(15_000) == few.for_panel(1_000_000) == CandidateSettings(30, 800, 2)
 
 
 def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:

@@ -14,7 +14,7 @@ counts for, C candidates, W 64-bit words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from spinimpute.kernels import kernel
 MISSING = 2
 FEW = 3_000  # haplotypes of a panel that needs no more candidates than are asked for,
 MOST_TIMES = 5  # and times as many as larger ones take, at most
+LEAST_MARGIN = 2  # of large panels
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,16 @@ class CandidateSettings:
     margin: int = 8
 
     def for_panel(self, n_haplotypes: int) -> CandidateSettings:
-        """More for a panel of more than FEW haplotypes, in proportion: more of them match equally well."""
+        """More for a panel of more than FEW haplotypes, in proportion: more of them match equally well.
+
+        With so many at each typed site, fewer sites beyond a block's ends are as good.
+        """
         factor = min(max(1.0, n_haplotypes / FEW), MOST_TIMES)
-        return replace(self, nearest=round(factor * self.nearest), most=round(factor * self.most))
+        return CandidateSettings(
+            nearest=round(factor * self.nearest),
+            most=round(factor * self.most),
+            margin=max(min(LEAST_MARGIN, self.margin), round(self.margin / factor)),
+        )
 
 
 @kernel()

@@ -46,7 +46,7 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 CLASSES = 22
 DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
 MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
-CANDIDATES = CandidateSettings(nearest=6, most=160, margin=2)
+CANDIDATES = CandidateSettings(nearest=6, most=160, margin=4)
 LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
