@@ -107,9 +107,10 @@ class HaplotypeReader:
     def ploidy(self) -> np.ndarray:
         """uint8 (n_samples,), from the calls read so far.
 
-        A sample without any call is haploid if any other sample is, else diploid.
+        A sample without any call is diploid; haploid if another sample is and it has a "." for one allele.
         """
-        unknown = 1 if (self._seen_ploidy == 1).any() else 2
+        among_haploid = (self._seen_ploidy == 1).any()
+        unknown = np.where(self._builder.missing_one & among_haploid, 1, 2)
         return np.where(self._seen_ploidy == 0, unknown, self._seen_ploidy).astype(np.uint8)
 
     @property

@@ -55,6 +55,11 @@ class BlockBuilder:
         Counts ALT alleles that make no site, by reason.
     allow_missing, allow_unphased, mixed_ploidy : bool
         Whether missing calls, unphased heterozygotes and samples that change their ploidy are accepted.
+
+    Attributes
+    ----------
+    missing_one : bool (n_samples,)
+        Whether a missing call of the sample was written for one allele, "."; not kept with `mixed_ploidy`.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class BlockBuilder:
         self._seen_ploidy, self._skipped = ploidy, skipped
         self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
         self._mixed_ploidy = mixed_ploidy
+        self.missing_one = np.zeros(len(samples), bool)
         self._genotypes = np.empty((block_size, len(samples), 3), dtype=np.int16)
         self._rows = _Rows()
 
@@ -239,6 +245,7 @@ class BlockBuilder:
             )
         known[now_haploid] = 1
         known[now_diploid] = 2
+        self.missing_one |= ((first == -1) & (second == -2)).any(axis=0)
 
 
 class _Rows:

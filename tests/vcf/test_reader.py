@@ -200,6 +200,18 @@ def test_a_sample_without_any_call(write_vcf: WriteVcf) -> None:
     assert beside_haploid.alleles.tolist() == [[0, -1], [1, -1]]
 
 
+@pytest.mark.parametrize("name", ["t.vcf", "t.bcf"])
+@pytest.mark.parametrize("calls", [("./.", "./."), ("0/.", "./1"), (".|.", "./.")])
+def test_two_alleles_are_stated_where_none_is_called(
+    write_vcf: WriteVcf, name: str, calls: tuple[str, str]
+) -> None:
+    """Also beside a haploid sample."""
+    records = [(1, "A", "C", ["0", calls[0]]), (2, "A", "C", ["1", calls[1]])]
+    haplotypes = read_haplotypes(write_vcf(records, name=name))
+    assert haplotypes.ploidy.tolist() == [1, 2]
+    assert haplotypes.alleles.tolist() == [[0, -1, -1], [1, -1, -1]]
+
+
 def test_windows_line_ends(write_vcf: WriteVcf) -> None:
     path = write_vcf(RECORDS)
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
