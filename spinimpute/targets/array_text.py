@@ -7,6 +7,7 @@ head; plain, gzip or a zip archive with one file in it. Recognised by content, n
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
@@ -173,7 +174,9 @@ def read_array_text(path: Path) -> ArrayText:
         raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
     if not calls:
         raise InputError(f"target {path}: the file has no genotypes")
-    return ArrayText(re.sub(r"\s+", "_", path.name.split(".")[0]) or "sample", build, calls, unplaced)
+    # bytes that are no text, of a disk with another encoding, could not be written as a sample's name
+    name = os.fsencode(path.name.split(".")[0]).decode("utf-8", "backslashreplace")
+    return ArrayText(re.sub(r"\s+", "_", name) or "sample", build, calls, unplaced)
 
 
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:

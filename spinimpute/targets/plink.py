@@ -6,6 +6,7 @@ package: `pip install 'spinimpute[plink]'`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -89,11 +90,11 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     if variants.suffix == ".bim":
         _check_bim(variants)
     try:
-        table = pgenlib.PvarReader(str(variants).encode())
+        table = pgenlib.PvarReader(os.fsencode(variants))
     except (RuntimeError, MemoryError) as error:
         raise InputError(f"target {variants}: cannot be read ({_said(error)}); is it damaged?") from error
     try:
-        reader = pgenlib.PgenReader(str(path).encode(), raw_sample_ct=len(samples), pvar=table)
+        reader = pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=len(samples), pvar=table)
     except (RuntimeError, MemoryError) as error:
         raise InputError(
             f"target {path}: cannot be read ({_said(error)}); is it whole, and do {variants.name} and "

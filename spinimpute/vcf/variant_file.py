@@ -67,6 +67,7 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
+        self._check_name()
         if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
             self._check_index()
         begins(READING, self._named)
@@ -96,6 +97,14 @@ class VariantFile:
             return list(self._vcf.seqnames)
         except UnicodeDecodeError as error:
             raise self.error(f"the header, or an index, names a chromosome that {_NO_TEXT}") from error
+
+    def _check_name(self) -> None:
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError as error:  # cyvcf2 encodes it so
+            raise self.error(
+                "its name, or a folder's, holds bytes that are no text (UTF-8), and cannot be opened; rename it"
+            ) from error
 
     def _check_index(self) -> None:
         if not self.path.is_file():

@@ -1,6 +1,7 @@
 """Files of consumer arrays: every form gives the same calls; what is wrong is named with its line."""
 
 import gzip
+import os
 import warnings
 import zipfile
 from pathlib import Path
@@ -69,6 +70,12 @@ def test_every_form_gives_the_same(form: str, tmp_path: Path) -> None:
     assert target.unphased is not None
     assert target.unphased.tolist() == [[True], [False], [False]]
     assert target.skipped == {"on another chromosome": 1}
+
+
+def test_the_name_of_a_file_that_is_no_text(tmp_path: Path) -> None:
+    """A sample's name is written to files in UTF-8."""
+    path = write(tmp_path, FORMS["23andMe"], os.fsdecode(b"Jos\xe9.txt"))
+    assert read_array_text(path).name == r"Jos\xe9"
 
 
 @pytest.mark.parametrize("form", ["gz", "zip"])

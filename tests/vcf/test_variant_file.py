@@ -1,6 +1,7 @@
 """`VariantFile`: what it gives of a whole file, and how it refuses others."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,3 +86,10 @@ def test_a_chromosome_that_is_no_text(write_vcf: Callable[..., Path], name: str)
             _ = file.contigs
         with pytest.raises(InputError, match="the chromosome of record 1, after the header, holds bytes"):
             next(file.records())
+
+
+def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) -> None:
+    """The file itself is whole."""
+    path = write_vcf(RECORDS).rename(tmp_path / os.fsdecode(b"Jos\xe9.vcf"))
+    with pytest.raises(InputError, match="its name, or a folder's, holds bytes that are no text.*rename it"):
+        VariantFile(path, "target")

@@ -1,0 +1,38 @@
+"""Small files of PLINK, written byte by byte: what their names and columns may hold, and what is told of them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinimpute.genotypes.haplotypes import Calls
+from spinimpute.genotypes.sites import Sites
+from spinimpute.targets.plink import read_plink
+
+pytest.importorskip("pgenlib")
+
+LINE = "##contig=<ID=20>"
+PANEL = Sites("20", np.array([100, 200]), ["A", "C"], ["C", "T"], [".", "."])
+BIM = "20 rs1 0 100 C A\n20 rs2 0 200 T C\n"
+CALLS = bytes([0b1000, 0b0011])  # of two samples: two ALT and one, no ALT and two
+
+
+def write_bed(folder: Path, bim: str, name: str = "t") -> Path:
+    """Two samples, and as many variants as the .bim has lines, at most two."""
+    path = folder / f"{name}.bed"
+    path.write_bytes(b"\x6c\x1b\x01" + CALLS[: len(bim.splitlines())])
+    path.with_suffix(".bim").write_text(bim)
+    path.with_suffix(".fam").write_text("0 a 0 0 0 -9\n0 b 0 0 0 -9\n")
+    return path
+
+
+def read(path: Path, panel: Sites = PANEL) -> Calls:
+    return read_plink(path, panel, LINE)
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """As files from disks with another encoding have it."""
+    calls = read(write_bed(tmp_path, BIM, os.fsdecode(b"Jos\xe9")))
+    assert calls.samples == ["a", "b"]
+    assert calls.calls.tolist() == [[[1, 1], [0, 1]], [[0, 0], [1, 1]]]
