@@ -162,7 +162,7 @@ class HaplotypeReader:
         usable = False
         try:
             for record in self._records:
-                self._builder.add(record)
+                self._builder.add(record, self._records.chrom)
                 if self._builder.full:
                     usable = True
                     yield self._builder.take()

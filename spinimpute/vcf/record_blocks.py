@@ -93,13 +93,15 @@ class BlockBuilder:
         """Whether there is nothing to take."""
         return not self._rows.position
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, chrom: str) -> None:
         """Add a record; one without a usable ALT is only counted.
 
         Parameters
         ----------
         record : Record
             The next of the file.
+        chrom : str
+            What its chromosome is called.
 
         Raises
         ------
@@ -110,7 +112,7 @@ class BlockBuilder:
         alts = self._usable_alts(alleles)
         if alts:
             self._store_genotypes(record, self._genotypes[len(self._rows.position)])
-            self._rows.add(record, ref, len(alleles), alts)
+            self._rows.add(record, chrom, ref, len(alleles), alts)
 
     def take(self) -> CallBlock:
         """The records since the last block, of which there must be one, as sites.
@@ -261,9 +263,9 @@ class _Rows:
         self.allele: list[int] = []  # per biallelic site: the number of its ALT
         self.alt: list[str] = []
 
-    def add(self, record: Record, ref: str, n_alts: int, alts: list[tuple[int, str]]) -> None:
+    def add(self, record: Record, chrom: str, ref: str, n_alts: int, alts: list[tuple[int, str]]) -> None:
         row = len(self.position)
-        self.chrom = record.CHROM
+        self.chrom = chrom
         self.position.append(record.POS)
         self.ref.append(ref)
         self.name.append(record.ID or ".")

@@ -1,6 +1,7 @@
-"""Small files of PLINK, written byte by byte: what their names and columns may hold, and what is told of them."""
+"""Small files of PLINK, written byte by byte: what their names and columns may hold."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,3 +37,12 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     calls = read(write_bed(tmp_path, BIM, os.fsdecode(b"Jos\xe9")))
     assert calls.samples == ["a", "b"]
     assert calls.calls.tolist() == [[[1, 1], [0, 1]], [[0, 0], [1, 1]]]
+
+
+@pytest.mark.parametrize("names", [("PAR1", "X"), ("XY", "X"), ("25", "23")])
+def test_parts_of_x_have_names_of_their_own(tmp_path: Path, names: tuple[str, str]) -> None:
+    """As plink2 --split-par and PLINK 1 write them."""
+    bim = f"{names[0]} rs1 0 100 C A\n{names[1]} rs2 0 200 T C\n"
+    calls = read(write_bed(tmp_path, bim), replace(PANEL, chrom="X"))
+    assert calls.sites.position.tolist() == [100, 200]
+    assert calls.skipped == {}

@@ -85,6 +85,22 @@ def test_numbers_are_autosomes_where_the_file_says_so(
             read_haplotypes(path, chrom=chrom)
 
 
+@pytest.mark.parametrize("listed", ["PAR1,X,PAR2", "X,PAR1,PAR2"])
+def test_parts_of_x_have_names_of_their_own(write_vcf: WriteVcf, tmp_path: Path, listed: str) -> None:
+    text = write_vcf([(p, "A", "C", ["0|1"]) for p in (100, 200, 300)], name="one.vcf", chrom="X").read_text()
+    for position, name in ((100, "PAR1"), (300, "PAR2")):
+        text = re.sub(rf"^X\t{position}\t", f"{name}\t{position}\t", text, flags=re.M)
+    contigs = "".join(f"##contig=<ID={name},length=9>\n" for name in listed.split(","))
+    path = tmp_path / "x.vcf"
+    path.write_text(re.sub(r"##contig=.*\n##contig=.*\n", contigs, text))
+    for region in (None, Region("X", 150, 400)):
+        haplotypes = read_haplotypes(path, region, chrom="X")
+        assert haplotypes.sites.position.tolist() == [100, 200, 300][region is not None :]
+        assert haplotypes.sites.chrom == "X"
+        assert haplotypes.contig_line == "##contig=<ID=X,length=9>"
+        assert haplotypes.skipped == {}
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_file_and_of_call(write_vcf: WriteVcf, name: str) -> None:
     haplotypes = read_haplotypes(write_vcf(RECORDS, name=name))

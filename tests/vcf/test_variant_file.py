@@ -91,5 +91,5 @@ def test_a_chromosome_that_is_no_text(write_vcf: Callable[..., Path], name: str)
 def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) -> None:
     """The file itself is whole."""
     path = write_vcf(RECORDS).rename(tmp_path / os.fsdecode(b"Jos\xe9.vcf"))
-    with pytest.raises(InputError, match="its name, or a folder's, holds bytes that are no text.*rename it"):
+    with pytest.raises(InputError, match=r"its name, or a folder's, holds bytes that are no text.*rename it"):
         VariantFile(path, "target")
