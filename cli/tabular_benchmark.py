@@ -11,6 +11,7 @@ from spinimpute.errors import printable
 
 from .options import (
     TABULAR_MODELS,
+    OnceEach,
     device_option,
     estimator_errors,
     force_option,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 TITLES = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy", "log_loss": "log loss"}
 
 
-@click.command()
+@click.command(cls=OnceEach)
 @labelled_table_options
 @click.option(
     "--models",

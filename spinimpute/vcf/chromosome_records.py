@@ -101,8 +101,8 @@ class ChromosomeRecords:
             if name != chrom and (position < last or plain_chromosome(name) == plain_chromosome(chrom)):
                 raise file.error(
                     f"chromosome {plain_chromosome(wanted or name)} has two names, {chrom} and {name} "
-                    f"(record {file.n_read}); give it one (bcftools annotate --rename-chrs) and sort the file "
-                    "(bcftools sort)"
+                    f"(record {file.n_read}); give it one (bcftools annotate --rename-chrs) and sort "
+                    "the file (bcftools sort)"
                 )
             if position < last:
                 raise file.error(

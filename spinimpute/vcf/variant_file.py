@@ -103,7 +103,7 @@ class VariantFile:
             str(self.path).encode()
         except UnicodeEncodeError as error:  # cyvcf2 encodes it so
             raise self.error(
-                "its name, or a folder's, holds bytes that are no text (UTF-8): it cannot be opened; rename it"
+                "its name, or a folder's, holds bytes that are no text (UTF-8): it cannot be read; rename it"
             ) from error
 
     def _check_index(self) -> None:

@@ -85,6 +85,13 @@ def test_version_names_models_and_libraries(run: Run) -> None:
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--threads", "0"], "--threads"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--device", "tpu"], "tpu"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "-O", "x"], "-O"),
+        (["impute", "--vcf", "a.vcf", "--vcf=b.vcf", "-o", "o.vcf"], "--vcf is given 2 times: give it once"),
+        (
+            ["phase", "--bfile", "a", "--vcf", "b.vcf", "-o", "o.vcf", "--out", "p.vcf"],
+            "--out is given 2 times",
+        ),
+        (["impute", "--region", "20:1-9", "-r", "20:10-20"], "--region is given 2 times"),
+        (["ligate", "a.vcf", "b.vcf", "--panel", "p.spin", "--panel", "q.spin"], "--panel is given 2 times"),
         (["impute", "t.vcf", "--panel", "p.spin", "--out", "o.vcf"], "'t.vcf' stands without an option"),
         (["check", "--vcf", "t.vcf", "u.vcf", "w.vcf"], "'u.vcf', 'w.vcf' stand without an option"),
         (["evaluate", "t.vcf"], "'t.vcf'"),
