@@ -72,8 +72,8 @@ def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> s
 
     raise InputError(
         f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
-        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with\n"
-        "    spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin"
+        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with "
+        "'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'"
     )
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,14 @@ class Option:
         """Its flag on the command line."""
         return "--" + self.name.lower().replace("_", "-")
 
-    def check(self, value: float) -> None:
+    def check(self, value: Any) -> None:
         """Raises InputError for a value that cannot be used."""
+        whole = self.form != "number"
+        if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
+            raise InputError(f"{self.name} must be a {'whole ' * whole}number, found {value!r}")
+        value = float(value)
         if not (value > self.minimum if self.above else value >= self.minimum):
-            raise InputError(f"{self.rule}, found {value}")
+            raise InputError(f"{self.rule}, found {value:g}")
 
 
 WINDOW = Option(
