@@ -1,6 +1,7 @@
 """Genetic maps in their three forms, interpolation, extrapolation, and files that are no map."""
 
 import gzip
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,18 @@ def test_bad_map_is_refused_with_file_and_line(tmp_path: Path, case: str) -> Non
     with pytest.raises(InputError, match=message) as caught:
         GeneticMap.read(path, "20")
     assert str(path) in str(caught.value)
+
+
+def test_a_map_in_morgans_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "morgans.map"
+    path.write_text("20 . 0 100\n20 . 1.08 62000100\n")
+    with pytest.warns(
+        UserWarning, match=r"chromosome 20 is 1\.08 cM long by this map, 0\.017 cM/Mb.*in Morgans"
+    ):
+        GeneticMap.read(path, "20")
+    path.write_text("20 . 0 100\n20 . 0.17 10000000\n")  # of a part of a chromosome it says little
+    with warnings.catch_warnings(action="error"):
+        GeneticMap.read(path, "20")
 
 
 def test_missing_map_and_folder_are_refused(tmp_path: Path) -> None:
