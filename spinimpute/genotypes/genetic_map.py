@@ -200,7 +200,7 @@ def _warn_of_low_rate(path: Path, chrom: str, bases: int, cM: float) -> None:
     if bases >= LONG and cM < LOWEST_RATE * bases / 10**6:
         warnings.warn(
             f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {cM / bases * 10**6:.2g} cM/Mb; "
-            f"people have about {DEFAULT_RATE:g}. Is its genetic position in Morgans? A map is to have centimorgans",
+            f"people have about {DEFAULT_RATE:g}. Is its genetic position in Morgans? Give centimorgans",
             stacklevel=3,
         )
 

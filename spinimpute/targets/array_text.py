@@ -1,8 +1,8 @@
 """Genotypes of one sample as consumer arrays are delivered: a text file with a site in each line.
 
 23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and what looks like them: identifier, chromosome,
-position, and the two alleles as letters, together or apart; tabs or commas, with or without quotes and a
-head; plain, gzip or a zip archive with one file in it. Recognised by content, never by name.
+position, and the two alleles as letters, together or apart; tabs, commas or semicolons, with or without
+quotes and a head; plain, gzip or a zip archive with one file in it. Recognised by content, never by name.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def _fields(line: str) -> list[str] | None:
     text = line.strip()
     if not text or text.startswith("#"):
         return None
-    separator = "\t" if "\t" in text else "," if "," in text else None
+    separator = next((one for one in "\t,;" if one in text), None)
     return [field.strip().strip('"').strip() for field in text.split(separator)]
 
 

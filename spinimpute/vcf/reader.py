@@ -17,7 +17,7 @@ from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_p
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.record_blocks import BlockBuilder, CallBlock
-from spinimpute.vcf.variant_file import VariantFile
+from spinimpute.vcf.variant_file import NO_SAMPLES, VariantFile
 
 BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to stay in the cache
 
@@ -179,7 +179,7 @@ class HaplotypeReader:
 def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
     """The samples to read, and their places among those that the file then gives; None: the same order."""
     if not file.samples:
-        raise file.error("the file holds sites without samples; give a file with genotypes")
+        raise file.error(NO_SAMPLES)
     if wanted is None:
         return file.samples, None
     samples = list(wanted)

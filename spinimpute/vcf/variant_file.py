@@ -33,6 +33,17 @@ _BLOCK_START = EOF_BLOCK[:4]
 _PIECE_BYTES = 2**22
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
 
+# how files start that people have in the place of a VCF or BCF, what such a file is, and what to do
+_OTHERS = {
+    b"BZh": "packed with bzip2; unpack it (bunzip2)",
+    b"\xfd7zXZ": "packed with xz; unpack it (unxz)",
+    b"\x28\xb5\x2f\xfd": "packed with Zstandard; unpack it (unzstd)",
+    b"PK\x03\x04": "a zip archive; unpack it (unzip)",
+    b"\xff\xfe": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
+    b"\xfe\xff": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
+}
+_FIXED_COLUMNS = 8  # before FORMAT and samples
+NO_SAMPLES = "the file holds sites without samples; give a file with genotypes"
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
 Record = Any  # a cyvcf2.Variant, which has no types
@@ -80,8 +91,15 @@ class VariantFile:
             raise self.error(f"the header {_NO_TEXT}") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
             ends(READING, self._named)
+            if not self.path.is_file():
+                raise self.error(
+                    "what comes through this pipe is no VCF or BCF, and nothing else is read from one; copy "
+                    "it to a file"
+                ) from error
             if twice := _repeated_sample(self.path):
                 raise self.error(f"two samples are named {twice}; rename one of them") from error
+            if wrong := _wrong_columns(self.path):
+                raise self.error(wrong) from error
             raise self.error(f"the header cannot be read ({error}); is the file damaged?") from error
 
     @property
@@ -320,6 +338,8 @@ def check_variant_file(path: Path, role: str) -> None:
         except (OSError, EOFError, zlib.error) as failure:
             raise error(f"the compressed file is damaged ({failure}); get it again") from failure
     if not content.startswith((_VCF_MAGIC, BCF_MAGIC)):
+        if other := next((what for start, what in _OTHERS.items() if content.startswith(start)), None):
+            raise error(f"this is {other}")
         kind = "a compressed file, but not of a VCF" if content is not head else "no VCF or BCF file"
         raise error(f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'")
     # htslib takes a last line that is cut inside a genotype ("0|1" to "0") for a whole one
@@ -412,6 +432,23 @@ def _repeated_sample(path: Path) -> str | None:
     except (OSError, EOFError, zlib.error):
         return None
     return None
+
+
+def _wrong_columns(path: Path) -> str:
+    """What is wrong with the line of a VCF's header that names the columns; "" if nothing that is known."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == GZIP_MAGIC
+        with gzip.open(path) if packed else path.open("rb") as text:
+            number, line = next((n, line) for n, line in enumerate(text, 1) if not line.startswith(b"##"))
+    except (OSError, EOFError, zlib.error, StopIteration):
+        return ""
+    if not line.startswith(b"#CHROM"):
+        return ""
+    names = line.split(b"\t")
+    if len(names) < _FIXED_COLUMNS and len(line.split()) > len(names):
+        return f"line {number}, #CHROM, has spaces between its columns; put tabs there, and in the records"
+    return NO_SAMPLES if len(names) == _FIXED_COLUMNS + 1 else ""
 
 
 def _is_bgzf(head: bytes) -> bool:

@@ -111,9 +111,8 @@ def test_bad_map_is_refused_with_file_and_line(tmp_path: Path, case: str) -> Non
 def test_a_map_in_morgans_is_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "morgans.map"
     path.write_text("20 . 0 100\n20 . 1.08 62000100\n")
-    with pytest.warns(
-        UserWarning, match=r"chromosome 20 is 1\.08 cM long by this map, 0\.017 cM/Mb.*in Morgans"
-    ):
+    said = r"chromosome 20 is 1\.08 cM long by this map, 0\.017 cM/Mb.*in Morgans"
+    with pytest.warns(UserWarning, match=said):
         GeneticMap.read(path, "20")
     path.write_text("20 . 0 100\n20 . 0.17 10000000\n")  # of a part of a chromosome it says little
     with warnings.catch_warnings(action="error"):

@@ -37,6 +37,8 @@ FORMS = {
     + "".join(f'"{i}","{c}","{p}","{g}"\n' for i, c, p, g in CALLS),
     "MyHeritage": "# MyHeritage\n##build37\nRSID,CHROMOSOME,POSITION,RESULT\n"
     + "".join(f'"{i}","chr{c}","{p}","{g}"\r\n' for i, c, p, g in CALLS),
+    "spreadsheet": "rsid;chromosome;position;genotype\r\n"
+    + "".join(f"{i};{c};{p};{g}\r\n" for i, c, p, g in CALLS),
     "headless": "".join(f"{i} {c} {p} {g}\n" for i, c, p, g in CALLS),
 }
 

@@ -383,6 +383,8 @@ def edit(path: Path, change: Callable[[str], str]) -> Path:
         (lambda text: re.sub(r"(?m)^20.*\n", "", text), "the file has no records"),
         (lambda text: text.replace("\ta\tb\n", "\ta\ta\n"), "two samples are named a; rename one"),
         (lambda text: text[: text.index("#CHROM")], "header cannot be read"),
+        (lambda text: re.sub("FORMAT\t.*", "FORMAT", text), "sites without samples"),
+        (lambda text: text.replace("\t", " "), "line 6, #CHROM, has spaces between its columns; put tabs"),
         (lambda text: text.replace("20\t2\t", "20\ttwo\t"), r"malformed at record 2, after 20:1"),
         (lambda text: text.replace("20\t2\t", "\n20\t2\t"), r"record 2, after 20:1, is an empty line"),
         (lambda text: text[:-3], "truncated: its last line has no end"),

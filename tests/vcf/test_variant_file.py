@@ -1,7 +1,10 @@
 """`VariantFile`: what it gives of a whole file, and how it refuses others."""
 
+import bz2
 import gzip
+import lzma
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +96,36 @@ def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) 
     path = write_vcf(RECORDS).rename(tmp_path / os.fsdecode(b"Jos\xe9.vcf"))
     with pytest.raises(InputError, match=r"its name, or a folder's, holds bytes that are no text.*rename it"):
         VariantFile(path, "target")
+
+
+@pytest.mark.parametrize(
+    ("pack", "said"),
+    [
+        (bz2.compress, r"this is packed with bzip2; unpack it \(bunzip2\)"),
+        (lzma.compress, r"this is packed with xz; unpack it \(unxz\)"),
+        (lambda text: b"\x28\xb5\x2f\xfd" + text, r"this is packed with Zstandard; unpack it \(unzstd\)"),
+        (lambda text: b"PK\x03\x04" + text, r"this is a zip archive; unpack it \(unzip\)"),
+        (lambda text: text.decode().encode("utf-16"), r"this is text in UTF-16; .* iconv -f utf-16 -t utf-8"),
+        (
+            lambda text: gzip.compress(text.decode().encode("utf-16")),
+            r"this is text in UTF-16; .* iconv -f utf-16 -t utf-8",
+        ),
+    ],
+)
+def test_other_packings_and_encodings(
+    write_vcf: Callable[..., Path], pack: Callable[[bytes], bytes], said: str
+) -> None:
+    path = write_vcf(RECORDS)
+    path.write_bytes(pack(path.read_bytes()))
+    with pytest.raises(InputError, match=said):
+        VariantFile(path, "target")
+
+
+def test_a_pipe_with_something_else(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        subprocess.Popen(f"printf 'rs1 20 100 AC' > '{pipe}'", shell=True),
+        pytest.raises(InputError, match=r"through this pipe is no VCF or BCF, .* copy it to a file"),
+    ):
+        VariantFile(pipe, "target")
