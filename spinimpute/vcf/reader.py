@@ -17,7 +17,8 @@ from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_p
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.record_blocks import BlockBuilder, CallBlock
-from spinimpute.vcf.variant_file import NO_SAMPLES, VariantFile
+from spinimpute.vcf.text_faults import NO_SAMPLES
+from spinimpute.vcf.variant_file import VariantFile
 
 BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to stay in the cache
 

@@ -24,6 +24,7 @@ from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.index_reader import check_index
+from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
@@ -42,8 +43,6 @@ _OTHERS = {
     b"\xff\xfe": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
     b"\xfe\xff": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
 }
-_FIXED_COLUMNS = 8  # before FORMAT and samples
-NO_SAMPLES = "the file holds sites without samples; give a file with genotypes"
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
 Record = Any  # a cyvcf2.Variant, which has no types
@@ -98,7 +97,7 @@ class VariantFile:
                 ) from error
             if twice := _repeated_sample(self.path):
                 raise self.error(f"two samples are named {twice}; rename one of them") from error
-            if wrong := _wrong_columns(self.path):
+            if wrong := fault_of_columns(self.path):
                 raise self.error(wrong) from error
             raise self.error(f"the header cannot be read ({error}); is the file damaged?") from error
 
@@ -203,6 +202,9 @@ class VariantFile:
                     f"the chromosome of record {self.n_read + 1}, after {place}, {_NO_TEXT}"
                 ) from error
             except Exception as error:  # a record cut in two is a bare Exception in cyvcf2
+                of_text = region is None and self.path.is_file() and not _is_bcf(self.path)
+                if fault := fault_of_record(self.path, self.n_read + 1) if of_text else "":
+                    raise self.error(fault) from error
                 raise self.error(
                     f"the file is truncated or malformed at record {self.n_read + 1}, after {place}. "
                     "Get the file again, or check it with bcftools view"
@@ -432,23 +434,6 @@ def _repeated_sample(path: Path) -> str | None:
     except (OSError, EOFError, zlib.error):
         return None
     return None
-
-
-def _wrong_columns(path: Path) -> str:
-    """What is wrong with the line of a VCF's header that names the columns; "" if nothing that is known."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP_MAGIC
-        with gzip.open(path) if packed else path.open("rb") as text:
-            number, line = next((n, line) for n, line in enumerate(text, 1) if not line.startswith(b"##"))
-    except (OSError, EOFError, zlib.error, StopIteration):
-        return ""
-    if not line.startswith(b"#CHROM"):
-        return ""
-    names = line.split(b"\t")
-    if len(names) < _FIXED_COLUMNS and len(line.split()) > len(names):
-        return f"line {number}, #CHROM, has spaces between its columns; put tabs there, and in the records"
-    return NO_SAMPLES if len(names) == _FIXED_COLUMNS + 1 else ""
 
 
 def _is_bgzf(head: bytes) -> bool:

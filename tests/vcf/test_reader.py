@@ -385,7 +385,28 @@ def edit(path: Path, change: Callable[[str], str]) -> Path:
         (lambda text: text[: text.index("#CHROM")], "header cannot be read"),
         (lambda text: re.sub("FORMAT\t.*", "FORMAT", text), "sites without samples"),
         (lambda text: text.replace("\t", " "), "line 6, #CHROM, has spaces between its columns; put tabs"),
-        (lambda text: text.replace("20\t2\t", "20\ttwo\t"), r"malformed at record 2, after 20:1"),
+        (
+            lambda text: text.replace("20\t2\t", "20\ttwo\t"),
+            "line 8, record 20:two: the position 'two' is no",
+        ),
+        (
+            lambda text: text.replace("20\t2\t", "20\t3e3\t"),
+            "line 8, record 20:3e3: the position '3e3' is no",
+        ),
+        (
+            lambda text: text.replace("0|1", "A/T", 2),
+            "line 7, record 20:1: GT of sample a is 'A/T'; genotypes",
+        ),
+        (lambda text: re.sub(r"1\|1\n", "0|-1\n", text), r"record 20:1: GT of sample b is '0\|-1'"),
+        (lambda text: re.sub(r"1\|1\n", "\n", text), "record 20:1: GT of sample b is ''"),
+        (
+            lambda text: text.replace("0|1\t", "", 2),
+            "record 20:1: it has 10 columns, the line #CHROM names 11",
+        ),
+        (
+            lambda text: text.replace("Type=String", "Type=Integer"),
+            "line 5 defines GT as Type=Integer; it is",
+        ),
         (lambda text: text.replace("20\t2\t", "\n20\t2\t"), r"record 2, after 20:1, is an empty line"),
         (lambda text: text[:-3], "truncated: its last line has no end"),
         (lambda text: text[: text.rindex("\t")] + "\n", r"truncated or malformed at record 3, after 20:2"),

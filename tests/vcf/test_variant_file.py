@@ -59,7 +59,10 @@ def read(path: Path) -> None:
             lambda text: text.replace(b"20\t3\t", b"2\xff\t3\t"),
             "the chromosome of record 3, after 20:2, holds",
         ),
-        (lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"), "malformed at record 3, after 20:2"),
+        (
+            lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"),
+            "line 9, record 20:x: the position 'x' is no whole number",
+        ),
         (lambda text: text.replace(b"20\t3\t", b"\n20\t3\t"), "record 3, after 20:2, is an empty line"),
         (lambda text: text.replace(b"rs4\tA", b"rs4\t\xff"), "record at 20:4 holds bytes that are no text"),
         (
