@@ -92,7 +92,10 @@ def spinimpute() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"spinimpute: warning: {printable(str(message))}", err=True)
+    said = str(message)
+    if "\nTraceback" in said:  # numba quotes one, of a variable that it cannot read
+        said = said.splitlines()[0]
+    click.echo(f"spinimpute: warning: {printable(said)}", err=True)
 
 
 def _terminated(*_: Any) -> NoReturn:

@@ -85,7 +85,10 @@ def _fault_of_fields(fields: list[str], columns: list[str], last: bool) -> str:
     if len(fields) < len(columns) and last:
         return ""
     if len(fields) != len(columns):
-        return f"{place}: it has {len(fields)} columns, the line #CHROM names {len(columns)}; mend the line"
+        return (
+            f"{place}: it has {len(fields)} columns, the line #CHROM names {len(columns)}; mend the line, or "
+            "get the file again if it is cut there"
+        )
     if not (fields[1].isascii() and fields[1].isdigit()):
         return f"{place}: the position {fields[1][:_SHOWN]!r} is no whole number; mend it"
     formats = fields[_FIXED_COLUMNS].split(":") if len(fields) > _FIXED_COLUMNS else []
@@ -96,8 +99,8 @@ def _fault_of_fields(fields: list[str], columns: list[str], last: bool) -> str:
         call = (value.split(":") + ["."] * gt)[gt]
         if not _GENOTYPE.fullmatch(call):
             return (
-                f"{place}: GT of sample {name} is {call[:_SHOWN]!r}; genotypes are numbers of alleles such as 0/1, or "
-                "./. where there is none"
+                f"{place}: GT of sample {name} is {call[:_SHOWN]!r}; genotypes are numbers of alleles, "
+                "such as 0/1, or ./. where there is none"
             )
     return ""
 

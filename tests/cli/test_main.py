@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from spinimpute.cli.main import COMMANDS
+from spinimpute.cli.main import COMMANDS, _show_warning
 
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.registry import row_named
@@ -112,6 +112,13 @@ def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_pat
     assert done.code == 0
     assert "spinimpute: warning: no genetic map" in done.err
     assert ".py:" not in done.err
+
+
+def test_a_traceback_that_a_warning_quotes_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    _show_warning(
+        "'abc' could not be parsed.\nThe parse failed:\nTraceback (most recent call last):\n  int(x)"
+    )
+    assert capsys.readouterr().err == "spinimpute: warning: 'abc' could not be parsed.\n"
 
 
 def test_an_interrupt_is_one_line(run: Run, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def read(path: Path) -> None:
         (lambda text: text.replace(b"rs4\tA", b"rs4\t\xff"), "record at 20:4 holds bytes that are no text"),
         (
             lambda text: text.replace(b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1\t1", b"rs4\tA\tC"),
-            "at record 4, after 20:3",
+            "line 10, record 20:4: it has 5 columns, the line #CHROM names 11",
         ),
         (lambda text: text[:-5], "truncated"),
     ],
