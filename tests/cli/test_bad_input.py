@@ -140,7 +140,7 @@ def test_targets(refused, text: str, kind: str, tmp_path: Path) -> None:  # type
     [
         (b"", "the file is empty"),
         (b"hello world\n", "no VCF or BCF file"),
-        (b"PK\x03\x04 broken", "no VCF or BCF file"),
+        (b"PK\x03\x04 broken", "a zip archive; unpack it"),
         (gzip.compress(b"something else", mtime=0), "not of a VCF"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), "no VCF or BCF file"),
         (b"##fileformat=VCFv4.2\n", "target"),
