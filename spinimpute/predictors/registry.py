@@ -72,9 +72,9 @@ class Option:
         whole = self.form != "number"
         if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
             raise InputError(f"{self.name} must be a {'whole ' * whole}number, found {value!r}")
-        value = float(value)
-        if not (value > self.minimum if self.above else value >= self.minimum):
-            raise InputError(f"{self.rule}, found {value:g}")
+        number = float(value)
+        if not (number > self.minimum if self.above else number >= self.minimum):
+            raise InputError(f"{self.rule}, found {value}")
 
 
 WINDOW = Option(
