@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .options import (
+    OnceEach,
     force_option,
     out_option,
     output_type_option,
@@ -16,7 +17,7 @@ from .options import (
 )
 
 
-@click.command()
+@click.command(cls=OnceEach)
 @click.argument("chunks", nargs=-1, required=True, metavar="CHUNK...")
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
 @click.option(

@@ -92,7 +92,10 @@ def spinimpute() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    warn(str(message))
+    said = str(message)
+    if "\nTraceback" in said:  # numba quotes one, of a variable that it cannot read
+        said = said.splitlines()[0]
+    warn(said)
 
 
 def _unwind(number: int, _: Any) -> NoReturn:

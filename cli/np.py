@@ -13,6 +13,7 @@ import click
 from spinimpute.errors import printable
 
 from .options import (
+    OnceEach,
     device_option,
     force_option,
     out_option,
@@ -30,7 +31,7 @@ def np() -> None:
     """Train and judge neural processes on tasks drawn from Gaussian processes."""
 
 
-@np.command()
+@np.command(cls=OnceEach)
 @click.option("--model", "kind", type=click.Choice(KINDS), help="Default: CIPNP, or that of --init.")
 @click.option(
     "--kernel", type=click.Choice(["rbf", "matern52", "periodic"]), default="rbf", show_default=True
@@ -168,7 +169,7 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
     return model, tasks
 
 
-@np.command()
+@np.command(cls=OnceEach)
 @click.argument("models", nargs=-1, required=True)
 @click.option("--batches", type=click.IntRange(min=2), default=100, show_default=True)
 @click.option(
@@ -210,7 +211,7 @@ def evaluate(
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
 
 
-@np.command()
+@np.command(cls=OnceEach)
 @click.argument("models", nargs=-1, required=True)
 @out_option("Picture to write (PNG).")
 @click.option("--what", type=click.Choice(["predictions", "calibration"]), default="predictions")

@@ -20,7 +20,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]
 
 
-class OptionsOnly(click.Command):
+class OnceEach(click.Command):
+    """A command that refuses a file, or another text, that is given twice where one is taken."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises UsageError: of two files the first would be left out without a word."""
+        if not ctx.resilient_parsing:  # to complete words
+            given, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
+            one = [p for p in in_order if p.type is click.STRING and not p.multiple and p.nargs == 1]
+            for option in one:
+                if "help" not in given and isinstance(option, click.Option) and one.count(option) > 1:
+                    name = max(option.opts, key=len)
+                    ctx.fail(f"{name} is given {one.count(option)} times: give it once")
+        return super().parse_args(ctx, args)
+
+
+class OptionsOnly(OnceEach):
     """A command without arguments of its own: names what stands alone, whatever else is wrong."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -58,8 +73,8 @@ def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> s
 
     raise InputError(
         f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
-        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with\n"
-        "    spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin"
+        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with "
+        "'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'"
     )
 
 

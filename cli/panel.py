@@ -247,7 +247,7 @@ def _names(path: str) -> list[str]:
     from spinimpute.errors import InputError
 
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"samples file {path}: cannot be read ({error})") from error
     names = [line.strip() for line in lines if line.strip()]  # a name may hold blanks

@@ -11,6 +11,7 @@ from spinimpute.errors import printable
 
 from .options import (
     TABULAR_MODELS,
+    OnceEach,
     device_option,
     estimator_errors,
     force_option,
@@ -57,7 +58,7 @@ def tabular() -> None:
 tabular.add_command(benchmark)
 
 
-@tabular.command()
+@tabular.command(cls=OnceEach)
 @labelled_table_options
 @output_option("Model to write (safetensors).")
 @click.option("--model", "kind", type=click.Choice(list(TABULAR_MODELS)), default="spin", show_default=True)
@@ -108,7 +109,7 @@ def fit(
         )
 
 
-@tabular.command()
+@tabular.command(cls=OnceEach)
 @click.option("--model", required=True, metavar="FILE", help="Of `spinimpute tabular fit`.")
 @table_option
 @output_option("Predictions to write: .csv, .tsv, also .gz, or .parquet; - for CSV on standard output.")
@@ -165,7 +166,7 @@ def predict(
         say(f"output:   {path}, {len(predicted)} predictions")
 
 
-@tabular.command()
+@tabular.command(cls=OnceEach)
 @click.argument("model")
 def info(model: str) -> None:
     """What a model holds."""

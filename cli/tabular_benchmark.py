@@ -9,6 +9,7 @@ import click
 
 from .options import (
     TABULAR_MODELS,
+    OnceEach,
     device_option,
     estimator_errors,
     force_option,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 TITLES = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy", "log_loss": "log loss"}
 
 
-@click.command()
+@click.command(cls=OnceEach)
 @labelled_table_options
 @click.option(
     "--models",

@@ -98,10 +98,19 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
     Raises
     ------
     InputError
-        As `check_writable`; the file exists, without `force`; or it is one of the inputs.
+        As `check_writable`; it is "-"; a folder is in the place of its index; the file exists, without
+        `force`; or it is one of the inputs.
     """
+    if os.fspath(path) == "-":
+        raise InputError(
+            "standard output cannot be written: a file gets its name when it is whole, and an index; give "
+            "the name of a file"
+        )
     path = Path(path)
     check_writable(path)
+    for index in _indexes_of(path):
+        if os.path.isdir(index):
+            raise InputError(f"cannot write {index}, the index of {path}: it is a folder; remove it")
     if not os.path.exists(path):
         return path
     for source in inputs:
@@ -213,10 +222,15 @@ def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Itera
         if given is None:
             continue
         path = check_output(given, force, read)
-        names = [path, *(path.with_name(path.name + index) for index in (".tbi", ".csi"))]
+        names = [path, *_indexes_of(path)]
         for name in names:
             if name.resolve() in taken:
                 other = taken[name.resolve()]
                 raise InputError(f"{given} and {other} are to be written to the same file: give two names")
         for name in names:
             taken[name.resolve()] = given
+
+
+def _indexes_of(path: Path) -> list[Path]:
+    """Where the index of an output may be."""
+    return [path.with_name(path.name + suffix) for suffix in (".tbi", ".csi")]

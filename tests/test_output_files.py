@@ -38,6 +38,21 @@ def test_an_input_is_never_overwritten(tmp_path: Path) -> None:
     assert (target.read_bytes(), panel.read_bytes()) == before
 
 
+@pytest.mark.parametrize("index", [".tbi", ".csi"])
+def test_a_folder_in_the_place_of_the_index(tmp_path: Path, index: str) -> None:
+    out = tmp_path / "o.vcf.gz"
+    (tmp_path / f"o.vcf.gz{index}").mkdir()
+    with pytest.raises(
+        InputError, match=rf"cannot write .*o\.vcf\.gz\{index}, the index of .*: it is a folder"
+    ):
+        check_output(out, True, [])
+
+
+def test_standard_output() -> None:
+    with pytest.raises(InputError, match="standard output cannot be written"):
+        check_output("-", False, [])
+
+
 @pytest.mark.parametrize("target", ["a.vcf", "nowhere/a.vcf", "/dev/stdout"])
 def test_links_are_neither_replaced_nor_followed(tmp_path: Path, target: str) -> None:
     (tmp_path / "a.vcf").write_text("x")

@@ -83,6 +83,10 @@ def evaluate(
     _check_bins(bins)
     if out is not None:
         check_out(Path(out), force)
+        if report is not None and Path(out).resolve() == Path(report).resolve():
+            raise InputError(
+                f"the report cannot be {report}: it is the folder of the tables; give another name"
+            )
         for name in REPORT_FILES:
             path = Path(out) / name
             if path.exists():

@@ -26,8 +26,9 @@ AT_POSITION_0 = "at position 0, the telomere"
 
 # What human chromosomes are called besides, by PLINK and arrays. The pseudo-autosomal regions are told from
 # the rest of X by their positions. In other species 23 to 26 are autosomes: its own name counts first.
+_PARTS_OF_X = ("XY", "PAR", "PAR1", "PAR2")
 _ALSO_CALLED = {
-    **dict.fromkeys(("23", "25", "XY", "PAR", "PAR1", "PAR2"), "X"),
+    **dict.fromkeys(("23", "25", *_PARTS_OF_X), "X"),
     "24": "Y",
     "26": "MT",
 }
@@ -66,13 +67,16 @@ def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
     Returns
     -------
     set of str
-        Its own name, with "chr" or without; of a file that does not have it, what it is called besides,
-        unless the file has more chromosomes than people.
+        Its own name, with "chr" or without, and those of parts of X; of a file that does not have it, what it
+        is called besides, unless the file has more chromosomes than people.
     """
     plain = {name: plain_chromosome(name) for name in names}
-    own = {name for name in plain if plain[name] == plain_chromosome(chrom)}
+    wanted = plain_chromosome(chrom)
+    parts = _PARTS_OF_X if wanted == "X" else ()
+    own = {name for name in plain if plain[name] in (wanted, *parts)}
+    named = wanted in plain.values()
     of_people = not any(p.isdecimal() and len(p) < 5 and int(p) > LAST_OF_PEOPLE for p in plain.values())
-    return own if own or not of_people else {name for name in plain if same_chromosome(name, chrom)}
+    return own if named or not of_people else {name for name in plain if same_chromosome(name, chrom)}
 
 
 def is_position(text: str | bytes) -> bool:

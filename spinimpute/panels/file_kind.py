@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -108,7 +109,12 @@ class FileKind:
 
 
 def starts_as(path: str | Path, kind: FileKind) -> bool:
-    """Whether a file starts as those of a kind do, or as one of several; False if it cannot be read."""
+    """Whether a file starts as those of a kind do, or as one of several; False if it cannot be read.
+
+    Of a pipe, which reading consumes, it is not asked.
+    """
+    if not os.path.isfile(path):
+        return False
     magics = [magic for magic in (kind.magic, kind.joined_magic) if magic]
     try:
         with open(path, "rb") as file:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.file_kind import FileKind, starts_as
@@ -48,8 +48,9 @@ def open_panel_file(path: str | Path) -> AbstractContextManager[Sequence[Referen
     Raises
     ------
     InputError
-        On entering: the file is no panel, truncated, damaged, or made by a newer version.
+        It is a pipe. On entering: the file is no panel, truncated, damaged, or made by a newer version.
     """
+    refuse_pipe(Path(path), "panel")
     return (_opener_of(path) or open_parts)(Path(path))
 
 
@@ -82,6 +83,7 @@ def open_panels(
         yield [panel]
         return
     path = Path(panel)
+    refuse_pipe(path, "panel")
     if is_panel_file(path) or not _to_be_compiled(path):
         if genetic_map is not None:
             raise InputError(

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites
@@ -102,6 +102,7 @@ def build_panels(
         As `build_panel`.
     """
     out = check_output(out, force, [vcf, genetic_map])
+    refuse_pipe(Path(vcf), "panel")
     parts = _parts_in(vcf, region)
     if len(parts) < 2:
         chosen = parts[0].region if parts else region

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from spinimpute.devices import choose_threads
@@ -9,7 +11,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.settings import PredictorSettings, Resources
+from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
@@ -48,10 +50,14 @@ def impute_haplotypes(
     Raises
     ------
     InputError
-        No typed site is in the panel, or the inducing panel belongs to another model or array.
+        The panel is not open, or settings are of another class; no typed site is in the panel, or the
+        inducing panel belongs to another model or array.
     ValueError
         Shapes or values are unusable.
     """
+    check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
+    if isinstance(panel, str | Path):
+        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
     typed_alleles = np.asarray(typed_alleles)
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(

@@ -27,6 +27,7 @@ from spinimpute.pipeline.settings import (
     RegionSettings,
     Resources,
     TargetSettings,
+    check_settings,
 )
 from spinimpute.pipeline.window_records import flags_far
 from spinimpute.predictors.interface import Predictor
@@ -108,6 +109,13 @@ def impute(
     InputError
         The input cannot be used; without `force`, also if `out` exists or the target does not fit the panel.
     """
+    check_settings(
+        predictor=(predictor, PredictorSettings),
+        target=(target, TargetSettings),
+        region=(region, RegionSettings),
+        output=(output, OutputSettings),
+        resources=(resources, Resources),
+    )
     _check_choices(phasing, output, resources, min_typed_ratio)
     inputs = [vcf, path_of(panel), predictor.model, genetic_map]
     out, page, tables = _checked_outputs(out, output, force, inputs)

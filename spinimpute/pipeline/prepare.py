@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.parts import part_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.settings import TargetSettings
-from spinimpute.pipeline.verdicts import verdicts
+from spinimpute.pipeline.verdicts import Called, check_called, verdicts
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
 from spinimpute.targets.repair import Repaired, repair_and_match
@@ -54,10 +55,15 @@ class Prepared:
         """Which of its sites the panel has."""
         return self.repaired.match
 
+    @cached_property
+    def called(self) -> Called:
+        """Which of the matched sites, and which samples, have calls."""
+        return Called.of(self.target, self.match)
+
     @property
     def typed_index_used(self) -> np.ndarray:
-        """Panel sites that are typed and of use: those of the array, if the panel is made for one; int64."""
-        index, array = self.match.panel_index, self.panel.array_index
+        """Panel sites where somebody has a call; those of the array, if the panel is made for one; int64."""
+        index, array = self.match.panel_index[self.called.sites_T], self.panel.array_index
         return index if array is None else index[np.isin(index, array)]
 
     def with_rate(self) -> Prepared:
@@ -113,7 +119,7 @@ def prepare(
     Raises
     ------
     InputError
-        As `read_target` and `match_sites`, and without `force` if a verdict is a refusal.
+        As `read_target`, `match_sites` and `check_called`, and without `force` if a verdict is a refusal.
     """
 
     def read(wanted: Region | None) -> list[ResolvedPloidy | None]:
@@ -150,15 +156,24 @@ def prepare(
         assert failure is not None, "a target without a site in any part is refused by its reader"
         raise failure
     if only is None:
-        _judge(summary, prepared, force=force, lifted=target.chain is not None)
+        _judge(summary, vcf, prepared, force=force, lifted=target.chain is not None)
     for one in prepared:
         _count(summary, one)
     _warn_of_shared_samples(summary, prepared[0])
     return prepared
 
 
-def _judge(summary: ImputationSummary, prepared: Sequence[Prepared], *, force: bool, lifted: bool) -> None:
+def _judge(
+    summary: ImputationSummary,
+    vcf: str | Path,
+    prepared: Sequence[Prepared],
+    *,
+    force: bool,
+    lifted: bool,
+) -> None:
     """Note what is wrong with the target as a whole. Raises InputError for refusals without `force`."""
+    called_X = np.logical_or.reduce([one.called.samples_X for one in prepared])
+    check_called(summary, vcf, prepared[0].target.samples, called_X)
     found = [
         verdict for one in prepared for verdict in verdicts(one.panel, one.target, one.match, lifted=lifted)
     ]

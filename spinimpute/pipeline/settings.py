@@ -161,3 +161,16 @@ class Resources:
                 "Resources(max_memory=...), which holds for the whole run"
             )
         return {**predictor.options, "max_memory": self.max_memory}
+
+
+def check_settings(**given: tuple[object, type]) -> None:
+    """Raise InputError for what is no object of its class, such as a region's text for RegionSettings.
+
+    Parameters
+    ----------
+    **given : (object, type)
+        What was given as the parameter of this name, and its class.
+    """
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise InputError(f"{name} must be {kind.__name__}(...), however: {value!r}")

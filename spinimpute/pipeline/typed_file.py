@@ -21,7 +21,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import Prepared, prepare
-from spinimpute.pipeline.settings import FileSettings, TargetSettings
+from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.predictors.typed_chunks import starts_line
 from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import ImputationSummary
@@ -154,6 +154,7 @@ class _Job:
         self, treat: Treatment, threads: int, summary: ImputationSummary, progress: Progress | None
     ) -> None:
         """Read, treat and write the matched sites of all parts of the chromosome."""
+        check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
         out = check_output(self.out, self.force, [self.vcf, path_of(self.panel), self.genetic_map])
         output_type = choose_output_type(out, self.output.output_type)
         with ExitStack() as stack:

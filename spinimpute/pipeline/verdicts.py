@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -103,6 +104,70 @@ class Frequencies:
             return 0.0
         pair = np.stack([self.found_T[known_T], self.expected_T[known_T]])
         return float(np.corrcoef(pair)[0, 1]) if (np.ptp(pair, axis=1) > 0).all() else 0.0
+
+
+@dataclass(frozen=True)
+class Called:
+    """Where a target has calls, among the matched sites.
+
+    Attributes
+    ----------
+    sites_T : bool (T,)
+        Whether any sample has a call at the site.
+    samples_X : bool (X,)
+        Whether the sample has a call at any site.
+    """
+
+    sites_T: np.ndarray
+    samples_X: np.ndarray
+
+    @classmethod
+    def of(cls, target: Haplotypes, match: SiteMatch) -> Called:
+        """Look through the alleles of a repaired target."""
+        sites_T = np.zeros(len(match.target_index), bool)
+        most_Q = np.full(target.alleles.shape[1], -1, np.int8)
+        for start in range(0, len(sites_T), BLOCK_SITES):
+            some = slice(start, start + BLOCK_SITES)
+            alleles = target.alleles[match.target_index[some]]
+            sites_T[some] = alleles.max(axis=1) >= 0
+            np.maximum(most_Q, alleles.max(axis=0), out=most_Q)
+        first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+        return cls(sites_T, np.maximum.reduceat(most_Q, first_X) >= 0)
+
+
+def check_called(
+    summary: ImputationSummary, vcf: str | Path, samples: Sequence[str], called_X: np.ndarray
+) -> None:
+    """Warn of samples without a call; refuse a target without any.
+
+    Parameters
+    ----------
+    summary : ImputationSummary
+        Gets the warning.
+    vcf : str or Path
+        The target, for the message.
+    samples : sequence of str
+        Their names.
+    called_X : bool (X,)
+        As of `Called`, of the whole chromosome.
+
+    Raises
+    ------
+    InputError
+        No sample has a call.
+    """
+    without = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
+    if len(without) == len(samples):
+        raise InputError(
+            f"target {vcf}: every call is missing at the sites that the panel has: there is nothing to "
+            "impute from. Give a file with called genotypes"
+        )
+    if without:
+        more = f" and {len(without) - 5} more" if len(without) > 5 else ""
+        summary.warnings.append(
+            f"{len(without)} of {len(samples)} samples have no call at any site that the panel has "
+            f"({', '.join(without[:5])}{more}): what is imputed for them is a guess by frequency"
+        )
 
 
 def verdicts(panel: ReferencePanel, target: Haplotypes, match: SiteMatch, *, lifted: bool) -> list[Verdict]:

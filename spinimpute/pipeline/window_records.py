@@ -66,6 +66,7 @@ class WindowRecords:
         self.er2_T, self.collected = er2_T, collected
         self.panel, self.target, self.match, self.windows = panel, target, match, windows
         self.typed_TQ = target.alleles[match.target_index]
+        self._called_index = match.panel_index[self.typed_TQ.max(axis=1) >= 0]
         self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
 
     def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
@@ -95,7 +96,7 @@ class WindowRecords:
         typed[typed_rows] = True
         far = np.zeros(len(p_UQ), dtype=bool)
         if flags_far(panel):
-            far = far_from_typed(panel.cM, match.panel_index, window.start, window.stop)
+            far = far_from_typed(panel.cM, self._called_index, window.start, window.stop)
         er2 = np.full(len(p_UQ), np.nan)
         if self.er2_T is not None:
             er2[typed_rows] = self.er2_T[low:high]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,13 @@ class Option:
         """Its flag on the command line."""
         return "--" + self.name.lower().replace("_", "-")
 
-    def check(self, value: float) -> None:
+    def check(self, value: Any) -> None:
         """Raises InputError for a value that cannot be used."""
-        if not (value > self.minimum if self.above else value >= self.minimum):
+        whole = self.form != "number"
+        if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
+            raise InputError(f"{self.name} must be a {'whole ' * whole}number, found {value!r}")
+        number = float(value)
+        if not (number > self.minimum if self.above else number >= self.minimum):
             raise InputError(f"{self.rule}, found {value}")
 
 

@@ -107,8 +107,7 @@ def read_configuration(path: str | Path) -> Configuration:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"configuration {path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

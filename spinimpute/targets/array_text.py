@@ -1,12 +1,13 @@
 """Genotypes of one sample as consumer arrays are delivered: a text file with a site in each line.
 
 23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and what looks like them: identifier, chromosome,
-position, and the two alleles as letters, together or apart; tabs or commas, with or without quotes and a
-head; plain, gzip or a zip archive with one file in it. Recognised by content, never by name.
+position, and the two alleles as letters, together or apart; tabs, commas or semicolons, with or without
+quotes and a head; plain, gzip or a zip archive with one file in it. Recognised by content, never by name.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
@@ -176,7 +177,9 @@ def read_array_text(path: Path) -> ArrayText:
         raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
     if not calls:
         raise InputError(f"target {path}: the file has no genotypes")
-    return ArrayText(re.sub(r"\s+", "_", path.name.split(".")[0]) or "sample", build, calls, unplaced)
+    # bytes that are no text, of a disk with another encoding, could not be written as a sample's name
+    name = os.fsencode(path.name.split(".")[0]).decode("utf-8", "backslashreplace")
+    return ArrayText(re.sub(r"\s+", "_", name) or "sample", build, calls, unplaced)
 
 
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
@@ -325,7 +328,7 @@ def _fields(line: str) -> list[str] | None:
     text = line.strip()
     if not text or text.startswith("#"):
         return None
-    separator = "\t" if "\t" in text else "," if "," in text else None
+    separator = next((one for one in "\t,;" if one in text), None)
     return [field.strip().strip('"').strip() for field in text.split(separator)]
 
 

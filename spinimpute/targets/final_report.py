@@ -172,9 +172,9 @@ def _table(path: Path) -> tuple[int, list[str], str]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             for number, line in enumerate(file, start=1):
-                if line.strip().rstrip(",") == _DATA:
+                if line.strip().rstrip(",;") == _DATA:
                     head = file.readline().rstrip("\r\n")
-                    separator = "\t" if "\t" in head else ","
+                    separator = next((one for one in "\t," if one in head), ";")
                     return number + 1, [name.strip() for name in head.split(separator)], separator
                 if number == _HEAD_LINES:
                     break

@@ -6,6 +6,7 @@ package: `pip install 'spinimpute[plink]'`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -89,11 +90,11 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     if variants.suffix == ".bim":
         _check_bim(variants)
     try:
-        table = pgenlib.PvarReader(str(variants).encode())
+        table = pgenlib.PvarReader(os.fsencode(variants))
     except (RuntimeError, MemoryError) as error:
         raise InputError(f"target {variants}: cannot be read ({_said(error)}); is it damaged?") from error
     try:
-        reader = pgenlib.PgenReader(str(path).encode(), raw_sample_ct=len(samples), pvar=table)
+        reader = pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=len(samples), pvar=table)
     except (RuntimeError, MemoryError) as error:
         raise InputError(
             f"target {path}: cannot be read ({_said(error)}); is it whole, and do {variants.name} and "
@@ -102,6 +103,8 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     skipped: Counter[str] = Counter()
     rows = sorted(_rows(table, panel, lift, skipped), key=lambda row: row.position)
     if not rows:
+        if no_bases := _no_bases(table, panel.chrom):
+            raise NoRecord(f"target {variants}{no_bases}")
         found = list(dict.fromkeys(_text(table.get_variant_chrom(i)) for i in range(table.get_variant_ct())))
         raise NoRecord(
             f"target {variants}: no usable variant on chromosome {panel.chrom}; the file holds chromosome "
@@ -248,6 +251,21 @@ def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) ->
                 yield _Row(position, variant, allele, ref, alt, name, False)
             else:
                 skipped[NO_ALT if alt in _NO_ALLELE else SYMBOLIC] += 1
+
+
+def _no_bases(table: Any, chrom: str) -> str:
+    """Of the first variant on a chromosome: where it is and what its alleles are; "" if they are bases."""
+    chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
+    meant = names_of_chromosome(chrom, set(chroms))
+    for variant in (number for number, name in enumerate(chroms) if name in meant):
+        alleles = [_text(table.get_allele_code(variant, i)) for i in range(table.get_allele_ct(variant))]
+        if all(_BASES.fullmatch(allele) for allele in alleles if allele not in _NO_ALLELE):
+            return ""
+        return (
+            f", variant {variant + 1}: its alleles are {'/'.join(alleles)}, and no variant on chromosome "
+            f"{chrom} has letters of bases; recode them (plink --alleleACGT for 1 to 4, or --update-alleles)"
+        )
+    return ""
 
 
 def _read(reader: Any, rows: list[_Row], n_samples: int) -> tuple[np.ndarray, np.ndarray]:

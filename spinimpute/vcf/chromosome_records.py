@@ -43,8 +43,11 @@ class ChromosomeRecords:
 
     Attributes
     ----------
+    chrom : str
+        What the file calls the chromosome; records of parts of X may have other names. Known from the first
+        record on.
     contig_line : str
-        The chromosome's line of the header; known from the first record on.
+        Its line of the header; known from the first record on.
     skipped : dict of str to int
         Records that were not taken, by reason; complete at the end.
 
@@ -56,14 +59,14 @@ class ChromosomeRecords:
     """
 
     def __init__(self, file: VariantFile, region: Region | None, chrom: str | None) -> None:
-        self.contig_line = ""
+        self.chrom = self.contig_line = ""
         self.skipped: dict[str, int] = {}
         self._file, self._region = file, region
-        self._chrom = region.chrom if region else chrom
+        self._wanted = region.chrom if region else chrom
 
     def __iter__(self) -> Iterator[Record]:
         file, region = self._file, self._region
-        wanted = self._chrom
+        wanted = self._wanted
         contigs = self._index() if wanted is not None else []
         indexed = None if wanted is None else self._indexed(contigs, wanted)
         listed = file.contigs  # of the header; records may have other names
@@ -85,14 +88,9 @@ class ChromosomeRecords:
                 continue
             if not chrom:
                 chrom = name
-                self.contig_line = file.contig_line(chrom)
-            elif name != chrom:
-                if wanted is not None:
-                    raise file.error(
-                        f"chromosome {plain_chromosome(wanted)} has two names, {chrom} and {name} (record "
-                        f"{file.n_read}); give it one (bcftools annotate --rename-chrs) and sort the file "
-                        "(bcftools sort)"
-                    )
+                self.chrom = _own_name(wanted, listed, chrom)
+                self.contig_line = file.contig_line(self.chrom)
+            elif name != chrom and wanted is None:
                 raise file.error(
                     f"more than one chromosome, {chrom} and {name} (record {file.n_read}); "
                     "choose one with --region"
@@ -100,12 +98,18 @@ class ChromosomeRecords:
             if position < 1:
                 self.skipped[AT_POSITION_0] = self.skipped.get(AT_POSITION_0, 0) + 1
                 continue
+            if name != chrom and (position < last or plain_chromosome(name) == plain_chromosome(chrom)):
+                raise file.error(
+                    f"chromosome {plain_chromosome(wanted or name)} has two names, {chrom} and {name} "
+                    f"(record {file.n_read}); give it one (bcftools annotate --rename-chrs) and sort "
+                    "the file (bcftools sort)"
+                )
             if position < last:
                 raise file.error(
                     f"the positions go backwards at record {file.n_read}, {name}:{position} after "
                     f"{chrom}:{last}; sort the file (bcftools sort)"
                 )
-            last = position
+            chrom, last = name, position
             n_kept += 1
             yield record
         if indexed is not None:
@@ -146,13 +150,19 @@ class ChromosomeRecords:
             self.skipped[AT_POSITION_0] = there.at_zero
 
     def _no_records(self, others: list[str]) -> str:
-        if self._chrom is None:
+        if self._wanted is None:
             return "the file has no records"
-        wanted = self._region or self._chrom
+        wanted = self._region or self._wanted
         if others:
             return f"no record in {wanted}; the file holds chromosome {', '.join(others[:10])}"
         empty = not self._file.n_read and not self._region
         return f"no record in {wanted}" + ("; the file may be empty" if empty else "")
+
+
+def _own_name(wanted: str | None, listed: list[str], first: str) -> str:
+    """What the header calls the whole chromosome of which the first record's name may mean a part."""
+    own = plain_chromosome(first if wanted is None else wanted)
+    return next((name for name in (first, *listed) if plain_chromosome(name) == own), first)
 
 
 class RecordCount(NamedTuple):

@@ -17,6 +17,7 @@ from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_p
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.record_blocks import BlockBuilder, CallBlock
+from spinimpute.vcf.text_faults import NO_SAMPLES
 from spinimpute.vcf.variant_file import VariantFile
 
 BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to stay in the cache
@@ -107,9 +108,10 @@ class HaplotypeReader:
     def ploidy(self) -> np.ndarray:
         """uint8 (n_samples,), from the calls read so far.
 
-        A sample without any call is haploid if any other sample is, else diploid.
+        A sample without any call is diploid; haploid if another sample is and it has a "." for one allele.
         """
-        unknown = 1 if (self._seen_ploidy == 1).any() else 2
+        among_haploid = (self._seen_ploidy == 1).any()
+        unknown = np.where(self._builder.missing_one & among_haploid, 1, 2)
         return np.where(self._seen_ploidy == 0, unknown, self._seen_ploidy).astype(np.uint8)
 
     @property
@@ -161,7 +163,7 @@ class HaplotypeReader:
         usable = False
         try:
             for record in self._records:
-                self._builder.add(record)
+                self._builder.add(record, self._records.chrom)
                 if self._builder.full:
                     usable = True
                     yield self._builder.take()
@@ -178,7 +180,7 @@ class HaplotypeReader:
 def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
     """The samples to read, and their places among those that the file then gives; None: the same order."""
     if not file.samples:
-        raise file.error("the file holds sites without samples; give a file with genotypes")
+        raise file.error(NO_SAMPLES)
     if wanted is None:
         return file.samples, None
     samples = list(wanted)

@@ -55,6 +55,11 @@ class BlockBuilder:
         Counts ALT alleles that make no site, by reason.
     allow_missing, allow_unphased, mixed_ploidy : bool
         Whether missing calls, unphased heterozygotes and samples that change their ploidy are accepted.
+
+    Attributes
+    ----------
+    missing_one : bool (n_samples,)
+        Whether a missing call of the sample was written for one allele, "."; not kept with `mixed_ploidy`.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class BlockBuilder:
         self._seen_ploidy, self._skipped = ploidy, skipped
         self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
         self._mixed_ploidy = mixed_ploidy
+        self.missing_one = np.zeros(len(samples), bool)
         self._genotypes = np.empty((block_size, len(samples), 3), dtype=np.int16)
         self._rows = _Rows()
 
@@ -87,13 +93,15 @@ class BlockBuilder:
         """Whether there is nothing to take."""
         return not self._rows.position
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, chrom: str) -> None:
         """Add a record; one without a usable ALT is only counted.
 
         Parameters
         ----------
         record : Record
             The next of the file.
+        chrom : str
+            What its chromosome is called.
 
         Raises
         ------
@@ -104,7 +112,7 @@ class BlockBuilder:
         alts = self._usable_alts(alleles)
         if alts:
             self._store_genotypes(record, self._genotypes[len(self._rows.position)])
-            self._rows.add(record, ref, len(alleles), alts)
+            self._rows.add(record, chrom, ref, len(alleles), alts)
 
     def take(self) -> CallBlock:
         """The records since the last block, of which there must be one, as sites.
@@ -239,6 +247,7 @@ class BlockBuilder:
             )
         known[now_haploid] = 1
         known[now_diploid] = 2
+        self.missing_one |= ((first == -1) & (second == -2)).any(axis=0)
 
 
 class _Rows:
@@ -254,9 +263,9 @@ class _Rows:
         self.allele: list[int] = []  # per biallelic site: the number of its ALT
         self.alt: list[str] = []
 
-    def add(self, record: Record, ref: str, n_alts: int, alts: list[tuple[int, str]]) -> None:
+    def add(self, record: Record, chrom: str, ref: str, n_alts: int, alts: list[tuple[int, str]]) -> None:
         row = len(self.position)
-        self.chrom = record.CHROM
+        self.chrom = chrom
         self.position.append(record.POS)
         self.ref.append(ref)
         self.name.append(record.ID or ".")

@@ -24,6 +24,7 @@ from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.index_reader import check_index
+from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
@@ -33,6 +34,15 @@ _BLOCK_START = EOF_BLOCK[:4]
 _PIECE_BYTES = 2**22
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
 
+# how files start that people have in the place of a VCF or BCF, what such a file is, and what to do
+_OTHERS = {
+    b"BZh": "packed with bzip2; unpack it (bunzip2)",
+    b"\xfd7zXZ": "packed with xz; unpack it (unxz)",
+    b"\x28\xb5\x2f\xfd": "packed with Zstandard; unpack it (unzstd)",
+    b"PK\x03\x04": "a zip archive; unpack it (unzip)",
+    b"\xff\xfe": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
+    b"\xfe\xff": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
+}
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
 Record = Any  # a cyvcf2.Variant, which has no types
@@ -67,6 +77,7 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self.n_read = 0
         check_variant_file(self.path, role)
+        self._check_name()
         if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
             self._check_index()
         begins(READING, self._named)
@@ -79,8 +90,15 @@ class VariantFile:
             raise self.error(f"the header {_NO_TEXT}") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
             ends(READING, self._named)
+            if not self.path.is_file():
+                raise self.error(
+                    "what comes through this pipe is no VCF or BCF, and nothing else is read from one; copy "
+                    "it to a file"
+                ) from error
             if twice := _repeated_sample(self.path):
                 raise self.error(f"two samples are named {twice}; rename one of them") from error
+            if wrong := fault_of_columns(self.path):
+                raise self.error(wrong) from error
             raise self.error(f"the header cannot be read ({error}); is the file damaged?") from error
 
     @property
@@ -96,6 +114,14 @@ class VariantFile:
             return list(self._vcf.seqnames)
         except UnicodeDecodeError as error:
             raise self.error(f"the header, or an index, names a chromosome that {_NO_TEXT}") from error
+
+    def _check_name(self) -> None:
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError as error:  # cyvcf2 encodes it so
+            raise self.error(
+                "its name, or a folder's, holds bytes that are no text (UTF-8): it cannot be read; rename it"
+            ) from error
 
     def _check_index(self) -> None:
         if not self.path.is_file():
@@ -176,6 +202,9 @@ class VariantFile:
                     f"the chromosome of record {self.n_read + 1}, after {place}, {_NO_TEXT}"
                 ) from error
             except Exception as error:  # a record cut in two is a bare Exception in cyvcf2
+                of_text = region is None and self.path.is_file() and not _is_bcf(self.path)
+                if fault := fault_of_record(self.path, self.n_read + 1) if of_text else "":
+                    raise self.error(fault) from error
                 raise self.error(
                     f"the file is truncated or malformed at record {self.n_read + 1}, after {place}. "
                     "Get the file again, or check it with bcftools view"
@@ -313,6 +342,8 @@ def check_variant_file(path: Path, role: str) -> None:
         except (OSError, EOFError, zlib.error) as failure:
             raise error(f"the compressed file is damaged ({failure}); get it again") from failure
     if not content.startswith((_VCF_MAGIC, BCF_MAGIC)):
+        if other := next((what for start, what in _OTHERS.items() if content.startswith(start)), None):
+            raise error(f"this is {other}")
         kind = "a compressed file, but not of a VCF" if content is not head else "no VCF or BCF file"
         raise error(f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'")
     # htslib takes a last line that is cut inside a genotype ("0|1" to "0") for a whole one

@@ -82,6 +82,11 @@ def another_chromosome(head: list[str], rows: list[list[str]]) -> None:
         row[0] = "7"
 
 
+def no_calls(head: list[str], rows: list[list[str]]) -> None:
+    for row in rows:
+        row[9:] = ["./." for _ in row[9:]]
+
+
 def empty_line(head: list[str], rows: list[list[str]]) -> None:
     rows.insert(5, [""])
 
@@ -96,6 +101,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "unsorted": (unsorted, "the positions go backwards at record"),
     "another region": (elsewhere, "another region than the panel"),
     "another chromosome": (another_chromosome, "no record in 20; the file holds chromosome 7"),
+    "no calls": (no_calls, "every call is missing at the sites that the panel has"),
     "empty line": (empty_line, "is an empty line; remove it"),
 }
 
@@ -134,7 +140,7 @@ def test_targets(refused, text: str, kind: str, tmp_path: Path) -> None:  # type
     [
         (b"", "the file is empty"),
         (b"hello world\n", "no VCF or BCF file"),
-        (b"PK\x03\x04 broken", "no VCF or BCF file"),
+        (b"PK\x03\x04 broken", "a zip archive; unpack it"),
         (gzip.compress(b"something else", mtime=0), "not of a VCF"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), "no VCF or BCF file"),
         (b"##fileformat=VCFv4.2\n", "target"),

@@ -319,8 +319,10 @@ def test_two_names_of_x(run: Callable[..., Any], example: Path, x_panel: Path, t
     """As PLINK writes them: the pseudo-autosomal region behind the rest."""
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
     lines = target.read_text().replace("\nX\t", "\n23\t").splitlines()
-    lines[-3:] = [line.replace("23\t", "25\t", 1) for line in lines[-3:]]
-    target.write_text("\n".join(lines).replace("contig=<ID=X", "contig=<ID=23") + "\n")
+    first = next(i for i, line in enumerate(lines) if line[0] != "#")
+    behind = [line.replace("23\t", "25\t", 1) for line in lines[first : first + 3]]
+    text = "\n".join([*lines[:first], *lines[first + 3 :], *behind]) + "\n"
+    target.write_text(text.replace("contig=<ID=X", "contig=<ID=23"))
     done = run("impute", "--vcf", target, "--panel", x_panel, "--out", tmp_path / "o.vcf")
     assert done.code == 2
     assert "chromosome X has two names, 23 and 25 (record 244); give it one" in done.err

@@ -396,11 +396,18 @@ class TestRefusals:
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("called", [True, False])
 def test_stretches_without_typed_sites_are_told(
-    run: Run, panel: Path, edited_target: Edit, tmp_path: Path
+    run: Run, panel: Path, edited_target: Edit, tmp_path: Path, called: bool
 ) -> None:
-    """Typed are a few sites at one end; the panel's other end is more than 0.5 cM away."""
-    target = edited_target(lambda text: "".join(text.splitlines(keepends=True)[: text.count("\n#") + 41]))
+    """Typed are a few sites at one end; the panel's other end is more than 0.5 cM away, or not called."""
+
+    def few(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        last = text.count("\n#") + 41
+        return "".join(lines[:last] + ([] if called else [re.sub(r"\d\|\d", "./.", x) for x in lines[last:]]))
+
+    target = edited_target(few)
     out, page = tmp_path / "o.vcf", tmp_path / "o.html"
     common = ("impute", "--vcf", target, "--panel", panel, "--out", out)
     done = run(*common, "--report", page)

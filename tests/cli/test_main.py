@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from spinimpute.cli.main import COMMANDS
+from spinimpute.cli.main import COMMANDS, _show_warning
 
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.registry import row_named
@@ -82,9 +82,17 @@ def test_version_names_models_and_libraries(run: Run) -> None:
         (["imputate"], "imputate"),
         (["impute", "--vfc", "x"], "--vfc"),
         (["impute"], "--vcf"),
+        (["impute", "--vcf", "t.vcf", "--out", "o.vcf"], "compile it once with 'spinimpute panel build"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--threads", "0"], "--threads"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--device", "tpu"], "tpu"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "-O", "x"], "-O"),
+        (["impute", "--vcf", "a.vcf", "--vcf=b.vcf", "-o", "o.vcf"], "--vcf is given 2 times: give it once"),
+        (
+            ["phase", "--bfile", "a", "--vcf", "b.vcf", "-o", "o.vcf", "--out", "p.vcf"],
+            "--out is given 2 times",
+        ),
+        (["impute", "--region", "20:1-9", "-r", "20:10-20"], "--region is given 2 times"),
+        (["ligate", "a.vcf", "b.vcf", "--panel", "p.spin", "--panel", "q.spin"], "--panel is given 2 times"),
         (["impute", "t.vcf", "--panel", "p.spin", "--out", "o.vcf"], "'t.vcf' stands without an option"),
         (["check", "--vcf", "t.vcf", "u.vcf", "w.vcf"], "'u.vcf', 'w.vcf' stand without an option"),
         (["evaluate", "t.vcf"], "'t.vcf'"),
@@ -104,6 +112,13 @@ def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_pat
     assert done.code == 0
     assert "spinimpute: warning: no genetic map" in done.err
     assert ".py:" not in done.err
+
+
+def test_a_traceback_that_a_warning_quotes_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    _show_warning(
+        "'abc' could not be parsed.\nThe parse failed:\nTraceback (most recent call last):\n  int(x)"
+    )
+    assert capsys.readouterr().err == "spinimpute: warning: 'abc' could not be parsed.\n"
 
 
 def test_an_interrupt_is_one_line(run: Run, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_every_form_gives_the_same_dosages(
         "bed": ("--vcf", tmp_path / "b.bed"),
         "pfile": ("--pfile", tmp_path / "p"),
         "report": ("--vcf", final_report(tmp_path / "report.txt", samples, sites)),
+        "semicolon": ("--vcf", final_report(tmp_path / "report2.csv", samples, sites, ";")),
         "comma": ("--vcf", final_report(tmp_path / "report.csv", samples, sites, ",")),
     }
     found = {}

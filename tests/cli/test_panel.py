@@ -83,7 +83,7 @@ def test_build_info_verify(run: Run, example: Path, panel: Path, tmp_path: Path)
 
 def test_a_part_of_the_people_and_sites(run: Run, example: Path, tmp_path: Path) -> None:
     names, out = tmp_path / "names.txt", tmp_path / "p.spin"
-    names.write_text("panel_EUR_002\npanel_AFR_001\n")
+    names.write_text("panel_EUR_002\npanel_AFR_001\n", encoding="utf-8-sig")  # as Windows writes it
     # fmt: off
     done = run(
         "panel", "build", "--vcf", example / "panel.vcf.gz", "--map", example / "genetic.map",

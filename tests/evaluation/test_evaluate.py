@@ -398,7 +398,7 @@ def test_absent_and_cut_files_name_their_role(problem, role):
     with pytest.raises(InputError, match=f"{role} .*truncated"):
         evaluate(**files)
     files[role].write_bytes(cut_in_a_record + b"\n" + b"".join(lines[31:]))
-    with pytest.raises(InputError, match=rf"{role} .*truncated or malformed at record \d+, after 20:\d+"):
+    with pytest.raises(InputError, match=rf"{role} .*line 31, record 20:\d+: it has \d+ columns"):
         evaluate(**files)
     files[role].unlink()
     with pytest.raises(InputError, match=f"{role} .*no such file"):
@@ -443,6 +443,10 @@ def test_reports_do_not_overwrite_inputs_or_each_other(problem):
             out=problem.folder / "new",
             report=problem.folder / "new" / "accuracy.tsv",
         )
+    new = problem.folder / "new"
+    with pytest.raises(InputError, match="it is the folder of the tables"):
+        evaluate(truth, imputed, panel, typed, out=new, report=new)
+    assert not new.exists()
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -2,6 +2,7 @@
 
 import gzip
 import tracemalloc
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,17 @@ def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 3e6
+
+
+def test_a_map_in_morgans_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "morgans.map"
+    path.write_text("20 . 0 100\n20 . 1.08 62000100\n")
+    said = r"chromosome 20 is 1\.08 cM long by this map, 0\.017 cM/Mb.*in Morgans"
+    with pytest.warns(UserWarning, match=said):
+        GeneticMap.read(path, "20")
+    path.write_text("20 . 0 100\n20 . 0.17 10000000\n")  # of a part of a chromosome it says little
+    with warnings.catch_warnings(action="error"):
+        GeneticMap.read(path, "20")
 
 
 def test_missing_map_and_folder_are_refused(tmp_path: Path) -> None:

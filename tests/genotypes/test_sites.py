@@ -70,6 +70,10 @@ def test_same_chromosome(name: str, other: str, same: bool) -> None:
     [
         ("X", ["chr22", "chr23", "chr25"], {"chr23", "chr25"}),
         ("X", ["22", "23", "25", "X"], {"X"}),  # another species
+        ("X", ["22", "PAR1", "X", "PAR2", "Y"], {"PAR1", "X", "PAR2"}),
+        ("X", ["chrX", "chrXY", "25"], {"chrX", "chrXY"}),
+        ("X", ["23", "25", "XY"], {"23", "25", "XY"}),
+        ("Y", ["PAR1", "X", "Y"], {"Y"}),
         ("23", ["22", "23", "25", "X"], {"23"}),
         ("X", ["22", "23", "25", "29"], set()),
         ("25", ["22", "X"], set()),

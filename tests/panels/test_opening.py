@@ -1,5 +1,6 @@
 """Panels of every kind are known by their first bytes and answer the same questions."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -124,3 +125,16 @@ def test_damage_is_found(files: dict[str, Path], tmp_path: Path, kind: str) -> N
     path.write_bytes(content)
     with open_panel_file(path) as (panel,), pytest.raises(InputError, match="damaged"):
         panel.verify()
+
+
+def test_a_pipe_is_refused_unread(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert not is_panel_file(pipe)
+    said = "panel .*pipe: it is not a regular file; copy it to one"
+    with pytest.raises(InputError, match=said):
+        open_panel_file(pipe)
+    with pytest.raises(InputError, match=said), open_panels(pipe, tmp_path / "genetic.map"):
+        pass
+    with pytest.raises(InputError, match=said):
+        spinimpute.build_panels(pipe, tmp_path / "p.spin")

@@ -49,6 +49,8 @@ def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: SPIN
             spinimpute.impute_haplotypes(
                 example_panel, alleles, sites, predictor=spinimpute.PredictorSettings(model=random_predictor)
             )
+    with pytest.raises(InputError, match=r"must be an open one, such as Panel.open\('p.spin'\)"):
+        spinimpute.impute_haplotypes("p.spin", good, typed)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no typed site"):
         spinimpute.impute_haplotypes(
             example_panel, good[:0], typed[:0], predictor=spinimpute.PredictorSettings(model=random_predictor)

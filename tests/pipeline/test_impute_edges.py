@@ -52,6 +52,25 @@ def rows(target: Path) -> list[Row]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("region", "20:1-300000", r"region must be RegionSettings\(...\), however: '20:1-300000'"),
+        ("predictor", "spin", r"predictor must be PredictorSettings\(...\), however: 'spin'"),
+        ("target", None, "target must be TargetSettings"),
+        ("output", "z", "output must be OutputSettings"),
+        ("resources", 4, "resources must be Resources"),
+    ],
+)
+def test_settings_are_of_their_class(tmp_path: Path, target: Path, name: str, value: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        spinimpute.impute(target, tmp_path / "o.vcf", "p.spin", **{name: value})
+    if name in ("target", "output"):
+        said = said.replace("Output", "File")
+        with pytest.raises(InputError, match=said):
+            spinimpute.phase(target, tmp_path / "o.vcf", "p.spin", **{name: value})
+
+
 def test_accuracy_floor(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
     """From file to file: far above what allele frequencies alone say."""
     out = tmp_path / "o.bcf"

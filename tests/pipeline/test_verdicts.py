@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites
-from spinimpute.pipeline.verdicts import Verdict, sites_alike, verdicts
+from spinimpute.pipeline.verdicts import Called, Verdict, check_called, sites_alike, verdicts
+from spinimpute.quality.summary import ImputationSummary
 
 BUILDS = {"GRCh37": "##contig=<ID=20,length=63025520>", "GRCh38": "##contig=<ID=20,length=64444167>"}
 
@@ -91,6 +93,32 @@ def test_one_haplotype_many_times_is_not_refused(rng: np.random.Generator) -> No
         return np.where(some[: len(p_T)], p_T < 0.5, p_T >= 0.5).astype(float)
 
     assert not any(verdict.refused for verdict in judged(rng, 200, line))
+
+
+def test_calls_by_site_and_by_sample() -> None:
+    """Sample b is haploid, c has no call at a site of the panel."""
+    sites = make_sites([(10 * i, "A", "C") for i in range(1, 5)])
+    alleles = np.array(
+        [[-1, -1, -1, -1, -1], [-1, -1, 1, -1, -1], [0, 1, -1, -1, -1], [0, 0, 0, 0, 0]], np.int8
+    )
+    target = Haplotypes(sites, alleles, ["a", "b", "c"], np.array([2, 1, 2], np.uint8), BUILDS["GRCh37"])
+    called = Called.of(target, SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}))
+    assert called.sites_T.tolist() == [False, True, True]
+    assert called.samples_X.tolist() == [True, True, False]
+
+
+def test_samples_without_a_call() -> None:
+    summary = ImputationSummary()
+    check_called(summary, "t.vcf", ["a", "b"], np.array([True, True]))
+    assert summary.warnings == []
+    names = list("abcdefgh")
+    check_called(summary, "t.vcf", names, np.arange(8) == 0)
+    (warning,) = summary.warnings
+    assert warning.startswith(
+        "7 of 8 samples have no call at any site that the panel has (b, c, d, e, f and 2 more)"
+    )
+    with pytest.raises(InputError, match=r"target t\.vcf: every call is missing"):
+        check_called(summary, "t.vcf", names, np.zeros(8, bool))
 
 
 def test_the_header_of_a_lifted_target_is_past(rng: np.random.Generator) -> None:

@@ -163,6 +163,22 @@ def test_a_number_of_inducing_points_chooses_them(example_panel: spinimpute.Pane
     assert predictor_for(example_panel)[0].kind == "haplotype"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("inducing_points", "x", "inducing_points must be a whole number, found 'x'"),
+        ("inducing_points", 2.5, "inducing_points must be a whole number, found 2.5"),
+        ("inducing_points", True, "inducing_points must be a whole number, found True"),
+        ("window_cM", "2", "window_cM must be a number, found '2'"),
+        ("max_memory", "2G", "max_memory must be a whole number, found '2G'"),
+    ],
+)
+def test_values_that_are_no_numbers(option: str, value: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        options_by_name()[option].check(value)
+    options_by_name()[option].check(np.int64(2))
+
+
 def test_options_of_loading_and_of_imputing(
     example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:

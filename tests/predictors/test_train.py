@@ -157,6 +157,13 @@ def test_the_shipped_models_are_what_their_configurations_say(weights: str, stag
     assert last["init"] is None
 
 
+def test_a_byte_order_mark_is_no_part_of_a_configuration(tmp_path: Path) -> None:
+    path = configuration(tmp_path)
+    before = read_configuration(path)
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_configuration(path) == before
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -23,11 +23,13 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def fit(run: Run) -> Run:
-    """fit(table, target, *arguments): a tiny MLP, into the file `m`."""
+    """fit(table, target, *arguments): a tiny MLP, into the file `m`, unless arguments say another."""
 
     def run_fit(table: str, target: str, *arguments: object) -> Any:
         few = [] if "--model" in arguments else ["--model", "mlp", *TINY[:4]]
-        return run("fit", "--table", table, "--target", target, "-o", "m", *few, *arguments)
+        usual = [] if "-o" in arguments else ["-o", "m"]
+        usual += [] if "--target" in arguments else ["--target", target]
+        return run("fit", "--table", table, *usual, *few, *arguments)
 
     return run_fit
 
@@ -270,7 +272,15 @@ def test_predicting_what_does_not_fit(run: Run, fit: Run) -> None:
 
     def predict(text: str, *arguments: object) -> Any:
         Path("new.csv").write_text(text)
-        return run("predict", "--model", "model", "--table", "new.csv", "-o", "p.csv", *arguments)
+        return run(
+            "predict",
+            "--model",
+            "model",
+            "--table",
+            "new.csv",
+            *arguments,
+            *([] if "-o" in arguments else ["-o", "p.csv"]),
+        )
 
     failed(predict("x\n1\n"), "no column 'c' that the model reads; it has x")
     failed(predict("z\n1\n"), "no column 'x', 'c'")

@@ -1,6 +1,7 @@
 """Files of consumer arrays: every form gives the same calls; what is wrong is named with its line."""
 
 import gzip
+import os
 import warnings
 import zipfile
 from pathlib import Path
@@ -36,6 +37,8 @@ FORMS = {
     + "".join(f'"{i}","{c}","{p}","{g}"\n' for i, c, p, g in CALLS),
     "MyHeritage": "# MyHeritage\n##build37\nRSID,CHROMOSOME,POSITION,RESULT\n"
     + "".join(f'"{i}","chr{c}","{p}","{g}"\r\n' for i, c, p, g in CALLS),
+    "spreadsheet": "rsid;chromosome;position;genotype\r\n"
+    + "".join(f"{i};{c};{p};{g}\r\n" for i, c, p, g in CALLS),
     "headless": "".join(f"{i} {c} {p} {g}\n" for i, c, p, g in CALLS),
 }
 
@@ -69,6 +72,12 @@ def test_every_form_gives_the_same(form: str, tmp_path: Path) -> None:
     assert target.unphased is not None
     assert target.unphased.tolist() == [[True], [False], [False]]
     assert target.skipped == {"on another chromosome": 1}
+
+
+def test_the_name_of_a_file_that_is_no_text(tmp_path: Path) -> None:
+    """A sample's name is written to files in UTF-8."""
+    path = write(tmp_path, FORMS["23andMe"], os.fsdecode(b"Jos\xe9.txt"))
+    assert read_array_text(path).name == r"Jos\xe9"
 
 
 @pytest.mark.parametrize("form", ["gz", "zip"])

@@ -85,6 +85,22 @@ def test_numbers_are_autosomes_where_the_file_says_so(
             read_haplotypes(path, chrom=chrom)
 
 
+@pytest.mark.parametrize("listed", ["PAR1,X,PAR2", "X,PAR1,PAR2"])
+def test_parts_of_x_have_names_of_their_own(write_vcf: WriteVcf, tmp_path: Path, listed: str) -> None:
+    text = write_vcf([(p, "A", "C", ["0|1"]) for p in (100, 200, 300)], name="one.vcf", chrom="X").read_text()
+    for position, name in ((100, "PAR1"), (300, "PAR2")):
+        text = re.sub(rf"^X\t{position}\t", f"{name}\t{position}\t", text, flags=re.M)
+    contigs = "".join(f"##contig=<ID={name},length=9>\n" for name in listed.split(","))
+    path = tmp_path / "x.vcf"
+    path.write_text(re.sub(r"##contig=.*\n##contig=.*\n", contigs, text))
+    for region in (None, Region("X", 150, 400)):
+        haplotypes = read_haplotypes(path, region, chrom="X")
+        assert haplotypes.sites.position.tolist() == [100, 200, 300][region is not None :]
+        assert haplotypes.sites.chrom == "X"
+        assert haplotypes.contig_line == "##contig=<ID=X,length=9>"
+        assert haplotypes.skipped == {}
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_file_and_of_call(write_vcf: WriteVcf, name: str) -> None:
     haplotypes = read_haplotypes(write_vcf(RECORDS, name=name))
@@ -198,6 +214,18 @@ def test_a_sample_without_any_call(write_vcf: WriteVcf) -> None:
     beside_haploid = read_haplotypes(write_vcf([(1, "A", "C", ["0", "."]), (2, "A", "C", ["1", "./."])]))
     assert beside_haploid.ploidy.tolist() == [1, 1]
     assert beside_haploid.alleles.tolist() == [[0, -1], [1, -1]]
+
+
+@pytest.mark.parametrize("name", ["t.vcf", "t.bcf"])
+@pytest.mark.parametrize("calls", [("./.", "./."), ("0/.", "./1"), (".|.", "./.")])
+def test_two_alleles_are_stated_where_none_is_called(
+    write_vcf: WriteVcf, name: str, calls: tuple[str, str]
+) -> None:
+    """Also beside a haploid sample."""
+    records = [(1, "A", "C", ["0", calls[0]]), (2, "A", "C", ["1", calls[1]])]
+    haplotypes = read_haplotypes(write_vcf(records, name=name))
+    assert haplotypes.ploidy.tolist() == [1, 2]
+    assert haplotypes.alleles.tolist() == [[0, -1, -1], [1, -1, -1]]
 
 
 def test_windows_line_ends(write_vcf: WriteVcf) -> None:
@@ -355,7 +383,30 @@ def edit(path: Path, change: Callable[[str], str]) -> Path:
         (lambda text: re.sub(r"(?m)^20.*\n", "", text), "the file has no records"),
         (lambda text: text.replace("\ta\tb\n", "\ta\ta\n"), "two samples are named a; rename one"),
         (lambda text: text[: text.index("#CHROM")], "header cannot be read"),
-        (lambda text: text.replace("20\t2\t", "20\ttwo\t"), r"malformed at record 2, after 20:1"),
+        (lambda text: re.sub("FORMAT\t.*", "FORMAT", text), "sites without samples"),
+        (lambda text: text.replace("\t", " "), "line 6, #CHROM, has spaces between its columns; put tabs"),
+        (
+            lambda text: text.replace("20\t2\t", "20\ttwo\t"),
+            "line 8, record 20:two: the position 'two' is no",
+        ),
+        (
+            lambda text: text.replace("20\t2\t", "20\t3e3\t"),
+            "line 8, record 20:3e3: the position '3e3' is no",
+        ),
+        (
+            lambda text: text.replace("0|1", "A/T", 2),
+            "line 7, record 20:1: GT of sample a is 'A/T'; genotypes",
+        ),
+        (lambda text: re.sub(r"1\|1\n", "0|-1\n", text), r"record 20:1: GT of sample b is '0\|-1'"),
+        (lambda text: re.sub(r"1\|1\n", "\n", text), "record 20:1: GT of sample b is ''"),
+        (
+            lambda text: text.replace("0|1\t", "", 2),
+            "record 20:1: it has 10 columns, the line #CHROM names 11",
+        ),
+        (
+            lambda text: text.replace("Type=String", "Type=Integer"),
+            "line 5 defines GT as Type=Integer; it is",
+        ),
         (lambda text: text.replace("20\t2\t", "\n20\t2\t"), r"record 2, after 20:1, is an empty line"),
         (lambda text: text[:-3], "truncated: its last line has no end"),
         (lambda text: text[: text.rindex("\t")] + "\n", r"truncated or malformed at record 3, after 20:2"),

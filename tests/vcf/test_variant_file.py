@@ -1,6 +1,10 @@
 """`VariantFile`: what it gives of a whole file, and how it refuses others."""
 
+import bz2
 import gzip
+import lzma
+import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,12 +61,15 @@ def read(path: Path) -> None:
             lambda text: text.replace(b"20\t3\t", b"2\xff\t3\t"),
             "the chromosome of record 3, after 20:2, holds",
         ),
-        (lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"), "malformed at record 3, after 20:2"),
+        (
+            lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"),
+            "line 9, record 20:x: the position 'x' is no whole number",
+        ),
         (lambda text: text.replace(b"20\t3\t", b"\n20\t3\t"), "record 3, after 20:2, is an empty line"),
         (lambda text: text.replace(b"rs4\tA", b"rs4\t\xff"), "record at 20:4 holds bytes that are no text"),
         (
             lambda text: text.replace(b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1\t1", b"rs4\tA\tC"),
-            "at record 4, after 20:3",
+            "line 10, record 20:4: it has 5 columns, the line #CHROM names 11",
         ),
         (lambda text: text[:-5], "truncated"),
     ],
@@ -102,3 +109,43 @@ def test_many_samples_of_which_two_have_one_name(write_vcf: Callable[..., Path])
     with pytest.raises(InputError, match="two samples are named s39999"):
         read(path)
     assert time.monotonic() - started < 10
+
+
+def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) -> None:
+    """The file itself is whole."""
+    path = write_vcf(RECORDS).rename(tmp_path / os.fsdecode(b"Jos\xe9.vcf"))
+    with pytest.raises(InputError, match=r"its name, or a folder's, holds bytes that are no text.*rename it"):
+        VariantFile(path, "target")
+
+
+@pytest.mark.parametrize(
+    ("pack", "said"),
+    [
+        (bz2.compress, r"this is packed with bzip2; unpack it \(bunzip2\)"),
+        (lzma.compress, r"this is packed with xz; unpack it \(unxz\)"),
+        (lambda text: b"\x28\xb5\x2f\xfd" + text, r"this is packed with Zstandard; unpack it \(unzstd\)"),
+        (lambda text: b"PK\x03\x04" + text, r"this is a zip archive; unpack it \(unzip\)"),
+        (lambda text: text.decode().encode("utf-16"), r"this is text in UTF-16; .* iconv -f utf-16 -t utf-8"),
+        (
+            lambda text: gzip.compress(text.decode().encode("utf-16")),
+            r"this is text in UTF-16; .* iconv -f utf-16 -t utf-8",
+        ),
+    ],
+)
+def test_other_packings_and_encodings(
+    write_vcf: Callable[..., Path], pack: Callable[[bytes], bytes], said: str
+) -> None:
+    path = write_vcf(RECORDS)
+    path.write_bytes(pack(path.read_bytes()))
+    with pytest.raises(InputError, match=said):
+        VariantFile(path, "target")
+
+
+def test_a_pipe_with_something_else(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        subprocess.Popen(f"printf 'rs1 20 100 AC' > '{pipe}'", shell=True),
+        pytest.raises(InputError, match=r"through this pipe is no VCF or BCF, .* copy it to a file"),
+    ):
+        VariantFile(pipe, "target")

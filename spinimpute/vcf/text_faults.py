@@ -1,0 +1,116 @@
+"""What is wrong with the text of a VCF that the library which reads it refuses without a reason."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from spinimpute.unpacking import GZIP_MAGIC
+
+NO_SAMPLES = "the file holds sites without samples; give a file with genotypes"
+
+_SHOWN = 60  # letters of a text that may be long
+_FIXED_COLUMNS = 8  # before FORMAT and samples
+_GENOTYPE = re.compile(r"[|/]?(\.|\d+)([|/](\.|\d+))*")
+_TYPE_OF_GT = re.compile(rb"##FORMAT=<(?:[^\"]*,)?ID=GT,(?:[^\"]*,)?Type=(?!String\b)(\w+)")
+
+
+def fault_of_columns(path: Path) -> str:
+    """What is wrong with the line of the header that names the columns.
+
+    Parameters
+    ----------
+    path : Path
+        A VCF, compressed or not.
+
+    Returns
+    -------
+    str
+        For a message; "" if it is nothing that is known here.
+    """
+    try:
+        number, line = next((n, line) for n, line in _lines(path) if not line.startswith(b"##"))
+    except (OSError, EOFError, zlib.error, StopIteration):
+        return ""
+    if not line.startswith(b"#CHROM"):
+        return ""
+    names = line.split(b"\t")
+    if len(names) < _FIXED_COLUMNS and len(line.split()) > len(names):
+        return f"line {number}, #CHROM, has spaces between its columns; put tabs there, and in the records"
+    return NO_SAMPLES if len(names) == _FIXED_COLUMNS + 1 else ""
+
+
+def fault_of_record(path: Path, record: int) -> str:
+    """Where a record is and what is wrong with its columns, position or genotypes.
+
+    Parameters
+    ----------
+    path : Path
+        A VCF, compressed or not.
+    record : int
+        The number of the record, from 1.
+
+    Returns
+    -------
+    str
+        For a message; "" if it is nothing that is known here, and where the file may be cut.
+    """
+    columns: list[str] = []
+    last = False
+    try:
+        lines = _lines(path)
+        for number, line in lines:
+            if line.startswith(b"#"):
+                if kind := _TYPE_OF_GT.match(line):
+                    return f"line {number} defines GT as Type={kind[1].decode()}; it is to be Type=String"
+                columns = _fields(line)
+                continue
+            record -= 1
+            if not record:
+                last = next(lines, None) is None
+                break
+        else:
+            return ""
+    except (OSError, EOFError, zlib.error):
+        return ""
+    what = _fault_of_fields(_fields(line), columns, last)
+    return f"line {number}, {what}" if what else ""
+
+
+def _fault_of_fields(fields: list[str], columns: list[str], last: bool) -> str:
+    place = f"record {':'.join(fields[:2])[:_SHOWN]}"
+    if len(fields) < len(columns) and last:
+        return ""
+    if len(fields) != len(columns):
+        return (
+            f"{place}: it has {len(fields)} columns, the line #CHROM names {len(columns)}; mend the line, or "
+            "get the file again if it is cut there"
+        )
+    if not (fields[1].isascii() and fields[1].isdigit()):
+        return f"{place}: the position {fields[1][:_SHOWN]!r} is no whole number; mend it"
+    formats = fields[_FIXED_COLUMNS].split(":") if len(fields) > _FIXED_COLUMNS else []
+    if "GT" not in formats:
+        return ""
+    gt = formats.index("GT")
+    for name, value in zip(columns[_FIXED_COLUMNS + 1 :], fields[_FIXED_COLUMNS + 1 :], strict=True):
+        call = (value.split(":") + ["."] * gt)[gt]
+        if not _GENOTYPE.fullmatch(call):
+            return (
+                f"{place}: GT of sample {name} is {call[:_SHOWN]!r}; genotypes are numbers of alleles, "
+                "such as 0/1, or ./. where there is none"
+            )
+    return ""
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP_MAGIC
+    with gzip.open(path) if packed else path.open("rb") as text:
+        yield from enumerate(text, start=1)
+
+
+def _fields(line: bytes) -> list[str]:
+    return line.decode(errors="replace").rstrip("\r\n").split("\t")
