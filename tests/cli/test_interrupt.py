@@ -85,13 +85,21 @@ def test_a_library_that_catches_all_exceptions(then: str, number: str, code: int
     assert (done.returncode, done.stderr) == (code, f"spinimpute: {said}\n")
 
 
+HEARD = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def hear_all() -> None:
+    """A test run in the background, or by nohup, may ignore some, and children inherit that."""
+    for number in HEARD:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def of_a_terminal(script: str) -> "subprocess.CompletedProcess[str]":
     """A script whose signals, as those of a terminal, go to all its processes."""
     return subprocess.run(
         [sys.executable, "-c", "import atexit, os, signal, time\n" + script],
         capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
-        # a test run in the background may ignore SIGINT, and children inherit that
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=hear_all,
     )  # fmt: skip
 
 

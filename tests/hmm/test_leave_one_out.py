@@ -152,7 +152,7 @@ def test_a_spoiled_sample_is_found(example: Path, example_panel: spinimpute.Pane
         written = with_it.INFO.get("ER2")
         if written is not None:
             assert with_it.INFO.get("TYPED")
-            assert written == pytest.approx(er2[with_it.POS], abs=1e-4)
+            assert written == pytest.approx(er2[with_it.POS], abs=5.1e-4)
     assert sum(not np.isnan(value) for value in er2.values()) > 200
     summary.leave_one_out.write("sites", tmp_path / "sites.tsv")
     with (tmp_path / "sites.tsv").open() as file:

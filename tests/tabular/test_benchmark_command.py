@@ -16,7 +16,8 @@ def benchmark(run: Run, houses: pd.DataFrame) -> Run:
 
     def run_benchmark(target: str, *arguments: object) -> Any:
         common = ("--table", "houses.csv", "--ignore", "key", "--folds", 2, "--steps", 5, "--device", "cpu")
-        return run("benchmark", "--target", target, *common, *arguments)
+        of_target = () if "--target" in arguments else ("--target", target)
+        return run("benchmark", *of_target, *common, *arguments)
 
     return run_benchmark
 

@@ -220,6 +220,8 @@ def _copy_block(  # type: ignore[no-untyped-def]
     slot_D, sibling_slot_D = np.full(most_patterns, -1, np.int32), np.full(most_patterns, -1, np.int32)
     pattern_I, sibling_pattern_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
     rank_I = np.empty(most_patterns, np.int32)
+    times_I, sibling_times_I = np.zeros(most_patterns, np.int32), np.zeros(most_patterns, np.int32)
+    here_I, sibling_here_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
     left_IV = np.empty((most_patterns, width), np.float32)
     right_IV = np.empty((most_patterns, width), np.float32)
     sibling_IE = np.empty((most_patterns, 2), np.float32)
@@ -257,6 +259,8 @@ def _copy_block(  # type: ignore[no-untyped-def]
                     all_right_V[v] += right_V[v] * count
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
+                # a class has few patterns, of a large panel each many times: members are counted first
+                n_here = n_siblings_here = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
                     pattern = pattern_N[haplotype]
@@ -266,16 +270,13 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         n_slots += 1
                         slot_D[pattern] = slot
                         pattern_I[slot] = pattern
-                        best_I[slot], count_I[slot] = logit, 1
-                        for v in range(width):
-                            left_IV[slot, v] = left_V[v]
-                            right_IV[slot, v] = right_V[v]
-                    else:
-                        best_I[slot] = max(best_I[slot], logit)
-                        count_I[slot] += 1
-                        for v in range(width):
-                            left_IV[slot, v] += left_V[v]
-                            right_IV[slot, v] += right_V[v]
+                        best_I[slot], count_I[slot], times_I[slot] = logit, 0, 0
+                        left_IV[slot] = 0
+                        right_IV[slot] = 0
+                    if times_I[slot] == 0:
+                        here_I[n_here] = slot
+                        n_here += 1
+                    times_I[slot] += 1
                     pattern = pattern_N[sibling_N[haplotype]]
                     slot = sibling_slot_D[pattern]
                     if slot < 0:
@@ -283,11 +284,27 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         n_sibling_slots += 1
                         sibling_slot_D[pattern] = slot
                         sibling_pattern_I[slot] = pattern
-                        sibling_IE[slot, 0] = left
-                        sibling_IE[slot, 1] = right
-                    else:
-                        sibling_IE[slot, 0] += left
-                        sibling_IE[slot, 1] += right
+                        sibling_times_I[slot] = 0
+                        sibling_IE[slot] = 0
+                    if sibling_times_I[slot] == 0:
+                        sibling_here_I[n_siblings_here] = slot
+                        n_siblings_here += 1
+                    sibling_times_I[slot] += 1
+                for i in range(n_here):
+                    slot = here_I[i]
+                    times = np.float32(times_I[slot])
+                    times_I[slot] = 0
+                    best_I[slot] = max(best_I[slot], logit)
+                    count_I[slot] += times
+                    for v in range(width):
+                        left_IV[slot, v] += times * left_V[v]
+                        right_IV[slot, v] += times * right_V[v]
+                for i in range(n_siblings_here):
+                    slot = sibling_here_I[i]
+                    times = np.float32(sibling_times_I[slot])
+                    sibling_times_I[slot] = 0
+                    sibling_IE[slot, 0] += times * left
+                    sibling_IE[slot, 1] += times * right
             left_UV[:n_sites] = 0
             right_UV[:n_sites] = 0
             sibling_UE[:n_sites] = 0
