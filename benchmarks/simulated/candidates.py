@@ -1,0 +1,75 @@
+"""Accuracy by the numbers of candidates that haplotype attention takes, on a case of `benchmarks.imputation`.
+
+usage: python benchmarks/simulated/candidates.py FOLDER [--model FILE] [--grid 6,160,4:24,640,2] [--out FILE]
+
+A set of numbers is: haplotypes looked for at each typed site and side, at most taken there, and typed sites
+around a block where they are looked for. The folder is one that `python -m benchmarks.imputation simulate` or
+`relate` made, of a seed that no table of results has: choices are made here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import spinimpute
+from benchmarks.imputation.cases import Case, find_case
+from benchmarks.imputation.scoring import ALL
+from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
+from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
+from spinimpute.predictors.loading import load_predictor
+
+GRID = "6,160,4:12,320,4:24,640,4:24,640,2:48,1280,2"
+
+
+class Exactly(CandidateSettings):
+    """As many, whatever the panel's size."""
+
+    def for_panel(self, n_haplotypes: int) -> CandidateSettings:
+        """Unchanged."""
+        return self
+
+
+def measure(case: Case, panel: Path, model: Path | None, numbers: str, work: Path) -> list[str]:
+    """A row of the table: numbers, processor seconds, pooled r2 of all sites and by frequency."""
+    base = load_predictor(model)
+    assert isinstance(base, HaplotypePredictor)
+    candidates = Exactly(*(int(number) for number in numbers.split(",")))
+    predictor = HaplotypePredictor(base.weights, base.settings, base.fingerprint, candidates=candidates)
+    out = work / "out.bcf"
+    started = time.process_time()
+    settings = spinimpute.PredictorSettings(model=predictor)
+    spinimpute.impute(case.target, out, panel, predictor=settings, force=True)
+    seconds = time.process_time() - started
+    table = spinimpute.evaluate(case.truth, out, case.panel, case.scored_without, bins=case.bins).by_frequency
+    ours = table[table["imputer"] == "imputed"]
+    r2 = dict(zip(ours["bin"], ours["pooled_r2"], strict=True))
+    rest = [f"{name}:{value:.4f}" for name, value in r2.items() if name != ALL]
+    return [numbers, f"{seconds:.1f}", f"{r2[ALL]:.4f}", *rest]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder")
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--grid", default=GRID)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    case = find_case(arguments.folder, Path())
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        panel = work / "panel.spin"
+        spinimpute.build_panel(case.panel, panel, case.genetic_map).close()
+        rows = [measure(case, panel, arguments.model, numbers, work) for numbers in arguments.grid.split(":")]
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    print(text)
+    if arguments.out is not None:
+        arguments.out.write_text(f"# {case.name}\n{text}")
+
+
+if __name__ == "__main__":
+    main()
