@@ -127,7 +127,9 @@ def test_scale(programs: None, scorer: Path, tmp_path: Path) -> None:
     assert len(lines) == 1 + 2 * 3
     columns = [line.split("\t") for line in lines]
     assert columns[0][-2:] == ["status", "cpu_seconds"]
-    assert all(row[-2] == "ok" and float(row[-1]) > 0 for row in columns[1:])
+    # the fastest take less than the hundredth of a second that is printed
+    assert all(row[-2] == "ok" and float(row[-1]) >= 0 for row in columns[1:])
+    assert sum(float(row[-1]) for row in columns[1:]) > 0
     assert (folder / "scale.png").stat().st_size > 10_000
 
 
