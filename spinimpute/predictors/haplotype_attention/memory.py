@@ -29,9 +29,9 @@ PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
 PREPARING = 2.7  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
 QUERY_HAPLOTYPE = 48  # bytes of a panel haplotype and a query in a thread: states and their probabilities,
-MOST_STATES = 45_000  # for which more haplotypes count no more, as the number of candidates is bounded
+COUNTED = 45_000  # of whom no more count, as the number of candidates is bounded
 WALK = 1_024  # queries of a part
-WALKED_HAPLOTYPE = 10  # bytes of one of up to MOST_STATES, and a query, in a walk: lists of candidates,
+WALKED_HAPLOTYPE = 10  # bytes of one of COUNTED haplotypes, and a query, in a walk: lists of candidates,
 MARKED_HAPLOTYPE = 0.5  # and of every one: marks
 LEAST_ENTRIES = 100_000
 
@@ -171,7 +171,7 @@ def _working(
     patterns = PATTERN_SITE * sizes.sites * min(panel_haplotypes, DIFFERENT)
     chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
     preparing = panel_haplotypes * PREPARING * sizes.places + patterns
-    of_walked = WALKED_HAPLOTYPE * min(panel_haplotypes, MOST_STATES) + MARKED_HAPLOTYPE * panel_haplotypes
+    of_walked = WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED) + MARKED_HAPLOTYPE * panel_haplotypes
     part = limits.walked(query_haplotypes, threads)
     computed = min(limits.queries, part) * bytes_of_query(panel_haplotypes, sizes)
     of_threads = threads * (part * of_walked + computed)
@@ -181,7 +181,7 @@ def _working(
 def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:
     """Bytes of one query in a part that a thread computes."""
     of_sites = FOUND * sizes.block_sites + WAITING * sizes.sites
-    return THREAD / PART + QUERY_HAPLOTYPE * min(panel_haplotypes, MOST_STATES) + of_sites
+    return THREAD / PART + QUERY_HAPLOTYPE * min(panel_haplotypes, COUNTED) + of_sites
 
 
 def _spread(limits: Limits, left: float) -> Limits:
