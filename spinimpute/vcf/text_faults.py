@@ -63,10 +63,11 @@ def fault_of_record(path: Path, record: int) -> str:
     try:
         lines = _lines(path)
         for number, line in lines:
-            if line.startswith(b"#"):
+            if line.startswith(b"#") or not columns:  # htslib passes over an empty line of the header
                 if kind := _TYPE_OF_GT.match(line):
                     return f"line {number} defines GT as Type={kind[1].decode()}; it is to be Type=String"
-                columns = _fields(line)
+                if line.startswith(b"#CHROM\t"):
+                    columns = _fields(line)
                 continue
             record -= 1
             if not record:

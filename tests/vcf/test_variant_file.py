@@ -71,6 +71,12 @@ def read(path: Path) -> None:
             lambda text: text.replace(b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1\t1", b"rs4\tA\tC"),
             "line 10, record 20:4: it has 5 columns, the line #CHROM names 11",
         ),
+        (
+            lambda text: text.replace(b"##", b"##fileformat=VCFv4.2\n\n##", 1).replace(
+                b"\t3\trs3", b"\tx\trs3"
+            ),
+            "line 11, record 20:x: the position 'x' is no whole number",
+        ),
         (lambda text: text[:-5], "truncated"),
     ],
 )
