@@ -51,14 +51,15 @@ class Form:
         the folder of good files, {o} that of the outputs.
     beside : tuple of str
         Suffixes of good files that must lie beside the damaged one, in place of its own.
-    memory : int
-        Bytes that its commands may take.
+    memory, seconds : int
+        Bytes and processor time that its commands may take.
     """
 
     files: tuple[str, ...]
     commands: tuple[str, ...]
     beside: tuple[str, ...] = ()
     memory: int = 2**30
+    seconds: int = 15
 
 
 @dataclass(frozen=True)
@@ -216,8 +217,8 @@ FORMS = {
         ("tabular predict --model {d} --table {g}/table.csv -o {o}/o.csv", "tabular info {d}"),
     ),
     "process model": Form(
-        # files say how large batches are: the largest that are taken need three gibibytes
-        ("np.safetensors",), ("np evaluate {d} --batches 2 --samples 2",), memory=2**32
+        # files say how large batches are: the largest that are taken need three gibibytes, and time
+        ("np.safetensors",), ("np evaluate {d} --batches 2 --samples 2",), memory=2**32, seconds=120
     ),
     "table": Form(("table.csv", "table.tsv", "table.csv.gz", "table.parquet"), _TABLE),
     "chunk": Form(

@@ -92,13 +92,15 @@ class Fuzzer:
     def run(self, name: str, number: int) -> Result:
         """Run a case and judge it; its files stay until the next one."""
         form = FORMS[name]
-        return self.run_case(self.case(name, number), bool(form.files), form.memory)
+        return self.run_case(self.case(name, number), bool(form.files), form.memory, form.seconds)
 
     def run_good(self, name: str) -> Result:
         """Run the first command of a form on good files."""
         return self.run_case(good_case(FORMS[name], 0, self.good, self.folder / "run"))
 
-    def run_case(self, case: Case, outputs_are_known: bool = True, memory: int = 0) -> Result:
+    def run_case(
+        self, case: Case, outputs_are_known: bool = True, memory: int = 0, seconds: int = 0
+    ) -> Result:
         """Run a case and judge it.
 
         Parameters
@@ -107,8 +109,8 @@ class Fuzzer:
             Its words are as `make_case` has them.
         outputs_are_known : bool
             Whether it must have written the files that its words name.
-        memory : int
-            Bytes that it may take, if more than the limits say.
+        memory, seconds : int
+            Bytes and processor time that it may take, if more than the limits say.
 
         Returns
         -------
@@ -125,7 +127,11 @@ class Fuzzer:
             tempfile.tempdir = str(folder / "tmp")
             main(case.words)
 
-        limits = replace(self.limits, memory=max(self.limits.memory, memory))
+        limits = replace(
+            self.limits,
+            memory=max(self.limits.memory, memory),
+            seconds=max(self.limits.seconds, seconds),
+        )
         ended = run_forked(command, folder, limits, place)
         made = self._made(folder, case)
         elsewhere = ("tmp/", "in/", "cwd/") if outputs_are_known else ("tmp/", "in/")

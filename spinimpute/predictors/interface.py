@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spinimpute.predictors.typed_chunks import CHUNK, ChunkStarts, typed_of_chunks
+from spinimpute.predictors.typed_chunks import CHUNK, ChunkStarts, reach, typed_of_chunks
 
 if TYPE_CHECKING:
     from spinimpute.panels.reference import ReferencePanel
@@ -123,7 +123,7 @@ class Predictor(ABC):
         (int, int)
             Typed sites [low, high), with those that are near. By default whole chunks.
         """
-        low, high = typed_of_chunks(panel.cM, typed_index, first, last)
+        low, high = typed_of_chunks(panel.cM, typed_index, first, last, reach(panel.n_haplotypes))
         return min(near[0], low) // CHUNK * CHUNK, max(near[1], high)
 
     def positions_needed(

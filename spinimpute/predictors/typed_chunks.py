@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 CHUNK = 256  # gaps between typed sites
 FLANK = 160  # further typed sites that a chunk sees on each side
-REACH_CM = 0.3  # where typed sites are dense, flanks have more of them: they reach so far,
-MOST_FLANK = 1_024  # or have so many
+# Where typed sites are dense, flanks have more: they reach so far, in larger panels, whose haplotypes match
+# for longer, 1 cM for so many haplotypes, and no further than this;
+LEAST_REACH_CM = 0.3
+REACH_HAPLOTYPES = 15_000
+MOST_REACH_CM = 1.0
+MOST_FLANK = 1_024  # or they have so many
 STARTS_LINE = "##spinimpute_chunk_starts="  # then gaps of a chunk, typed sites, and number:position of chunks
 MOST_STARTS = 1_000  # a line has about 12 characters for each
 
@@ -31,19 +35,26 @@ def chunks_between(start: int, stop: int, typed_index: np.ndarray) -> range:
     return range(int(first) // CHUNK, int(last) // CHUNK + 1)
 
 
-def with_flanks(typed_cM_T: np.ndarray, low: int, high: int) -> tuple[int, int]:
-    """The typed sites [low, high) with the flanks on both sides."""
+def reach(n_haplotypes: int) -> float:
+    """How far flanks reach where typed sites are dense, in cM, for a panel of so many haplotypes."""
+    return min(max(LEAST_REACH_CM, n_haplotypes / REACH_HAPLOTYPES), MOST_REACH_CM)
+
+
+def with_flanks(typed_cM_T: np.ndarray, low: int, high: int, reach_cM: float) -> tuple[int, int]:
+    """The typed sites [low, high) with the flanks on both sides; reach_cM: see `reach`."""
     n_typed = len(typed_cM_T)
     low, high = max(low, 0), min(high, n_typed)
-    reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - REACH_CM))
-    reach_high = int(np.searchsorted(typed_cM_T, typed_cM_T[high - 1] + REACH_CM, side="right"))
+    reach_low = int(np.searchsorted(typed_cM_T, typed_cM_T[low] - reach_cM))
+    reach_high = int(np.searchsorted(typed_cM_T, typed_cM_T[high - 1] + reach_cM, side="right"))
     return (
         max(0, min(low - FLANK, max(reach_low, low - MOST_FLANK))),
         min(n_typed, max(high + FLANK, min(reach_high, high + MOST_FLANK))),
     )
 
 
-def typed_of_chunks(cM: np.ndarray, typed_index: np.ndarray, first: int, last: int) -> tuple[int, int]:
+def typed_of_chunks(
+    cM: np.ndarray, typed_index: np.ndarray, first: int, last: int, reach_cM: float
+) -> tuple[int, int]:
     """The typed sites that the chunks of some panel sites see, from the start of a chunk on.
 
     Parameters
@@ -54,6 +65,8 @@ def typed_of_chunks(cM: np.ndarray, typed_index: np.ndarray, first: int, last: i
         Typed panel sites, T > 0.
     first, last : int
         The panel sites [first, last).
+    reach_cM : float
+        See `reach`.
 
     Returns
     -------
@@ -61,7 +74,7 @@ def typed_of_chunks(cM: np.ndarray, typed_index: np.ndarray, first: int, last: i
         Typed sites [low, high).
     """
     chunks = chunks_between(first, last, typed_index)
-    low, high = with_flanks(cM[typed_index], chunks[0] * CHUNK - 1, (chunks[-1] + 1) * CHUNK)
+    low, high = with_flanks(cM[typed_index], chunks[0] * CHUNK - 1, (chunks[-1] + 1) * CHUNK, reach_cM)
     return low // CHUNK * CHUNK, high
 
 
@@ -90,12 +103,15 @@ class ChunkStarts:
         Positions of their first typed sites.
     cM_C : float64 (C,)
         Genetic positions of these.
+    reach_cM : float
+        See `reach`.
     """
 
     n_typed: int
     number_C: np.ndarray
     position_C: np.ndarray
     cM_C: np.ndarray
+    reach_cM: float
 
     def start_before(self, position: int) -> int:
         """The position of the last start at or before this position, or of the first start."""
@@ -119,14 +135,14 @@ class ChunkStarts:
         # a site belongs to the last chunk that begins before it, or, right before a chunk, to that one
         own = self._last_at(start)
         before_C = (self.number_C[own] - self.number_C[: own + 1]) * CHUNK
-        reached_C = self.cM_C[: own + 1] < self.cM_C[max(own - 1, 0)] - REACH_CM
+        reached_C = self.cM_C[: own + 1] < self.cM_C[max(own - 1, 0)] - self.reach_cM
         first = np.flatnonzero((before_C > MOST_FLANK) | ((before_C > FLANK) & reached_C)).max(initial=0)
         # two starts on: the end's site may belong to the next chunk, and that one reaches to the start after
         after = int(np.searchsorted(self.position_C, end, side="right")) + 1
         if after >= len(self.position_C):
             return int(self.position_C[first]), None
         behind_C = (self.number_C[after:] - self.number_C[after]) * CHUNK
-        reached_C = self.cM_C[after:] > self.cM_C[after] + REACH_CM
+        reached_C = self.cM_C[after:] > self.cM_C[after] + self.reach_cM
         enough = np.flatnonzero((behind_C >= MOST_FLANK) | ((behind_C >= FLANK) & reached_C))
         last = int(self.position_C[after + enough[0]]) if len(enough) else None
         return int(self.position_C[first]), last
@@ -155,4 +171,4 @@ def _parse(text: str, panel: ReferencePanel) -> ChunkStarts | None:
     increasing = (np.diff(number_C) > 0).all() and (np.diff(position_C) > 0).all()
     if number_C[0] != 0 or not increasing or (panel.position[index_C] != position_C).any():
         return None
-    return ChunkStarts(n_typed, number_C, position_C, panel.cM[index_C])
+    return ChunkStarts(n_typed, number_C, position_C, panel.cM[index_C], reach(panel.n_haplotypes))

@@ -22,6 +22,7 @@ from spinimpute.predictors.typed_chunks import (
     MOST_STARTS,
     STARTS_LINE,
     chunks_between,
+    reach,
     starts_in_header,
     starts_line,
     typed_of_chunks,
@@ -38,7 +39,12 @@ def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
     step = rng.choice([*shared, 1, 1, 50, 3_000], n_sites)
     position = 1 + np.cumsum(step)
     rate = data.draw(st.sampled_from([1e-7, 1e-6, 1e-5]), "rate")
-    panel = SimpleNamespace(position=position, cM=position * rate, n_sites=n_sites)
+    panel = SimpleNamespace(
+        position=position,
+        cM=position * rate,
+        n_sites=n_sites,
+        n_haplotypes=data.draw(st.sampled_from([40, 9_000]), "haplotypes"),
+    )
     share = data.draw(st.sampled_from([0.01, 0.3, 0.9]), "typed")
     return panel, np.flatnonzero(rng.random(n_sites) < share) if rng.random() < 0.9 else np.arange(n_sites)
 
@@ -49,7 +55,7 @@ def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
     for number in chunks_between(first, last, typed):
         gap = number * CHUNK
         n_gaps = min(CHUNK, len(typed) + 1 - gap)
-        seen |= set(range(*with_flanks(panel.cM[typed], gap - 1, gap + n_gaps)))
+        seen |= set(range(*with_flanks(panel.cM[typed], gap - 1, gap + n_gaps, reach(panel.n_haplotypes))))
     return seen
 
 
@@ -63,7 +69,7 @@ def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObjec
     first = data.draw(st.integers(0, panel.n_sites - 1), "first")
     last = data.draw(st.integers(first + 1, panel.n_sites), "last")
     needed = seen_by(panel, typed, first, last)
-    low, high = typed_of_chunks(panel.cM, typed, first, last)
+    low, high = typed_of_chunks(panel.cM, typed, first, last, reach(panel.n_haplotypes))
     assert low % CHUNK == 0
     assert low <= min(needed) < low + CHUNK
     assert high == max(needed) + 1

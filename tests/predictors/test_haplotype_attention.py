@@ -41,7 +41,7 @@ from spinimpute.predictors.haplotype_attention.predictor import (
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
 from spinimpute.predictors.train import train
-from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, REACH_CM, chunks_between, with_flanks
+from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, chunks_between, reach, with_flanks
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -346,12 +346,13 @@ def test_windows_are_whole_chunks(data: st.DataObject) -> None:
 def test_flanks_reach_further_where_typed_sites_are_dense() -> None:
     n = 4_000
     sparse, dense = np.arange(n) * 0.01, np.arange(n) * 0.0005
-    assert with_flanks(sparse, 1_000, 1_010) == (1_000 - FLANK, 1_010 + FLANK)
-    low, high = with_flanks(dense, 1_000, 1_010)
-    assert dense[1_000] - dense[low] == pytest.approx(REACH_CM, abs=0.001)
-    assert dense[high - 1] - dense[1_009] == pytest.approx(REACH_CM, abs=0.001)
-    assert with_flanks(dense / 100, 2_000, 2_010) == (2_000 - MOST_FLANK, 2_010 + MOST_FLANK)
-    assert with_flanks(dense[:5], -1, 6) == (0, 5)
+    assert with_flanks(sparse, 1_000, 1_010, 0.3) == (1_000 - FLANK, 1_010 + FLANK)
+    low, high = with_flanks(dense, 1_000, 1_010, 0.3)
+    assert dense[1_000] - dense[low] == pytest.approx(0.3, abs=0.001)
+    assert dense[high - 1] - dense[1_009] == pytest.approx(0.3, abs=0.001)
+    assert with_flanks(dense / 100, 2_000, 2_010, 0.3) == (2_000 - MOST_FLANK, 2_010 + MOST_FLANK)
+    assert with_flanks(dense[:5], -1, 6, 0.3) == (0, 5)
+    assert (reach(600), reach(7_500), reach(200_000)) == (0.3, 0.5, 1.0)
 
 
 def test_the_pair_network_of_a_device_in_bfloat16() -> None:

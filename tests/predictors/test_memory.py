@@ -33,7 +33,7 @@ from spinimpute.predictors.haplotype_attention.memory import (
 from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles, find_candidates
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE
 from spinimpute.predictors.results import ChunkResults, FileResults
-from spinimpute.predictors.typed_chunks import CHUNK, with_flanks
+from spinimpute.predictors.typed_chunks import CHUNK, reach, with_flanks
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -281,7 +281,7 @@ def records(path: Path) -> list[str]:
 def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
     """Thousands of sites between two typed ones: fewer people at a time, not more memory."""
     rng = np.random.default_rng(1)
-    sizes = ChunkSizes.of(np.arange(300_000) / 1e5, np.sort(rng.choice(300_000, 30, replace=False)))
+    sizes = ChunkSizes.of(np.arange(300_000) / 1e5, np.sort(rng.choice(300_000, 30, replace=False)), 400)
     assert (sizes.n_chunks, sizes.sites) == (1, 300_000)
     assert 90_000 < sizes.block_sites < 300_000
     limits = limits_within(None, 0, 400, 400, 2, sizes)
@@ -291,18 +291,18 @@ def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.integers(1, 3_000), st.integers(0, 99), st.floats(0.01, 1))
-def test_sizes_of_chunks(n_sites: int, seed: int, share: float) -> None:
+@given(st.integers(1, 3_000), st.integers(0, 99), st.floats(0.01, 1), st.sampled_from([100, 9_000]))
+def test_sizes_of_chunks(n_sites: int, seed: int, share: float, haplotypes: int) -> None:
     rng = np.random.default_rng(seed)
     typed = np.flatnonzero(rng.random(n_sites) < share)
     typed = typed if len(typed) else np.array([n_sites // 2])
     cM = np.sort(rng.random(n_sites))
-    sizes = ChunkSizes.of(cM, typed)
+    sizes = ChunkSizes.of(cM, typed, haplotypes)
     edges = [0, *(typed + 1).tolist(), n_sites]
     starts = range(0, len(edges) - 1, CHUNK)
     assert sizes.n_chunks == len(starts)
     assert sizes.sites == max(edges[min(i + CHUNK, len(edges) - 1)] - edges[i] for i in starts)
     blocks = range(0, len(edges) - 1, CORE)
     assert sizes.block_sites == max(edges[min(i + CORE, len(edges) - 1)] - edges[i] for i in blocks)
-    places = [with_flanks(cM[typed], i - 1, i + CHUNK) for i in starts]
+    places = [with_flanks(cM[typed], i - 1, i + CHUNK, reach(haplotypes)) for i in starts]
     assert sizes.places == max(high - low for low, high in places)

@@ -92,7 +92,7 @@ class ChunkSizes:
     block_sites: int
 
     @classmethod
-    def of(cls, cM: np.ndarray, typed_index: np.ndarray) -> ChunkSizes:
+    def of(cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int) -> ChunkSizes:
         """Sizes for a panel and typed sites.
 
         Parameters
@@ -101,6 +101,8 @@ class ChunkSizes:
             Of all panel sites.
         typed_index : int64 (T,)
             Typed panel sites, T > 0.
+        n_haplotypes : int
+            Of the panel.
 
         Returns
         -------
@@ -108,9 +110,12 @@ class ChunkSizes:
             Of all chunks.
         """
         n_sites, typed_cM_T = len(cM), cM[typed_index]
+        reach_cM = typed_chunks.reach(n_haplotypes)
         n_chunks = len(typed_index) // typed_chunks.CHUNK + 1
         spans = (
-            typed_chunks.with_flanks(typed_cM_T, n * typed_chunks.CHUNK - 1, (n + 1) * typed_chunks.CHUNK)
+            typed_chunks.with_flanks(
+                typed_cM_T, n * typed_chunks.CHUNK - 1, (n + 1) * typed_chunks.CHUNK, reach_cM
+            )
             for n in range(n_chunks)
         )
         ends = np.append(typed_index + 1, n_sites)
@@ -198,7 +203,9 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     n_typed = len(typed_index)
     first_gap = number * typed_chunks.CHUNK
     n_gaps = min(typed_chunks.CHUNK, n_typed + 1 - first_gap)
-    low, high = typed_chunks.with_flanks(panel.cM[typed_index], first_gap - 1, first_gap + n_gaps)
+    low, high = typed_chunks.with_flanks(
+        panel.cM[typed_index], first_gap - 1, first_gap + n_gaps, typed_chunks.reach(panel.n_haplotypes)
+    )
     rows = typed_index[low:high]
     packed_SB = panel.packed_rows(rows)
     ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left

@@ -105,7 +105,7 @@ def limits_of(job: ImputationJob) -> Limits:
     budget = job.options.get("max_memory")
     # calls are put into the panel's order, too
     held = 0 if budget is None else resident_bytes() + job.typed_index.size * job.n_queries
-    sizes = ChunkSizes.of(job.panel.cM, job.typed_index)
+    sizes = ChunkSizes.of(job.panel.cM, job.typed_index, job.panel.n_haplotypes)
     return limits_within(budget, held, job.panel.n_haplotypes, job.n_queries, job.threads, sizes)
 
 
