@@ -3,7 +3,7 @@
 The alleles of one fragment come from one haplotype. Both mates of a pair are of one fragment, and where they
 overlap it is read twice.
 
-Axes: B bases, X sites; 3: copies of ALT, 0 to 2.
+Axes: B bases, S sites; 3: copies of ALT, 0 to 2.
 """
 
 from __future__ import annotations
@@ -136,27 +136,27 @@ def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.nd
     ----------
     bases : FragmentBases
         The bases.
-    panel_index : int64 (X,)
+    panel_index : int64 (S,)
         Increasing; all their sites are among them.
 
     Returns
     -------
-    phred_X3 : float64 (X, 3)
+    phred_S3 : float64 (S, 3)
         Phred-scaled, on any level.
-    depth_X : int64 (X,)
+    depth_S : int64 (S,)
         Numbers of bases.
     """
     n_sites = len(panel_index)
     at_B = np.searchsorted(panel_index, bases.panel_index)
     is_ref = bases.allele == 0
     right_B, wrong_B = _RIGHT[bases.quality], _WRONG[bases.quality]
-    depth_X = np.bincount(at_B, minlength=n_sites)
-    phred_X3 = np.stack(
+    depth_S = np.bincount(at_B, minlength=n_sites)
+    phred_S3 = np.stack(
         [
             np.bincount(at_B, np.where(is_ref, right_B, wrong_B), n_sites),
-            depth_X * _HALF,
+            depth_S * _HALF,
             np.bincount(at_B, np.where(is_ref, wrong_B, right_B), n_sites),
         ],
         axis=1,
     )
-    return phred_X3, depth_X
+    return phred_S3, depth_S

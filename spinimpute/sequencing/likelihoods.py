@@ -2,7 +2,7 @@
 
 Phred-scaled: -10 log10 of a likelihood, less that of the likeliest genotype.
 
-Axes: X sites, S samples; 3: copies of ALT, 0 to 2.
+Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class GenotypeLikelihoods:
     ----------
     samples : list of str
         Names.
-    ploidy : uint8 (S,)
+    ploidy : uint8 (X,)
         1 or 2.
-    panel_index : int64 (X,)
+    panel_index : int64 (S,)
         The panel's sites that there is something on, increasing.
-    phred_XS3 : uint8 (X, S, 3)
+    phred_SX3 : uint8 (S, X, 3)
         Phred-scaled likelihoods of 0, 1 and 2 copies of ALT: the smallest is 0, the largest 255 at most.
         They are 0, 0, 0 where nothing is known of a sample. A haploid sample has no copy or "two": its middle
         one is 255.
-    depth_XS : uint16 (X, S) or None
+    depth_SX : uint16 (S, X) or None
         How many reads counted; None where that is not known.
     n_sites_file : int
         Biallelic sites that were looked at: ALT alleles of records, or the panel's SNPs for reads.
@@ -50,8 +50,8 @@ class GenotypeLikelihoods:
     samples: list[str]
     ploidy: np.ndarray
     panel_index: np.ndarray
-    phred_XS3: np.ndarray
-    depth_XS: np.ndarray | None
+    phred_SX3: np.ndarray
+    depth_SX: np.ndarray | None
     n_sites_file: int
     skipped: dict[str, int] = field(default_factory=dict)
 
@@ -60,8 +60,8 @@ class GenotypeLikelihoods:
         return replace(
             self,
             panel_index=self.panel_index[chosen],
-            phred_XS3=self.phred_XS3[chosen],
-            depth_XS=None if self.depth_XS is None else self.depth_XS[chosen],
+            phred_SX3=self.phred_SX3[chosen],
+            depth_SX=None if self.depth_SX is None else self.depth_SX[chosen],
         )
 
 
@@ -103,13 +103,13 @@ def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str,
     panel : ReferencePanel
         Its chromosome, or its part of X, is asked for.
     samples : sequence of str
-        S names.
+        X names.
     sexes : dict of str to bool or None
         Sample -> whether male.
 
     Returns
     -------
-    uint8 (S,)
+    uint8 (X,)
         1 or 2; 0 where neither chromosome nor sex decides.
     """
     if plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES:
@@ -139,24 +139,24 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
     InputError
         The samples are not the same.
     """
-    order_S = _order_in(second.samples, first.samples)
-    haploid_S = (first.ploidy == 1) | (second.ploidy[order_S] == 1)
+    order_X = _order_in(second.samples, first.samples)
+    haploid_X = (first.ploidy == 1) | (second.ploidy[order_X] == 1)
     panel_index = np.union1d(first.panel_index, second.panel_index)
     shape = (len(panel_index), len(first.samples))
-    sum_XS3 = np.zeros((*shape, 3), np.int16)
-    depth_XS = np.zeros(shape, np.int32)
-    for one, samples in ((first, slice(None)), (second, order_S)):
-        at_X = np.searchsorted(panel_index, one.panel_index)
-        sum_XS3[at_X] += one.phred_XS3[:, samples]
-        if one.depth_XS is not None:
-            depth_XS[at_X] += one.depth_XS[:, samples]
-    no_depth = first.depth_XS is None and second.depth_XS is None
+    sum_SX3 = np.zeros((*shape, 3), np.int16)
+    depth_SX = np.zeros(shape, np.int32)
+    for one, samples in ((first, slice(None)), (second, order_X)):
+        at_S = np.searchsorted(panel_index, one.panel_index)
+        sum_SX3[at_S] += one.phred_SX3[:, samples]
+        if one.depth_SX is not None:
+            depth_SX[at_S] += one.depth_SX[:, samples]
+    no_depth = first.depth_SX is None and second.depth_SX is None
     return GenotypeLikelihoods(
         first.samples,
-        np.where(haploid_S, 1, 2).astype(np.uint8),
+        np.where(haploid_X, 1, 2).astype(np.uint8),
         panel_index,
-        stored_phred(sum_XS3, haploid_S),
-        None if no_depth else stored_depth(depth_XS),
+        stored_phred(sum_SX3, haploid_X),
+        None if no_depth else stored_depth(depth_SX),
         first.n_sites_file + second.n_sites_file,
         dict(Counter(first.skipped) + Counter(second.skipped)),
     )

@@ -3,7 +3,7 @@
 Which of a read's bases lie at sites follows from its CIGAR. Indels get no likelihoods: aligners place the
 same one in several ways.
 
-Axes: X sites, S samples; 3: copies of ALT, 0 to 2.
+Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
 
 from __future__ import annotations
@@ -237,12 +237,12 @@ def _likelihoods(
     sexes: dict[str, bool] | None,
 ) -> GenotypeLikelihoods:
     panel_index = np.unique(np.concatenate([one.panel_index for one in fragments]))
-    ploidy_S = known_ploidy(panel, samples, sexes)
-    ploidy_S[ploidy_S == 0] = 2
-    phred_XS3 = np.empty((len(panel_index), len(samples), 3), np.uint8)
-    depth_XS = np.empty(phred_XS3.shape[:2], np.uint16)
+    ploidy_X = known_ploidy(panel, samples, sexes)
+    ploidy_X[ploidy_X == 0] = 2
+    phred_SX3 = np.empty((len(panel_index), len(samples), 3), np.uint8)
+    depth_SX = np.empty(phred_SX3.shape[:2], np.uint16)
     for s, bases in enumerate(fragments):
-        phred_X3, depth_X = phred_of_bases(bases, panel_index)
-        phred_XS3[:, s] = stored_phred(phred_X3, ploidy_S[s] == 1)
-        depth_XS[:, s] = stored_depth(depth_X)
-    return GenotypeLikelihoods(samples, ploidy_S, panel_index, phred_XS3, depth_XS, n_snps, dict(+skipped))
+        phred_S3, depth_S = phred_of_bases(bases, panel_index)
+        phred_SX3[:, s] = stored_phred(phred_S3, ploidy_X[s] == 1)
+        depth_SX[:, s] = stored_depth(depth_S)
+    return GenotypeLikelihoods(samples, ploidy_X, panel_index, phred_SX3, depth_SX, n_snps, dict(+skipped))

@@ -3,7 +3,7 @@
 PL and GL list the genotypes j/k of all alleles, j no larger than k, by k and then by j: that of j/k is number
 k (k + 1) / 2 + j (VCF specification 4.3, section 1.6.2). For a haploid sample they list the alleles.
 
-Axes: S samples; 3: copies of ALT, 0 to 2.
+Axes: X samples; 3: copies of ALT, 0 to 2.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ class Stated(NamedTuple):
 
     Attributes
     ----------
-    phreds : list of float32 or int32 (S, 3)
+    phreds : list of float32 or int32 (X, 3)
         For each pair of alleles that was asked for, on any level; 0, 0, 0 where nothing is stated. What is in
         the middle for a haploid sample means nothing.
-    copies_S : uint8 (S,)
+    copies_X : uint8 (X,)
         1 for what is stated of one allele, 2 of two, 0 where nothing is.
     """
 
     phreds: list[np.ndarray]
-    copies_S: np.ndarray
+    copies_X: np.ndarray
 
     def filled(self, other: Stated) -> Stated:
         """With what another field states of samples of which this one states nothing."""
-        nothing_S = self.copies_S == 0
+        nothing_X = self.copies_X == 0
         return Stated(
             [
-                np.where(nothing_S[:, None], two, one)
+                np.where(nothing_X[:, None], two, one)
                 for one, two in zip(self.phreds, other.phreds, strict=True)
             ],
-            np.where(nothing_S, other.copies_S, self.copies_S),
+            np.where(nothing_X, other.copies_X, self.copies_X),
         )
 
 
@@ -113,7 +113,7 @@ def stated_likelihoods(
         else:
             more = _of_numbers(file, record, key, n_alleles, pairs)
         stated = more if stated is None else stated.filled(more)
-        if stated.copies_S.all():
+        if stated.copies_X.all():
             break
     return stated
 
@@ -122,22 +122,22 @@ def _of_numbers(
     file: VariantFile, record: Record, key: str, n_alleles: int, pairs: Iterable[tuple[int, int]]
 ) -> Stated:
     """What PL or GL state."""
-    values, count_S = file.numbers(record, key)
+    values, count_X = file.numbers(record, key)
     n_genotypes = genotype_number(0, n_alleles)  # that of the first with one allele more
-    if count_S is None and values.shape[1] == n_genotypes:
-        copies_S = np.full(len(values), 2, np.uint8)
+    if count_X is None and values.shape[1] == n_genotypes:
+        copies_X = np.full(len(values), 2, np.uint8)
     else:
-        count_S = np.full(len(values), values.shape[1]) if count_S is None else count_S
-        known_S = ~np.isnan(values).all(axis=1)
-        copies_S = (known_S * (2 * (count_S == n_genotypes) + (count_S == n_alleles))).astype(np.uint8)
-        wrong_S = known_S & (copies_S == 0)
-        if wrong_S.any():
-            s = int(np.argmax(wrong_S))
+        count_X = np.full(len(values), values.shape[1]) if count_X is None else count_X
+        known_X = ~np.isnan(values).all(axis=1)
+        copies_X = (known_X * (2 * (count_X == n_genotypes) + (count_X == n_alleles))).astype(np.uint8)
+        wrong_X = known_X & (copies_X == 0)
+        if wrong_X.any():
+            s = int(np.argmax(wrong_X))
             raise _error(
                 file,
                 record,
                 s,
-                f"{count_S[s]} values of {key}; {n_alleles} alleles have {n_genotypes}, or {n_alleles} in a "
+                f"{count_X[s]} values of {key}; {n_alleles} alleles have {n_genotypes}, or {n_alleles} in a "
                 "haploid sample. Alleles may have been removed without their values; call the sites again",
             )
     if key == "GL":
@@ -151,25 +151,25 @@ def _of_numbers(
     if wrong.any():
         s, v = np.argwhere(wrong)[0]
         raise _error(file, record, int(s), f"{values[s, v]:g} in {key}; {rule}")
-    return Stated([_of_pair(phred, copies_S, pair) for pair in pairs], copies_S)
+    return Stated([_of_pair(phred, copies_X, pair) for pair in pairs], copies_X)
 
 
-def _of_pair(phred: np.ndarray, copies_S: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
-    """Those of the genotypes with two alleles alone, (S, 3), of all that are listed, (S, values)."""
+def _of_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
+    """Those of the genotypes with two alleles alone, (X, 3), of all that are listed, (X, values)."""
     first, second = pair
     chosen = [genotype_number(first, first), genotype_number(first, second), genotype_number(second, second)]
-    if copies_S.min() == 2:
-        phred_S3 = phred[:, chosen]
+    if copies_X.min() == 2:
+        phred_X3 = phred[:, chosen]
     else:
-        phred_S3 = np.zeros((len(phred), 3), np.float32)
+        phred_X3 = np.zeros((len(phred), 3), np.float32)
         for copies, columns in ((1, [first, first, second]), (2, chosen)):
-            of_such_S = copies_S == copies
-            if of_such_S.any():
-                phred_S3[of_such_S] = phred[of_such_S][:, columns]
-    if phred_S3.dtype.kind == "f":
+            of_such_X = copies_X == copies
+            if of_such_X.any():
+                phred_X3[of_such_X] = phred[of_such_X][:, columns]
+    if phred_X3.dtype.kind == "f":
         # where files were joined, samples lack the likelihoods of alleles that only others' files had
-        phred_S3[np.isnan(phred_S3).any(axis=1)] = 0
-    return phred_S3
+        phred_X3[np.isnan(phred_X3).any(axis=1)] = 0
+    return phred_X3
 
 
 def _of_calls(file: VariantFile, record: Record, n_alleles: int, pairs: Iterable[tuple[int, int]]) -> Stated:
@@ -181,16 +181,16 @@ def _of_calls(file: VariantFile, record: Record, n_alleles: int, pairs: Iterable
     if (called >= n_alleles).any():
         s = int(np.argmax((called >= n_alleles).any(axis=1)))
         raise _error(file, record, s, "a genotype that names an ALT allele which the record does not have")
-    one_S = called[:, -1] == -2 if called.shape[1] == 2 else np.ones(len(called), bool)
-    copies_S = np.where((called >= 0).any(axis=1), np.where(one_S, 1, 2), 0).astype(np.uint8)
+    one_X = called[:, -1] == -2 if called.shape[1] == 2 else np.ones(len(called), bool)
+    copies_X = np.where((called >= 0).any(axis=1), np.where(one_X, 1, 2), 0).astype(np.uint8)
     phreds = []
     for pair in pairs:
         of_pair = np.full(n_alleles + 2, -1)
         of_pair[list(pair)] = 0, 1  # the last two are those of -2 and -1
-        first_S, last_S = of_pair[called[:, 0]], of_pair[called[:, -1]]
-        haploid_S1 = copies_S[:, None] == 1
-        phreds.append(np.where(haploid_S1, _HAPLOID_CALLS[first_S], _DIPLOID_CALLS[first_S, last_S]))
-    return Stated(phreds, copies_S)
+        first_X, last_X = of_pair[called[:, 0]], of_pair[called[:, -1]]
+        haploid_X1 = copies_X[:, None] == 1
+        phreds.append(np.where(haploid_X1, _HAPLOID_CALLS[first_X], _DIPLOID_CALLS[first_X, last_X]))
+    return Stated(phreds, copies_X)
 
 
 def _error(file: VariantFile, record: Record, sample: int, what: str) -> InputError:

@@ -3,7 +3,7 @@
 Records are matched by position and alleles. Their letters are those of the reference genome, as reads are
 aligned to it: nothing is looked for on the other strand.
 
-Axes: X sites, S samples; 3: copies of ALT, 0 to 2.
+Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ class _Found:
         if stated is None:
             return
         self._n_stated += 1
-        for site, phred_S3 in zip(new, stated.phreds, strict=True):
+        for site, phred_X3 in zip(new, stated.phreds, strict=True):
             self._taken[site] = True
             self._panel_index.append(site)
-            self._rows.add(phred_S3, stated.copies_S, self._reads(record, pairs[site]))
+            self._rows.add(phred_X3, stated.copies_X, self._reads(record, pairs[site]))
 
     def _count(self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]) -> None:
         if len(alleles) == 1:
@@ -152,7 +152,7 @@ class _Found:
             self._n_fit += bool(pairs)
 
     def _reads(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
-        """How many reads each sample has, (S,), NaN where it is not said; None if it is nowhere."""
+        """How many reads each sample has, (X,), NaN where it is not said; None if it is nowhere."""
         formats = self._file.formats(record)
         if "AD" in formats:
             reads = self._file.numbers(record, "AD").values
@@ -193,29 +193,29 @@ class _Found:
         samples = self._file.samples
         panel_index = np.array(self._panel_index, np.int64)
         order = np.argsort(panel_index)
-        phred_XS3, copies_XS, depth_XS = self._rows.joined(order)
-        one_XS = copies_XS == 1
-        known_S = known_ploidy(self._panel, samples, sexes)
-        mostly_one_S = one_XS.sum(axis=0) > (copies_XS == 2).sum(axis=0)
-        ploidy_S = np.where(known_S > 0, known_S, np.where(mostly_one_S, 1, 2)).astype(np.uint8)
-        haploid_S = ploidy_S == 1
-        if one_XS.any() or haploid_S.any():
-            halved_XS = one_XS & ~haploid_S
-            if halved_XS.any():
-                self._skipped[HAPLOID_DIPLOID] += int(halved_XS.sum())
-                phred_XS3[halved_XS] = 0
-            phred_XS3[:, haploid_S] = stored_phred(phred_XS3[:, haploid_S].astype(np.int16), True)
-        if not (phred_XS3[:, :, ::2].any() or phred_XS3[:, ~haploid_S].any()):
+        phred_SX3, copies_SX, depth_SX = self._rows.joined(order)
+        one_SX = copies_SX == 1
+        known_X = known_ploidy(self._panel, samples, sexes)
+        mostly_one_X = one_SX.sum(axis=0) > (copies_SX == 2).sum(axis=0)
+        ploidy_X = np.where(known_X > 0, known_X, np.where(mostly_one_X, 1, 2)).astype(np.uint8)
+        haploid_X = ploidy_X == 1
+        if one_SX.any() or haploid_X.any():
+            halved_SX = one_SX & ~haploid_X
+            if halved_SX.any():
+                self._skipped[HAPLOID_DIPLOID] += int(halved_SX.sum())
+                phred_SX3[halved_SX] = 0
+            phred_SX3[:, haploid_X] = stored_phred(phred_SX3[:, haploid_X].astype(np.int16), True)
+        if not (phred_SX3[:, :, ::2].any() or phred_SX3[:, ~haploid_X].any()):
             raise self._file.error(
                 f"all likelihoods and genotypes are missing, of all {len(samples)} samples at the "
                 f"{len(panel_index)} sites of the panel that it has: there is nothing to impute from"
             )
         return GenotypeLikelihoods(
             samples,
-            ploidy_S,
+            ploidy_X,
             panel_index[order],
-            phred_XS3,
-            depth_XS,
+            phred_SX3,
+            depth_SX,
             self._n_sites,
             dict(self._skipped + Counter(skipped)),
         )
@@ -231,28 +231,28 @@ class _Rows:
         self._any_depth = False
         self._phred, self._copies, self._depth = bytearray(), bytearray(), bytearray()
 
-    def add(self, phred_S3: np.ndarray, copies_S: np.ndarray, reads_S: np.ndarray | None) -> None:
-        self._any_depth |= reads_S is not None
-        self._new.append((phred_S3, copies_S, self._no_reads if reads_S is None else reads_S))
+    def add(self, phred_X3: np.ndarray, copies_X: np.ndarray, reads_X: np.ndarray | None) -> None:
+        self._any_depth |= reads_X is not None
+        self._new.append((phred_X3, copies_X, self._no_reads if reads_X is None else reads_X))
         if len(self._new) == _BLOCK_SITES:
             self._convert()
 
     def _convert(self) -> None:
-        phred_XS3, copies_XS, reads_XS = map(np.array, zip(*self._new, strict=True))
-        self._phred += stored_phred(phred_XS3, copies_XS == 1).tobytes()
-        self._copies += copies_XS.tobytes()
-        self._depth += stored_depth(np.nan_to_num(reads_XS)).tobytes()
+        phred_SX3, copies_SX, reads_SX = map(np.array, zip(*self._new, strict=True))
+        self._phred += stored_phred(phred_SX3, copies_SX == 1).tobytes()
+        self._copies += copies_SX.tobytes()
+        self._depth += stored_depth(np.nan_to_num(reads_SX)).tobytes()
         self._new = []
 
-    def joined(self, order_X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Likelihoods uint8 (X, S, 3), numbers of alleles uint8 (X, S), depths uint16 (X, S) or None."""
+    def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X) or None."""
         if self._new:
             self._convert()
-        shape = (len(order_X), self._n_samples)
-        phred_XS3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_X]
-        copies_XS = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_X]
-        depth_XS = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_X]
-        return phred_XS3, copies_XS, depth_XS if self._any_depth else None
+        shape = (len(order_S), self._n_samples)
+        phred_SX3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_S]
+        copies_SX = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_S]
+        depth_SX = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_S]
+        return phred_SX3, copies_SX, depth_SX if self._any_depth else None
 
 
 def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:

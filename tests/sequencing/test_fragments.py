@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.sequencing.fragments import FragmentBases, ReadBases, fragment_bases, phred_of_bases
@@ -41,6 +41,7 @@ def plainly(rows: list[Base], max_depth: int) -> dict[int, dict[int, tuple[int, 
     return counted
 
 
+@settings(deadline=None)
 @given(bases, st.integers(1, 4), st.randoms())
 def test_fragments_equal_a_plain_loop(rows: list[Base], max_depth: int, random: object) -> None:
     counted = plainly(rows, max_depth)
@@ -67,6 +68,7 @@ def test_fragments_equal_a_plain_loop(rows: list[Base], max_depth: int, random: 
     np.testing.assert_array_equal(again.quality, found.quality)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(4, 93)), max_size=30))
 def test_likelihoods_are_products_over_bases(rows: list[tuple[int, int, int]]) -> None:
     panel_index = np.array([10, 20, 30, 40])
@@ -74,17 +76,17 @@ def test_likelihoods_are_products_over_bases(rows: list[tuple[int, int, int]]) -
     found = FragmentBases(
         np.arange(len(rows)), panel_index[site], allele.astype(np.uint8), quality.astype(np.uint8)
     )
-    phred_X3, depth_X = phred_of_bases(found, panel_index)
+    phred_S3, depth_S = phred_of_bases(found, panel_index)
     for x in range(4):
         likelihood = np.ones(3)
         for _, a, q in (row for row in rows if row[0] == x):
             e = 10 ** (-q / 10)
             likelihood *= (1 - e, 0.5, e) if a == 0 else (e, 0.5, 1 - e)
-        np.testing.assert_allclose(phred_X3[x], -10 * np.log10(likelihood), atol=1e-4)
-        assert depth_X[x] == sum(row[0] == x for row in rows)
+        np.testing.assert_allclose(phred_S3[x], -10 * np.log10(likelihood), atol=1e-4)
+        assert depth_S[x] == sum(row[0] == x for row in rows)
 
 
 def test_a_base_of_no_quality_says_nothing() -> None:
     base = FragmentBases(np.zeros(1, int), np.zeros(1, int), np.zeros(1, np.uint8), np.ones(1, np.uint8))
-    phred_X3, _ = phred_of_bases(base, np.zeros(1, int))
-    assert phred_X3[0].tolist() == pytest.approx([3.01] * 3, abs=0.01)
+    phred_S3, _ = phred_of_bases(base, np.zeros(1, int))
+    assert phred_S3[0].tolist() == pytest.approx([3.01] * 3, abs=0.01)

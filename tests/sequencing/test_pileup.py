@@ -82,11 +82,11 @@ def test_by_hand(write_reads: WriteReads, read_line: type, panel_of: PanelOf) ->
     }
     of_r3 = next(number for number, site, *_ in columns(found) if site == 4)
     assert [row[1] for row in columns(found) if row[0] == of_r3] == [0, 4]
-    assert likelihoods.depth_XS is not None
-    assert likelihoods.depth_XS[:, 0].tolist() == [3, 3, 1, 1, 1]
+    assert likelihoods.depth_SX is not None
+    assert likelihoods.depth_SX[:, 0].tolist() == [3, 3, 1, 1, 1]
     # 103: two A of 20, one C of 10: 2 * 0.0436 + 10, 3 * 3.0103, 2 * 20 + 0.4576
-    assert likelihoods.phred_XS3[0, 0].tolist() == [1, 0, 31]
-    assert likelihoods.phred_XS3[2:, 0].tolist() == [[20, 3, 0], [30, 3, 0], [0, 3, 30]]
+    assert likelihoods.phred_SX3[0, 0].tolist() == [1, 0, 31]
+    assert likelihoods.phred_SX3[2:, 0].tolist() == [[20, 3, 0], [30, 3, 0], [0, 3, 30]]
 
 
 def test_settings(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
@@ -117,7 +117,7 @@ def test_several_samples_and_ploidy(write_reads: WriteReads, read_line: type, pa
     found = read_alignments([one, two], panel, sexes={"m": True}).likelihoods
     assert found.samples == ["m", "two.v1"]
     assert found.ploidy.tolist() == [1, 2]
-    assert found.phred_XS3.tolist() == [[[0, 255, 20], [0, 0, 0]], [[0, 255, 0], [20, 3, 0]]]
+    assert found.phred_SX3.tolist() == [[[0, 255, 20], [0, 0, 0]], [[0, 255, 0], [20, 3, 0]]]
     with pytest.raises(InputError, match=r"reads of sample m are in .*t\.bam and .*t\.bam; join them"):
         read_alignments([one, one], panel)
 
@@ -228,9 +228,9 @@ def test_simulated_reads_equal_a_plain_loop(
             likelihood *= (1 - e, 0.5, e) if allele == 0 else (e, 0.5, 1 - e)
         phred = -10 * np.log10(likelihood)
         expected = np.minimum(phred - phred.min(), 255)
-        np.testing.assert_allclose(found.likelihoods.phred_XS3[x, 0], expected, atol=0.51)
-        assert found.likelihoods.depth_XS is not None
-        assert found.likelihoods.depth_XS[x, 0] == len(counted[site])
+        np.testing.assert_allclose(found.likelihoods.phred_SX3[x, 0], expected, atol=0.51)
+        assert found.likelihoods.depth_SX is not None
+        assert found.likelihoods.depth_SX[x, 0] == len(counted[site])
     # the sites of each fragment go together
     of_name: dict[str, list[tuple[int, int, int]]] = {}
     for site in sorted(counted):
@@ -261,8 +261,8 @@ def test_regions_make_up_the_whole(
     )
     joined = merge_likelihoods(first, second)
     np.testing.assert_array_equal(joined.panel_index, whole.panel_index)
-    np.testing.assert_array_equal(joined.phred_XS3, whole.phred_XS3)
-    np.testing.assert_array_equal(joined.depth_XS, whole.depth_XS)
+    np.testing.assert_array_equal(joined.phred_SX3, whole.phred_SX3)
+    np.testing.assert_array_equal(joined.depth_SX, whole.depth_SX)
 
 
 def test_cram_gives_what_bam_does(
@@ -278,4 +278,4 @@ def test_cram_gives_what_bam_does(
     panel = panel_of(sites, chrom="chr20", length=REFERENCE_LENGTH)
     found = [read_alignments([path], panel, reference=fasta) for path in (bam, cram)]
     assert columns(found[0]) == columns(found[1])
-    np.testing.assert_array_equal(found[0].likelihoods.phred_XS3, found[1].likelihoods.phred_XS3)
+    np.testing.assert_array_equal(found[0].likelihoods.phred_SX3, found[1].likelihoods.phred_SX3)
