@@ -123,6 +123,12 @@ def convert(text: Path, out: Path) -> Path:
 
 
 @pytest.fixture
+def convert_vcf() -> Callable[[Path, Path], Path]:
+    """convert_vcf(text, out): write the VCF `text` as what the suffix of `out` says."""
+    return convert
+
+
+@pytest.fixture
 def write_vcf(tmp_path: Path) -> Callable[..., Path]:
     """write_vcf(records, samples=None, name="t.vcf", chrom="20"): a .vcf, .vcf.gz, .bcf or .plain.gz file.
 

@@ -14,8 +14,8 @@ import spinimpute
 ROOT = Path(__file__).resolve().parent.parent
 GROUND = "ground"  # the modules right in spinimpute/
 ROOMS = (
-    GROUND, "genotypes", "vcf", "panels", "targets", "nn", "hmm", "phasing", "quality", "training",
-    "predictors", "reports", "pipeline", "evaluation", "neural_processes", "tabular", "cli",
+    GROUND, "genotypes", "vcf", "panels", "targets", "sequencing", "nn", "hmm", "phasing", "quality",
+    "training", "predictors", "reports", "pipeline", "evaluation", "neural_processes", "tabular", "cli",
 )  # fmt: skip
 MOST_LINES_OF_A_FILE = 500
 MOST_LINES_OF_A_ROOM = 4_500
@@ -126,6 +126,39 @@ def test_no_room_is_too_large() -> None:
     for folder, paths in rooms.items():
         assert len(paths) <= MOST_FILES_OF_A_ROOM, folder
         assert sum(map(n_lines, paths)) <= MOST_LINES_OF_A_ROOM, folder
+
+
+# Libraries that read files in ways and words of their own: one room each knows them.
+ROOMS_OF_LIBRARIES = {"cyvcf2": "vcf", "pysam": "sequencing", "pgenlib": "targets", "pyliftover": "targets"}
+
+
+def libraries(tree: ast.AST) -> set[str]:
+    """Top names of all that is imported."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+def test_a_library_that_reads_files_is_known_to_one_room() -> None:
+    found = {
+        (library, room_of(name))
+        for name, path in MODULES.items()
+        for library in libraries(ast.parse(path.read_text())) & set(ROOMS_OF_LIBRARIES)
+    }
+    assert found == set(ROOMS_OF_LIBRARIES.items())
+
+
+def test_pysam_is_loaded_where_reads_are_opened_alone() -> None:
+    found = {name for name, path in MODULES.items() if "pysam" in libraries(ast.parse(path.read_text()))}
+    assert found == {"spinimpute.sequencing.alignment_file"}
+    tree = ast.parse(MODULES[found.pop()].read_text())
+    assert not any(
+        isinstance(node, ast.Import | ast.ImportFrom) and "pysam" in libraries(node) for node in tree.body
+    )
 
 
 @pytest.mark.parametrize("command", ["-h", "version -h", "impute -h", "impute", "phase"])

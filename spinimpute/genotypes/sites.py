@@ -84,6 +84,11 @@ def is_position(text: str | bytes) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
+def why_no_site(alt: str) -> str:
+    """Why an ALT allele makes no site: it is no sequence; "" for one that is."""
+    return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
+
+
 class NoRecord(InputError):
     """A file holds nothing of what was asked for."""
 

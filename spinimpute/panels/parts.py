@@ -15,7 +15,7 @@ from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites
-from spinimpute.genotypes.x_chromosome import Part, is_x, parts_of_x
+from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
@@ -68,6 +68,12 @@ def part_of(panel: ReferencePanel) -> Part | None:
         return None
     first, last = int(panel.position[0]), int(panel.position[-1])
     return next((part for part in parts_of_x(panel.chrom, build) if part.reaches(first, last)), None)
+
+
+def one_copy_in_men(panel: ReferencePanel) -> bool:
+    """Whether men have one copy of what the panel covers: X, unless it is known to be PAR1 or PAR2."""
+    part = part_of(panel)
+    return is_x(panel.chrom) and (part is None or part.name == NON_PAR)
 
 
 def all_sites(panels: Sequence[ReferencePanel]) -> Sites:

@@ -12,8 +12,8 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, half_missing, resolve_ploidy
 from spinimpute.genotypes.sites import Region, plain_chromosome
-from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, NON_PAR, is_x
-from spinimpute.panels.parts import all_sites, part_of
+from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, is_x
+from spinimpute.panels.parts import all_sites, one_copy_in_men, part_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.targets.formats import VARIANTS, format_of
 from spinimpute.targets.liftover import Lift
@@ -94,7 +94,7 @@ def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> Resolv
         expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
         sexes,
         haploid=plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES,
-        sexed=is_x(panel.chrom) and (part is None or part.name == NON_PAR),
+        sexed=one_copy_in_men(panel),
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import NO_ALT, SPANNING_DELETION, SYMBOLIC, Sites
+from spinimpute.genotypes.sites import NO_ALT, Sites, why_no_site
 from spinimpute.vcf.variant_file import Record, VariantFile
 
 _PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT)"
@@ -137,10 +137,9 @@ class BlockBuilder:
             return [(1, alts[0])]
         usable = []
         for number, alt in enumerate(alts, start=1):
-            if alt.isalpha():
+            if not (reason := why_no_site(alt)):
                 usable.append((number, alt))
             else:
-                reason = {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
                 self._skipped[reason] = self._skipped.get(reason, 0) + 1
         if not alts:
             self._skipped[NO_ALT] = self._skipped.get(NO_ALT, 0) + 1

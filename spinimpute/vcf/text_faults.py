@@ -14,7 +14,21 @@ NO_SAMPLES = "the file holds sites without samples; give a file with genotypes"
 
 _SHOWN = 60  # letters of a text that may be long
 _FIXED_COLUMNS = 8  # before FORMAT and samples
-_GENOTYPE = re.compile(r"[|/]?(\.|\d+)([|/](\.|\d+))*")
+# FORMAT fields whose values are looked at, what these must be, and that in words
+_FORMS = {
+    "GT": (
+        re.compile(r"[|/]?(\.|\d+)([|/](\.|\d+))*"),
+        "genotypes are numbers of alleles, such as 0/1, or ./. where there is none",
+    ),
+    "GL": (
+        re.compile(r"%s(,%s)*" % ((r"(\.|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan)",) * 2)),
+        "likelihoods are logarithms to base 10, such as 0,-3.2,-25.5, or . where there are none",
+    ),
+    "PL": (
+        re.compile(r"(\.|-?\d+)(,(\.|-?\d+))*"),
+        "Phred-scaled likelihoods are whole numbers, such as 0,30,255, or . where there are none",
+    ),
+}
 _TYPE_OF_GT = re.compile(rb"##FORMAT=<(?:[^\"]*,)?ID=GT,(?:[^\"]*,)?Type=(?!String\b)(\w+)")
 
 
@@ -93,16 +107,14 @@ def _fault_of_fields(fields: list[str], columns: list[str], last: bool) -> str:
     if not (fields[1].isascii() and fields[1].isdigit()):
         return f"{place}: the position {fields[1][:_SHOWN]!r} is no whole number; mend it"
     formats = fields[_FIXED_COLUMNS].split(":") if len(fields) > _FIXED_COLUMNS else []
-    if "GT" not in formats:
-        return ""
-    gt = formats.index("GT")
-    for name, value in zip(columns[_FIXED_COLUMNS + 1 :], fields[_FIXED_COLUMNS + 1 :], strict=True):
-        call = (value.split(":") + ["."] * gt)[gt]
-        if not _GENOTYPE.fullmatch(call):
-            return (
-                f"{place}: GT of sample {name} is {call[:_SHOWN]!r}; genotypes are numbers of alleles, "
-                "such as 0/1, or ./. where there is none"
-            )
+    for key, (form, rule) in _FORMS.items():
+        if key not in formats:
+            continue
+        column = formats.index(key)
+        for name, value in zip(columns[_FIXED_COLUMNS + 1 :], fields[_FIXED_COLUMNS + 1 :], strict=True):
+            said = (value.split(":") + ["."] * column)[column]
+            if not form.fullmatch(said):
+                return f"{place}: {key} of sample {name} is {said[:_SHOWN]!r}; {rule}"
     return ""
 
 

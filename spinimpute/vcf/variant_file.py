@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import cyvcf2
 import numpy as np
 
 from spinimpute.errors import InputError, repeated
 from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
-from spinimpute.vcf.bcf_format import BCF_MAGIC, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
+from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.index_reader import check_index
 from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record
@@ -33,6 +33,7 @@ _LEAST_PACKED = 655  # bytes that blocks of 65,536 take on average, packed to no
 _BLOCK_START = EOF_BLOCK[:4]
 _PIECE_BYTES = 2**22
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
+_INTEGER_MISSING, _INTEGER_END = -(2**31), -(2**31) + 1  # as htslib gives them
 
 # how files start that people have in the place of a VCF or BCF, what such a file is, and what to do
 _OTHERS = {
@@ -46,6 +47,21 @@ _OTHERS = {
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
 Record = Any  # a cyvcf2.Variant, which has no types
+
+
+class FormatNumbers(NamedTuple):
+    """The numbers of one FORMAT field of a record.
+
+    Attributes
+    ----------
+    values : int32 or float32 (n_samples, n_values)
+        NaN where one is missing, and behind a sample's last one.
+    n_values : int64 (n_samples,) or None
+        How many values each sample has; a missing field is one missing value. None where no sample lacks any.
+    """
+
+    values: np.ndarray
+    n_values: np.ndarray | None
 
 
 class VariantFile:
@@ -274,6 +290,44 @@ class VariantFile:
                 f"no genotypes (GT) at {record.CHROM}:{record.POS}; every record must have them"
             ) from error
         return genotypes
+
+    def numbers(self, record: Record, key: str) -> FormatNumbers:
+        """The numbers of a FORMAT field.
+
+        Parameters
+        ----------
+        record : Record
+            Of this file, which has the field.
+        key : str
+            Its name.
+
+        Returns
+        -------
+        FormatNumbers
+            Integers as floats where some are missing.
+
+        Raises
+        ------
+        InputError
+            The header defines the field as something else, or not at all.
+        """
+        try:
+            found: np.ndarray | None = record.format(key)
+        except UnicodeDecodeError:  # of a field that is text
+            found = None
+        if found is None or found.dtype.kind not in "if":
+            raise self.error(
+                f"the values of {key} at {record.CHROM}:{record.POS} are no numbers; the header is to define "
+                f"them as such: ##FORMAT=<ID={key},Number=...,Type=Integer or Float,..."
+            )
+        if found.dtype.kind == "f":
+            absent = found.view(np.uint32) == FLOAT_END
+            return FormatNumbers(found, found.shape[1] - absent.sum(axis=1))
+        if found.min() > _INTEGER_END:
+            return FormatNumbers(found, None)
+        absent = found == _INTEGER_END
+        values = np.where(absent | (found == _INTEGER_MISSING), np.nan, found).astype(np.float32)
+        return FormatNumbers(values, found.shape[1] - absent.sum(axis=1))
 
     def error(self, what: str, kind: type[InputError] = InputError) -> InputError:
         """What to raise for a defect of the file."""

@@ -1,0 +1,262 @@
+"""A BAM or CRAM that is opened to be read: whether it is whole, indexed, and of the panel's genome build.
+
+The library that reads, pysam, is loaded here alone, and when it is needed. Every defect becomes an
+`InputError` that names the file.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from spinimpute.errors import InputError, why_no_file
+from spinimpute.genotypes.builds import build_of, contig_length
+from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.unpacking import GZIP_MAGIC
+from spinimpute.watched import READING, begins, ends
+
+_BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
+_CRAM_MAGIC = b"CRAM"
+_SHOWN = 10  # names of chromosomes
+_DAMAGED = (OSError, ValueError, EOFError)  # in the words of pysam
+_NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
+
+Read = Any  # a pysam.AlignedSegment, which mypy does not see
+
+
+class AlignmentFile:
+    """An open BAM or CRAM of one sample; a context manager that closes it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A BAM or CRAM with its index beside it.
+    panel : ReferencePanel
+        On whose chromosome the reads are wanted.
+    reference : str, Path or None
+        The reference genome, FASTA with .fai, that a CRAM was written with.
+
+    Attributes
+    ----------
+    sample : str
+        The one that the read groups name (SM); the file's name where none is named.
+    contig : str
+        What the file calls the panel's chromosome.
+
+    Raises
+    ------
+    InputError
+        The file, its index or the reference is missing, damaged, truncated or of another form; the panel's
+        chromosome is not in it, or has another length; or it holds several samples.
+    """
+
+    def __init__(self, path: str | Path, panel: ReferencePanel, reference: str | Path | None = None) -> None:
+        import pysam
+
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise self.error(why_no_file(self.path))
+        with ExitStack() as stack:
+            # what htslib prints of its own is told by the errors and warnings here
+            stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
+            begins(READING, self._named)
+            stack.callback(ends, READING, self._named)
+            lengths = self._lengths_in(reference) if self._is_cram() else None
+            self._file = self._opened(pysam, None if lengths is None else reference)
+            stack.callback(self._close)
+            try:
+                self.sample = self._sample()
+                self.contig = self._contig(panel.chrom)
+            except UnicodeDecodeError as error:
+                raise self.error(f"its header {_NO_TEXT}") from error
+            self._check_length(panel)
+            if lengths is not None:
+                self._check_reference(reference, lengths)
+            self._check_index()
+            self._stack = stack.pop_all()
+
+    def _is_cram(self) -> bool:
+        try:
+            with self.path.open("rb") as file:
+                return file.read(len(_CRAM_MAGIC)) == _CRAM_MAGIC
+        except OSError as error:
+            raise self.error(f"it cannot be read: {error.strerror}") from error
+
+    def _opened(self, pysam: Any, reference: str | Path | None) -> Any:
+        try:
+            file = pysam.AlignmentFile(
+                str(self.path), "r", reference_filename=None if reference is None else str(reference)
+            )
+        except _DAMAGED as error:
+            raise self.error(
+                f"it cannot be read as BAM or CRAM ({error}). Get the file again, or check it with samtools "
+                "quickcheck"
+            ) from error
+        if not (file.is_bam or file.is_cram):
+            file.close()
+            raise self.error("this is SAM text; make a BAM of it (samtools sort -o x.bam, samtools index)")
+        return file
+
+    def _sample(self) -> str:
+        groups = self._file.header.to_dict().get("RG", [])
+        names = list(dict.fromkeys(group["SM"] for group in groups if "SM" in group))
+        if len(names) > 1:
+            raise self.error(
+                f"it holds reads of {len(names)} samples ({_some(names)}); give a file for each (samtools "
+                "split), or one name (SM) to all read groups if they are of one person (samtools reheader)"
+            )
+        return names[0] if names else self.path.stem
+
+    def _contig(self, chrom: str) -> str:
+        listed: Sequence[str] = self._file.references
+        meant = names_of_chromosome(chrom, listed)
+        own = [name for name in meant if plain_chromosome(name) == plain_chromosome(chrom)]
+        found = sorted(own or meant)
+        if len(found) != 1:
+            what = f"names {chrom} in several ways, {_some(found)}" if found else f"has no {chrom}"
+            raise self.error(
+                f"its header {what}; its chromosomes are {_some(listed)}. Align the reads to the panel's "
+                "genome"
+            )
+        return found[0]
+
+    def _check_length(self, panel: ReferencePanel) -> None:
+        length = self._file.get_reference_length(self.contig)
+        expected, last = contig_length(panel.contig_line), int(panel.position[-1])
+        if length == expected or (expected is None and length >= last):
+            return
+        built = build_of(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
+        panel_built = build_of(panel.contig_line, panel.chrom)
+        of_panel = f"reaches position {last:,}" if expected is None else f"is on one of {expected:,}"
+        raise self.error(
+            f"its reads are aligned to another genome build: {self.contig} has {length:,} bases"
+            + (f" ({built})" if built else "")
+            + f", the panel {of_panel}"
+            + (f" ({panel_built})" if panel_built else "")
+            + ". Align them to the panel's genome, or take a panel of theirs"
+        )
+
+    def _lengths_in(self, reference: str | Path | None) -> dict[str, int]:
+        """Chromosomes of the reference, of which a CRAM holds the differences.
+
+        htslib would look for a reference elsewhere, in the network, too, and write indexes that it lacks.
+        """
+        if reference is None:
+            raise self.error("a CRAM is read with the reference genome it was written with: give its FASTA")
+        path = Path(reference)
+        if not path.is_file():
+            raise InputError(f"reference {path}: {why_no_file(path)}")
+        index = Path(f"{path}.fai")
+        advice = f"write it: samtools faidx {path}"
+        try:
+            fields = [line.split("\t") for line in index.read_text().splitlines()]
+            lengths = {name: int(length) for name, length, *_ in fields}
+            with path.open("rb") as file:
+                packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            if packed:
+                index = Path(f"{path}.gzi")
+                index.open("rb").close()
+        except OSError as error:
+            raise InputError(
+                f"reference {path}: its index {index.name} cannot be read ({error.strerror}); {advice}"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"reference {path}: {index.name} is no index of it; {advice}") from error
+        return lengths
+
+    def _check_reference(self, reference: str | Path | None, lengths: dict[str, int]) -> None:
+        wanted = self._file.get_reference_length(self.contig)
+        if lengths.get(self.contig) != wanted:
+            there = f"has {lengths[self.contig]:,} bases" if self.contig in lengths else "is missing"
+            raise InputError(
+                f"reference {reference}: {self.contig} {there} in it, and has {wanted:,} in {self.path}; "
+                "give the FASTA that the CRAM was written with"
+            )
+
+    def _check_index(self) -> None:
+        suffixes = _CRAM_INDEXES if self._file.is_cram else _BAM_INDEXES
+        names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
+        index = next((name for name in names if name.is_file()), None)
+        if index is None:
+            raise self.error(f"its index is missing; write it: samtools index {self.path}")
+        if not self._file.has_index():
+            raise self.error(f"its index {index} cannot be read; write it again: samtools index {self.path}")
+        if index.stat().st_mtime < self.path.stat().st_mtime:
+            warnings.warn(
+                f"the index {index} is older than its file: reads are missed if this was changed; write the "
+                f"index again: samtools index {self.path}",
+                stacklevel=4,
+            )
+
+    def reads(self, start: int, end: int) -> Iterator[Read]:
+        """The reads that overlap an interval of the chromosome.
+
+        Parameters
+        ----------
+        start, end : int
+            First and last position, 1-based.
+
+        Yields
+        ------
+        Read
+            In the order of the file.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or a CRAM was written with another reference.
+        """
+        place = f"{self.contig}:{start}"
+        try:
+            for read in self._file.fetch(self.contig, start - 1, end):
+                place = f"{self.contig}:{read.reference_start + 1}"
+                yield read
+        except _DAMAGED as error:
+            why = " or was written with another reference" if self._file.is_cram else ""
+            raise self.error(
+                f"the file is damaged{why}: it cannot be read on from {place} ({error}). Check it with "
+                "samtools quickcheck, or get it again"
+            ) from error
+
+    def name(self, read: Read) -> str:
+        """The name of a read, which both mates of a pair have; raises InputError if it is no text."""
+        try:
+            return str(read.query_name)
+        except UnicodeDecodeError as error:
+            place = f"{self.contig}:{read.reference_start + 1}"
+            raise self.error(f"the name of a read at {place} {_NO_TEXT}") from error
+
+    def error(self, what: str) -> InputError:
+        """What to raise for a defect of the file."""
+        return InputError(f"{self._named}: {what}")
+
+    def close(self) -> None:
+        """Nothing more will be read."""
+        self._stack.close()
+
+    def _close(self) -> None:
+        with suppress(OSError):  # of a damaged file, which was told when it was read
+            self._file.close()
+
+    @property
+    def _named(self) -> str:
+        return f"reads {self.path}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of many names, for messages."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,283 @@
+"""Genotype likelihoods from a VCF, VCF.gz or BCF: PL, GL or calls at a panel's sites.
+
+Records are matched by position and alleles. Their letters are those of the reference genome, as reads are
+aligned to it: nothing is looked for on the other strand.
+
+Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.ploidy import HAPLOID_DIPLOID
+from spinimpute.genotypes.sites import (
+    ALLELES_DIFFER,
+    DUPLICATE,
+    NO_ALT,
+    POSITION_NOT_IN_PANEL,
+    NoMatch,
+    Region,
+    why_no_site,
+)
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.sequencing.likelihoods import (
+    GenotypeLikelihoods,
+    check_region,
+    known_ploidy,
+    stored_depth,
+    stored_phred,
+)
+from spinimpute.sequencing.record_likelihoods import LIKELIHOODS, stated_likelihoods
+from spinimpute.vcf.chromosome_records import ChromosomeRecords
+from spinimpute.vcf.text_faults import NO_SAMPLES
+from spinimpute.vcf.variant_file import Record, VariantFile
+
+LEAST_SHARE = 0.5  # of the records at the panel's positions must have its alleles (one in six has by chance),
+FEW_RECORDS = 20  # unless there are so few
+_BLOCK_SITES = 256  # converted at once
+ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
+"""What callers write for all alleles that they have not seen: the panel's ALT may be one of them."""
+
+
+def read_variant_likelihoods(
+    path: str | Path,
+    panel: ReferencePanel,
+    region: Region | None = None,
+    *,
+    sexes: dict[str, bool] | None = None,
+    role: str = "target",
+) -> GenotypeLikelihoods:
+    """Read the genotype likelihoods that a file states at the sites of a panel.
+
+    What a record states of a sample is its PL, else its GL, else its genotype; nothing if it has none.
+    Of a record with several ALT alleles those of the panel are taken, each with REF. A SNP whose REF and ALT
+    are exchanged in the file is turned.
+
+    Parameters
+    ----------
+    path : str or Path
+        A VCF, VCF.gz or BCF.
+    panel : ReferencePanel
+        A panel, or a part of one of X.
+    region : Region or None
+        The records to read: through the file's index if there is one that is not older than the file, else by
+        reading all of it. None for all of the chromosome.
+    sexes : dict of str to bool or None
+        Sample -> whether male, for X. The ploidy of others is that of most of what the file states of them.
+    role : str
+        What the file is, for messages.
+
+    Returns
+    -------
+    GenotypeLikelihoods
+        At the sites of the panel that the file has. Depths are those of AD, or else of DP.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged or no VCF; it has no samples, nothing on the chromosome (`NoRecord`), no
+        record of a panel site (`NoMatch`), or other alleles at the panel's positions; or nowhere likelihoods
+        or calls; or a value cannot be one.
+    """
+    check_region(region, panel)
+    with VariantFile(path, role) as file:
+        if not file.samples:
+            raise file.error(NO_SAMPLES)
+        records = ChromosomeRecords(file, region, panel.chrom)
+        found = _Found(file, panel)
+        for record in records:
+            found.add(record)
+        found.check(records)
+        return found.likelihoods(sexes, records.skipped)
+
+
+class _Found:
+    """What records of a file state at the panel's sites."""
+
+    def __init__(self, file: VariantFile, panel: ReferencePanel) -> None:
+        self._file, self._panel = file, panel
+        self._keys = panel.sites.keys()
+        self._position: list[int] = panel.position.tolist()
+        self._taken = bytearray(len(self._position))
+        self._skipped: Counter[str] = Counter()
+        self._n_sites = 0  # biallelic ones, of the file
+        # records at the panel's positions, those of them with its alleles, those that state something
+        self._n_at_panel = self._n_fit = self._n_stated = 0
+        self._panel_index: list[int] = []
+        self._rows = _Rows(len(file.samples))
+
+    def add(self, record: Record) -> None:
+        """Take the likelihoods of the panel's alleles, and count the others."""
+        ref, alts = self._file.alleles(record)
+        alleles = [ref.upper(), *(alt.upper() for alt in alts)]
+        self._n_sites += len(alts)
+        first, stop = bisect_left(self._position, record.POS), bisect_right(self._position, record.POS)
+        pairs = {}
+        for site in range(first, stop):
+            pair = allele_numbers(alleles, *self._keys[site][1:])
+            if pair is not None:
+                pairs[site] = pair
+        self._count(alleles, stop > first, pairs)
+        new = [site for site in pairs if not self._taken[site]]
+        if not new:
+            return
+        stated = stated_likelihoods(self._file, record, len(alleles), [pairs[site] for site in new])
+        if stated is None:
+            return
+        self._n_stated += 1
+        for site, phred_X3 in zip(new, stated.phreds, strict=True):
+            self._taken[site] = True
+            self._panel_index.append(site)
+            self._rows.add(phred_X3, stated.copies_X, self._reads(record, pairs[site]))
+
+    def _count(self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]) -> None:
+        if len(alleles) == 1:
+            self._skipped[NO_ALT] += 1
+            return
+        used = {number for pair in pairs.values() for number in pair}
+        for number, alt in enumerate(alleles[1:], start=1):
+            if number not in used:
+                elsewhere = ALLELES_DIFFER if at_panel else POSITION_NOT_IN_PANEL
+                self._skipped[why_no_site(alt) or elsewhere] += 1
+        self._skipped[DUPLICATE] += sum(self._taken[site] for site in pairs)
+        if at_panel and (pairs or not all(map(why_no_site, alleles[1:]))):
+            self._n_at_panel += 1
+            self._n_fit += bool(pairs)
+
+    def _reads(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
+        """How many reads each sample has, (X,), NaN where it is not said; None if it is nowhere."""
+        formats = self._file.formats(record)
+        if "AD" in formats:
+            reads = self._file.numbers(record, "AD").values
+            if reads.shape[1] > max(pair):
+                return reads[:, pair[0]] + reads[:, pair[1]]
+        return self._file.numbers(record, "DP").values[:, 0] if "DP" in formats else None
+
+    def check(self, records: ChromosomeRecords) -> None:
+        """Raise InputError unless sites are the panel's and of its genome build, and something is stated."""
+        counts = ", ".join(f"{reason}: {count}" for reason, count in (+self._skipped).items())
+        chrom, position = self._panel.chrom, self._position
+        built, panel_built = (build_of(x.contig_line, chrom) for x in (records, self._panel))
+        stated = (
+            f"The file is on {built} by its header, the panel on {panel_built}"
+            if built and panel_built and built != panel_built
+            else "The file is probably on another genome build than the panel"
+        )
+        if not self._n_fit:
+            raise self._file.error(
+                f"none of its {self._n_sites} sites is one of the panel, {chrom}:{position[0]}-"
+                f"{position[-1]} ({counts}). {stated}, or of another region: call the panel's sites",
+                NoMatch,
+            )
+        if self._n_at_panel >= FEW_RECORDS and self._n_fit < LEAST_SHARE * self._n_at_panel:
+            raise self._file.error(
+                f"only {self._n_fit} of its {self._n_at_panel} records at positions of the panel have the "
+                f"panel's alleles ({counts}). {stated}: align and call on the panel's build"
+            )
+        if not self._n_stated:
+            declared = " and ".join(key for key in LIKELIHOODS if self._file.declares(key))
+            raise self._file.error(
+                "no record of a panel site has likelihoods (PL or GL) or genotypes (GT); its header defines "
+                f"{declared or 'none of them'}. Call them: bcftools mpileup -a AD | bcftools call -m -A"
+            )
+
+    def likelihoods(self, sexes: dict[str, bool] | None, skipped: dict[str, int]) -> GenotypeLikelihoods:
+        """All of it in the order of the panel, each sample with one ploidy; `skipped` were not added."""
+        samples = self._file.samples
+        panel_index = np.array(self._panel_index, np.int64)
+        order = np.argsort(panel_index)
+        phred_SX3, copies_SX, depth_SX = self._rows.joined(order)
+        one_SX = copies_SX == 1
+        known_X = known_ploidy(self._panel, samples, sexes)
+        mostly_one_X = one_SX.sum(axis=0) > (copies_SX == 2).sum(axis=0)
+        ploidy_X = np.where(known_X > 0, known_X, np.where(mostly_one_X, 1, 2)).astype(np.uint8)
+        haploid_X = ploidy_X == 1
+        if one_SX.any() or haploid_X.any():
+            halved_SX = one_SX & ~haploid_X
+            if halved_SX.any():
+                self._skipped[HAPLOID_DIPLOID] += int(halved_SX.sum())
+                phred_SX3[halved_SX] = 0
+            phred_SX3[:, haploid_X] = stored_phred(phred_SX3[:, haploid_X].astype(np.int16), True)
+        if not (phred_SX3[:, :, ::2].any() or phred_SX3[:, ~haploid_X].any()):
+            raise self._file.error(
+                f"all likelihoods and genotypes are missing, of all {len(samples)} samples at the "
+                f"{len(panel_index)} sites of the panel that it has: there is nothing to impute from"
+            )
+        return GenotypeLikelihoods(
+            samples,
+            ploidy_X,
+            panel_index[order],
+            phred_SX3,
+            depth_SX,
+            self._n_sites,
+            dict(self._skipped + Counter(skipped)),
+        )
+
+
+class _Rows:
+    """Arrays that grow by a site; sites are converted many at a time, which saves most of the time."""
+
+    def __init__(self, n_samples: int) -> None:
+        self._n_samples = n_samples
+        self._new: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._no_reads = np.zeros(n_samples, np.float32)
+        self._any_depth = False
+        self._phred, self._copies, self._depth = bytearray(), bytearray(), bytearray()
+
+    def add(self, phred_X3: np.ndarray, copies_X: np.ndarray, reads_X: np.ndarray | None) -> None:
+        self._any_depth |= reads_X is not None
+        self._new.append((phred_X3, copies_X, self._no_reads if reads_X is None else reads_X))
+        if len(self._new) == _BLOCK_SITES:
+            self._convert()
+
+    def _convert(self) -> None:
+        phred_SX3, copies_SX, reads_SX = map(np.array, zip(*self._new, strict=True))
+        self._phred += stored_phred(phred_SX3, copies_SX == 1).tobytes()
+        self._copies += copies_SX.tobytes()
+        self._depth += stored_depth(np.nan_to_num(reads_SX)).tobytes()
+        self._new = []
+
+    def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X) or None."""
+        if self._new:
+            self._convert()
+        shape = (len(order_S), self._n_samples)
+        phred_SX3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_S]
+        copies_SX = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_S]
+        depth_SX = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_S]
+        return phred_SX3, copies_SX, depth_SX if self._any_depth else None
+
+
+def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
+    """Which alleles of a record are those of a panel site.
+
+    Parameters
+    ----------
+    alleles : sequence of str
+        REF and the ALT alleles of the record, in upper case.
+    ref, alt : str
+        Of the panel site, in upper case.
+
+    Returns
+    -------
+    (int, int) or None
+        Their numbers; None if they are not all there. A single base that the record does not list is what it
+        lists as any other allele. REF is another one than the record's only where both have the same length:
+        an insertion is no deletion of the same letters.
+    """
+    if ref not in alleles:
+        return None
+    number = {allele: i for i, allele in reversed(list(enumerate(alleles)))}
+    if number[ref] and len(ref) != len(alt):
+        return None
+    if alt in number:
+        return number[ref], number[alt]
+    any_other = next((number[allele] for allele in ANY_OTHER_ALLELE if allele in number), None)
+    return None if any_other is None or len(ref) > 1 or len(alt) > 1 else (number[ref], any_other)

@@ -1,0 +1,189 @@
+"""BAM and CRAM that are opened: what is wrong with others is said in one message, and nothing else is."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pysam
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.sequencing.alignment_file import AlignmentFile
+
+PanelOf = Callable[..., SimpleNamespace]
+WriteReads = Callable[..., Path]
+PANEL = [(103, "A", "C"), (105, "G", "T")]
+REFERENCE = "ACGT" * 500
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> object:
+    verbosity = pysam.get_verbosity()
+    yield
+    assert capfd.readouterr().err == ""
+    assert pysam.get_verbosity() == verbosity
+
+
+@pytest.fixture
+def fasta(tmp_path: Path) -> Path:
+    path = tmp_path / "reference.fa"
+    path.write_text(f">20\n{REFERENCE}\n")
+    pysam.faidx(str(path))
+    return path
+
+
+@pytest.fixture
+def reads(read_line: type) -> list:
+    return [read_line(f"r{i}", 101 + i, "8M", REFERENCE[100 + i : 108 + i], "5" * 8) for i in range(20)]
+
+
+def names(path: Path, panel: SimpleNamespace, reference: Path | None = None) -> list[str]:
+    with AlignmentFile(path, panel, reference) as file:
+        return [file.name(read) for read in file.reads(103, 105)]
+
+
+def refused(path: Path, panel: SimpleNamespace, said: str, reference: Path | None = None) -> None:
+    with pytest.raises(InputError, match=said) as error:
+        names(path, panel, reference)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("contig", ["20", "chr20"])
+def test_reads_of_an_interval(write_reads: WriteReads, reads: list, panel_of: PanelOf, contig: str) -> None:
+    path = write_reads(reads, contigs=[(contig, 2000), ("20_alt", 9)])
+    panel = panel_of(PANEL, length=2000)
+    with AlignmentFile(path, panel) as file:
+        assert (file.sample, file.contig) == ("NA1", contig)
+    assert names(path, panel) == ["r0", "r1", "r2", "r3", "r4"]
+
+
+@pytest.mark.parametrize("index", ["t.bam.bai", "t.bai", "t.bam.csi", "t.csi"])
+def test_every_name_of_an_index(write_reads: WriteReads, reads: list, panel_of: PanelOf, index: str) -> None:
+    path = write_reads(reads, index=False)
+    pysam.index(*(["-c"] if index.endswith("csi") else []), "-o", str(path.with_name(index)), str(path))
+    assert len(names(path, panel_of(PANEL))) == 5
+
+
+def test_index_missing_damaged_or_old(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
+    path, panel = write_reads(reads), panel_of(PANEL)
+    index = Path(f"{path}.bai")
+    os.utime(index, (0, 0))
+    with pytest.warns(UserWarning, match=r"index .*t\.bam\.bai is older than its file"):
+        assert len(names(path, panel)) == 5
+    index.write_bytes(b"BAI\2")
+    refused(path, panel, r"its index .*t\.bam\.bai cannot be read; write it again: samtools index")
+    index.unlink()
+    refused(path, panel, r"its index is missing; write it: samtools index .*t\.bam$")
+
+
+def test_files_of_another_form(tmp_path: Path, panel_of: PanelOf) -> None:
+    panel, path = panel_of(PANEL), tmp_path / "x.bam"
+    refused(path, panel, "there is no such file")
+    refused(tmp_path, panel, "it is a folder")
+    path.write_text("hello\n" * 30)
+    refused(path, panel, "cannot be read as BAM or CRAM")
+    path.write_bytes(b"")
+    refused(path, panel, "cannot be read as BAM or CRAM")
+    path.write_text("@HD\tVN:1.6\n@SQ\tSN:20\tLN:2000\nr\t0\t20\t1\t60\t3M\t*\t0\t0\tACG\tIII\n")
+    refused(path, panel, "this is SAM text; make a BAM of it")
+
+
+@pytest.mark.parametrize("name", ["t.bam", "t.cram"])
+def test_truncated_and_damaged(
+    write_reads: WriteReads, read_line: type, panel_of: PanelOf, fasta: Path, name: str
+) -> None:
+    many = [read_line(f"r{i}", 101 + i // 20, "8M", "ACGTACGT", "5" * 8) for i in range(9_000)]
+    path = write_reads(many, name=name, contigs=[("20", 2000)], reference=fasta)
+    panel, content = panel_of(PANEL, length=2000), path.read_bytes()
+    path.write_bytes(content[:-40])
+    os.utime(path, (0, 0))
+    refused(path, panel, "truncated|damaged|cannot be read", fasta)
+    middle = len(content) // 3
+    path.write_bytes(content[:middle] + b"\x55" * 2000 + content[middle + 2000 :])
+    os.utime(path, (0, 0))
+    with (
+        pytest.raises(InputError, match=r"the file is damaged.*cannot be read on from 20:"),
+        AlignmentFile(path, panel, fasta) as file,
+    ):
+        list(file.reads(1, 2000))
+
+
+def test_samples(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
+    panel = panel_of(PANEL)
+    two = [{"ID": "a", "SM": "NA1"}, {"ID": "b", "SM": "NA2"}, {"ID": "c", "SM": "NA1"}]
+    refused(write_reads(reads, groups=two), panel, r"reads of 2 samples \(NA1, NA2\); give a file for each")
+    many = [{"ID": f"{i}", "SM": f"s{i}"} for i in range(12)]
+    refused(write_reads(reads, groups=many), panel, r"12 samples \(s0, .*, s9 and 2 more\)")
+    for groups in ([], [{"ID": "a"}]):
+        with AlignmentFile(write_reads(reads, name="NA7.x.bam", groups=groups), panel) as file:
+            assert file.sample == "NA7.x"
+
+
+@pytest.mark.parametrize(
+    ("contigs", "length", "said"),
+    [
+        ([("21", 63025520)], 63025520, "its header has no 20; its chromosomes are 21. Align"),
+        ([("20", 9), ("chr20", 9)], 9, "its header names 20 in several ways, 20, chr20"),
+        ([("20", 64444167)], 63025520, r"64,444,167 bases \(GRCh38\), the panel is on one of 63,025,520"),
+        ([("20", 2000)], 1999, "another genome build: 20 has 2,000 bases, the panel is on one of 1,999"),
+        ([("20", 104)], None, "20 has 104 bases, the panel reaches position 105"),
+    ],
+)  # fmt: skip
+def test_other_chromosomes_and_builds(
+    write_reads: WriteReads, panel_of: PanelOf, contigs: list, length: int | None, said: str
+) -> None:
+    refused(write_reads([], contigs=contigs), panel_of(PANEL, length=length), said)
+
+
+def test_a_panel_that_states_no_length(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
+    assert len(names(write_reads(reads), panel_of(PANEL, length=None))) == 5
+
+
+def test_references_of_a_cram(write_reads: WriteReads, reads: list, panel_of: PanelOf, fasta: Path) -> None:
+    path = write_reads(reads, name="t.cram", contigs=[("20", 2000)], reference=fasta)
+    panel = panel_of(PANEL, length=2000)
+    assert names(path, panel, fasta) == ["r0", "r1", "r2", "r3", "r4"]
+    refused(path, panel, "a CRAM is read with the reference genome it was written with: give its FASTA")
+    refused_reference(path, panel, fasta.with_name("none.fa"), "there is no such file")
+    other = fasta.with_name("other.fa")
+    other.write_text(f">20\n{REFERENCE[::-1]}\n")
+    refused_reference(path, panel, other, r"its index other\.fa\.fai cannot be read .* samtools faidx")
+    assert not other.with_name("other.fa.fai").exists()
+    pysam.faidx(str(other))
+    refused(
+        path, panel, "damaged or was written with another reference: it cannot be read on from 20:", other
+    )
+    other.with_name("other.fa.fai").write_text("20\n")
+    refused_reference(path, panel, other, r"other\.fa\.fai is no index of it")
+    for text, said in (
+        (f">20\n{REFERENCE}A\n", "20 has 2,001 bases in it"),
+        (">21\nA\n", "20 is missing in it"),
+    ):
+        other.write_text(text)
+        pysam.faidx(str(other))
+        refused_reference(path, panel, other, f"{said}, and has 2,000 in .*t.cram")
+    Path(f"{path}.crai").unlink()
+    refused(path, panel, "its index is missing; write it: samtools index", fasta)
+
+
+def refused_reference(path: Path, panel: SimpleNamespace, reference: Path, said: str) -> None:
+    with pytest.raises(InputError, match=said) as error:
+        names(path, panel, reference)
+    assert str(error.value).startswith(f"reference {reference}: ")
+
+
+def test_names_that_are_no_text(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
+    path, panel = write_reads(reads, contigs=[("20", 2000)]), panel_of(PANEL, length=2000)
+    with pysam.BGZFile(str(path)) as file:
+        content = file.read()
+    for said, old, new in (
+        ("the name of a read at 20:103 holds bytes that are no text", b"r2\0", b"\xffz\0"),
+        ("its header holds bytes that are no text", b"SM:NA1", b"SM:\xff\xfe1"),
+    ):
+        assert old in content
+        with pysam.BGZFile(str(path), "w") as file:
+            file.write(content.replace(old, new))
+        pysam.index(str(path))
+        refused(path, panel, said)

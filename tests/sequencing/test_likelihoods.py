@@ -1,0 +1,137 @@
+"""Likelihoods as they are kept, and two inputs of the same samples joined."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
+from spinimpute.sequencing.likelihoods import (
+    GenotypeLikelihoods,
+    check_region,
+    known_ploidy,
+    merge_likelihoods,
+    stored_depth,
+    stored_phred,
+)
+
+GRCH38_S = "##contig=<ID=X,length=156040895>"
+
+
+@st.composite
+def likelihoods(draw: st.DrawFn, samples: list[str]) -> GenotypeLikelihoods:
+    """Of some of ten sites."""
+    index = sorted(draw(st.sets(st.integers(0, 9), min_size=1)))
+    n = len(samples)
+    ploidy = np.array(draw(st.lists(st.integers(1, 2), min_size=n, max_size=n)), np.uint8)
+    numbers = draw(st.lists(st.integers(0, 300), min_size=3 * n * len(index), max_size=3 * n * len(index)))
+    depth = draw(st.none() | st.just(np.arange(len(index) * n, dtype=np.uint16).reshape(-1, n)))
+    return GenotypeLikelihoods(
+        samples,
+        ploidy,
+        np.array(index, np.int64),
+        stored_phred(np.array(numbers, np.int16).reshape(-1, n, 3), ploidy == 1),
+        depth,
+        len(index),
+        {"a": 1},
+    )
+
+
+def plainly_joined(first: list[int], second: list[int], haploid: bool) -> list[int]:
+    total = [a + b for a, b in zip(first, second, strict=True)]
+    possible = [total[0], total[2]] if haploid else total
+    kept = [min(value - min(possible), 255) for value in total]
+    return [kept[0], 255, kept[2]] if haploid else kept
+
+
+@settings(deadline=None)
+@given(likelihoods(["a", "b"]), likelihoods(["b", "a"]))
+def test_joined_equals_plain_sums(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -> None:
+    joined = merge_likelihoods(first, second)
+    assert joined.samples == ["a", "b"]
+    assert joined.panel_index.tolist() == sorted({*first.panel_index.tolist(), *second.panel_index.tolist()})
+    assert joined.n_sites_file == first.n_sites_file + second.n_sites_file
+    assert joined.skipped == {"a": 2}
+    assert joined.phred_SX3.dtype == joined.ploidy.dtype == np.uint8
+    inputs = ((first, {"a": 0, "b": 1}), (second, {"a": 1, "b": 0}))
+    for s, name in enumerate("ab"):
+        haploid = any(one.ploidy[place[name]] == 1 for one, place in inputs)
+        assert joined.ploidy[s] == (1 if haploid else 2)
+        for x, site in enumerate(joined.panel_index.tolist()):
+            rows, depth = [[0, 0, 0], [0, 0, 0]], 0
+            for number, (one, place) in enumerate(inputs):
+                for at in np.flatnonzero(one.panel_index == site).tolist():
+                    rows[number] = one.phred_SX3[at, place[name]].tolist()
+                    depth += 0 if one.depth_SX is None else int(one.depth_SX[at, place[name]])
+            assert joined.phred_SX3[x, s].tolist() == plainly_joined(*rows, haploid)
+            assert joined.depth_SX is None or joined.depth_SX[x, s] == depth
+    assert (joined.depth_SX is None) == (first.depth_SX is None and second.depth_SX is None)
+
+
+def one(samples: list[str], phred: list[int]) -> GenotypeLikelihoods:
+    rows = np.array([[phred] * len(samples)], np.uint8)
+    return GenotypeLikelihoods(samples, np.full(len(samples), 2, np.uint8), np.array([3]), rows, None, 1)
+
+
+def test_a_call_and_reads_together() -> None:
+    """A certain call and reads that speak against it a little."""
+    joined = merge_likelihoods(one(["a"], [0, 255, 255]), one(["a"], [40, 0, 60]))
+    assert joined.phred_SX3.tolist() == [[[0, 215, 255]]]
+
+
+@pytest.mark.parametrize(("names", "said"), [(["a"], "only one has b"), (["a", "b", "c"], "only one has c")])
+def test_other_samples_are_refused(names: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        merge_likelihoods(one(["a", "b"], [0, 1, 2]), one(names, [0, 1, 2]))
+
+
+def test_part() -> None:
+    index, phred = np.array([1, 4, 6]), np.arange(9, dtype=np.uint8).reshape(3, 1, 3)
+    whole = GenotypeLikelihoods(["a"], np.array([2], np.uint8), index, phred, index[:, None], 7, {"x": 2})
+    part = whole.part(slice(1, 3))
+    assert part.panel_index.tolist() == [4, 6]
+    assert part.phred_SX3.tolist() == [[[3, 4, 5]], [[6, 7, 8]]]
+    assert part.depth_SX is not None
+    assert part.depth_SX.tolist() == [[4], [6]]
+    assert (part.n_sites_file, part.skipped) == (7, {"x": 2})
+
+
+def test_stored_numbers() -> None:
+    phred = np.array([[10.4, 3.1, 400], [10.4, 3.1, 12], [0, 0, 0]])
+    assert stored_phred(phred, np.array([False, True, True])).tolist() == [
+        [7, 0, 255],
+        [0, 255, 2],
+        [0, 255, 0],
+    ]
+    assert stored_depth(np.array([-1, 2.0, 70_000])).tolist() == [0, 2, 65_535]
+
+
+@pytest.mark.parametrize(
+    ("chrom", "line", "position", "expected"),
+    [
+        ("20", "", [5], [0, 0, 0]),
+        ("chrY", "", [5], [1, 1, 1]),
+        ("chrM", "", [5], [1, 1, 1]),
+        ("X", "", [5], [1, 2, 0]),
+        ("X", GRCH38_S, [5], [0, 0, 0]),  # PAR1
+        ("X", GRCH38_S, [3_000_000], [1, 2, 0]),
+    ],
+)
+def test_ploidy_by_chromosome_and_sex(
+    chrom: str, line: str, position: list[int], expected: list[int]
+) -> None:
+    panel = SimpleNamespace(chrom=chrom, contig_line=line, position=np.array(position))
+    assert known_ploidy(panel, ["m", "f", "?"], {"m": True, "f": False}).tolist() == expected
+    if chrom == "X":
+        assert known_ploidy(panel, ["m"], None).tolist() == [0]
+
+
+def test_region_of_another_chromosome() -> None:
+    panel = SimpleNamespace(chrom="chr20")
+    check_region(Region("20", 5, 6), panel)
+    check_region(None, panel)
+    with pytest.raises(InputError, match="21:5-6 is not on the panel's chromosome, chr20"):
+        check_region(Region("21", 5, 6), panel)

@@ -1,0 +1,361 @@
+"""Likelihoods from files of every kind, against a plain reading of the text; bad files say why."""
+
+import re
+from collections.abc import Callable
+from itertools import combinations_with_replacement
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.ploidy import HAPLOID_DIPLOID
+from spinimpute.genotypes.sites import (
+    ALLELES_DIFFER,
+    DUPLICATE,
+    NO_ALT,
+    ON_ANOTHER_CHROMOSOME,
+    POSITION_NOT_IN_PANEL,
+    SPANNING_DELETION,
+    SYMBOLIC,
+    NoMatch,
+    NoRecord,
+    Region,
+)
+from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
+from spinimpute.sequencing.record_likelihoods import genotype_number, stated_likelihoods
+from spinimpute.sequencing.variant_likelihoods import allele_numbers, read_variant_likelihoods
+from spinimpute.vcf.reader import read_haplotypes
+from spinimpute.vcf.variant_file import FormatNumbers
+
+GlVcf = Callable[..., Path]
+PanelOf = Callable[..., SimpleNamespace]
+PANEL = [
+    (100, "A", "C"),
+    (200, "A", "C"),
+    (200, "A", "G"),
+    (300, "C", "CT"),
+    (400, "g", "T"),
+    (500, "T", "A"),
+]
+FLAT = [0, 0, 0]
+
+
+def read(path: Path, panel: SimpleNamespace, **options: object) -> GenotypeLikelihoods:
+    return read_variant_likelihoods(path, panel, **options)
+
+
+@pytest.mark.parametrize("name", ["t.vcf", "t.vcf.gz", "t.bcf", "t.plain.gz"])
+def test_every_kind_of_file(
+    gl_vcf: GlVcf, panel_of: PanelOf, convert_vcf: Callable[..., Path], name: str
+) -> None:
+    source = gl_vcf(
+        "100 A C PL:AD 0,3,30:1,0 0,0,0:0,0 400,10,20:3,4",
+        "150 A C PL:AD 0,3,30:1,0 0,0,0:0,0 400,10,20:3,4",
+        # the PL of 0/0, 0/1, 1/1, 0/2, 1/2, 2/2, 0/3, 1/3, 2/3, 3/3
+        "200 A G,C,<DEL> PL:AD 0,1,2,3,4,5,6,7,8,9:5,6,7,8 0,1,2,3,.,5,6,7,8,9:0,0,0,0 .:.",
+        "300 C CT GL:DP 0,-0.31,-3.04:6 -inf,-1,0:. .,.,.:2",
+        "400 T G PL:AD 0,30,255:2,1 .:0,0 255,30,0:.,.",
+        "500 T A GT 0/0 0|1 1/1",
+        name="source.txt",
+    )
+    found = read(convert_vcf(source, source.with_name(name)), panel_of(PANEL))
+    assert found.samples == ["a", "b", "c"]
+    assert found.ploidy.tolist() == [2, 2, 2]
+    assert found.panel_index.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.phred_SX3.tolist() == [
+        [[0, 3, 30], FLAT, [255, 0, 10]],
+        [[0, 3, 5], [0, 3, 5], FLAT],  # C is the second ALT
+        [[0, 1, 2], [0, 1, 2], FLAT],
+        [[0, 3, 30], [255, 10, 0], FLAT],
+        [[255, 30, 0], FLAT, [0, 30, 255]],  # exchanged
+        [[0, 40, 40], [40, 0, 40], [40, 40, 0]],
+    ]
+    assert found.depth_SX is not None
+    assert found.depth_SX.tolist() == [[1, 0, 7], [12, 0, 0], [11, 0, 0], [6, 0, 2], [3, 0, 0], [0, 0, 0]]
+    assert found.n_sites_file == 8
+    assert found.skipped == {POSITION_NOT_IN_PANEL: 1, SYMBOLIC: 1}
+    assert (found.phred_SX3.dtype, found.depth_SX.dtype, found.panel_index.dtype) == ("u1", "u2", "i8")
+
+
+@pytest.mark.parametrize("name", ["t.vcf", "t.vcf.gz", "t.bcf"])
+def test_region_with_an_index_or_without(
+    gl_vcf: GlVcf,
+    panel_of: PanelOf,
+    convert_vcf: Callable[..., Path],
+    index: Callable[[Path], None],
+    name: str,
+) -> None:
+    source = gl_vcf(
+        *(f"{p} {ref} {alt} PL 0,{i},30" for i, (p, ref, alt) in enumerate(PANEL)), name="source.txt"
+    )
+    path, panel = convert_vcf(source, source.with_name(name)), panel_of(PANEL, chrom="chr20")
+    found = read(path, panel, region=Region("20", 200, 300))
+    assert found.panel_index.tolist() == [1, 2, 3]
+    if name != "t.vcf":
+        index(path)
+    again = read(path, panel, region=Region("chr20", 200, 300))
+    np.testing.assert_array_equal(again.phred_SX3, found.phred_SX3)
+    assert len(read(path, panel).panel_index) == 6
+    with pytest.raises(NoRecord, match="no record in 20:600-700"):
+        read(path, panel, region=Region("20", 600, 700))
+
+
+def test_pl_before_gl_before_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """Of each sample alone; what is there, though of other alleles or flat, is not made up by a call."""
+    path = gl_vcf(
+        "100 A C GT:GL:PL 0/0:0,-1,-2:5,0,5 0/0:0,-1,-2:. 0/1:.:. ./.:.:. 0/0:0,-1,-2:0,0,0",
+        "200 A C,G GT:PL 0/0:0,3,30,.,.,. 1/2:. 0/2:. 2/2:. 0/.:.",
+    )
+    found = read(path, panel_of(PANEL))
+    assert found.phred_SX3.tolist() == [
+        [[5, 0, 5], [0, 10, 20], [40, 0, 40], FLAT, FLAT],
+        [[0, 3, 30], [40, 3, 0], [0, 3, 40], FLAT, [0, 3, 40]],
+        [FLAT, [40, 3, 0], [40, 0, 40], [40, 40, 0], [0, 3, 40]],
+    ]
+    assert found.depth_SX is None
+
+
+def test_half_missing_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    found = read(gl_vcf("100 A C GT 0/. .|1 ./. ."), panel_of(PANEL))
+    assert found.phred_SX3[0].tolist() == [[0, 3, 40], [40, 3, 0], FLAT, FLAT]
+    assert found.ploidy.tolist() == [2, 2, 2, 2]
+
+
+def test_alleles_that_were_not_seen(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """Callers write <*> where all reads have REF: the panel's ALT is one of those that were not seen."""
+    path = gl_vcf(
+        "100 A <*> PL 0,9,90",
+        "200 A G,<*> PL 9,0,9,19,20,29",
+        "300 C <NON_REF> PL 0,9,90",  # says nothing of an insertion
+        "500 G <*> PL 0,9,90",  # another REF
+    )
+    found = read(path, panel_of(PANEL))
+    assert found.panel_index.tolist() == [0, 1, 2]
+    assert found.phred_SX3[:, 0].tolist() == [[0, 9, 90], [0, 10, 20], [9, 0, 9]]
+    assert found.skipped == {SYMBOLIC: 2}
+
+
+def test_what_is_skipped(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    path = gl_vcf(
+        "100 A G PL 0,1,2",
+        "100 A C PL 0,1,2",
+        "100 a c PL 0,3,3",
+        "200 A *,C PL 0,1,2,3,4,5",
+        "300 CT C PL 0,1,2",  # the deletion of what the panel inserts
+        "400 G . PL 0",
+        "450 G A PL 0,1,2",
+    )
+    path.write_text(path.read_text() + "21\t9\t.\tA\tC\t.\t.\t.\tPL\t0,1,2\n")
+    found = read(path, panel_of(PANEL))
+    assert found.panel_index.tolist() == [0, 1]
+    assert found.phred_SX3[:, 0].tolist() == [[0, 1, 2], [0, 3, 5]]
+    assert found.skipped == {
+        ALLELES_DIFFER: 2,
+        DUPLICATE: 1,
+        SPANNING_DELETION: 1,
+        NO_ALT: 1,
+        POSITION_NOT_IN_PANEL: 1,
+        ON_ANOTHER_CHROMOSOME: 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("alleles", "site", "expected"),
+    [
+        (["A", "C"], ("A", "C"), (0, 1)),
+        (["C", "A"], ("A", "C"), (1, 0)),
+        (["T", "C", "A"], ("A", "C"), (2, 1)),
+        (["A", "AT"], ("A", "AT"), (0, 1)),
+        (["AT", "A"], ("A", "AT"), None),
+        (["AT", "GC"], ("GC", "AT"), (1, 0)),
+        (["A", "C"], ("A", "G"), None),
+        (["A", "<*>"], ("A", "G"), (0, 1)),
+        (["A", "<*>"], ("A", "AG"), None),
+        (["G", "<*>"], ("A", "G"), None),
+    ],
+)
+def test_allele_numbers(alleles: list[str], site: tuple[str, str], expected: tuple[int, int] | None) -> None:
+    assert allele_numbers(alleles, *site) == expected
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_order_of_likelihoods(data: st.DataObject) -> None:
+    """A stand-in for a record: those of j/k stand in the order of pairs that the specification spells out."""
+    n = data.draw(st.integers(2, 6))
+    copies = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=4))
+    pair = tuple(data.draw(st.permutations(range(n)))[:2])
+    key = data.draw(st.sampled_from(["PL", "GL"]))
+    genotypes = sorted(combinations_with_replacement(range(n), 2), key=lambda jk: (jk[1], jk[0]))
+    assert [genotype_number(*jk) for jk in genotypes] == list(range(len(genotypes)))
+    values = np.full((len(copies), len(genotypes)), np.nan, np.float32)
+    said: list[dict[tuple[int, ...], int]] = []
+    for s, number in enumerate(copies):
+        listed = {0: [], 1: [(j,) for j in range(n)], 2: genotypes}[number]
+        phred = data.draw(st.lists(st.integers(0, 300), min_size=len(listed), max_size=len(listed)))
+        said.append(dict(zip(listed, phred, strict=True)))
+        values[s, : len(phred)] = phred if key == "PL" else np.array(phred) / -10
+    count = np.array([{0: 1, 1: n, 2: len(genotypes)}[number] for number in copies])
+    file = SimpleNamespace(
+        formats=lambda record: [key], numbers=lambda record, key: FormatNumbers(values, count)
+    )
+    stated = stated_likelihoods(file, None, n, [pair])
+    assert stated is not None
+    assert stated.copies_X.tolist() == copies
+    for s, number in enumerate(copies):
+        found = stated.phreds[0][s]
+        low, high = sorted(pair)
+        if number == 2:
+            expected = [said[s][pair[0], pair[0]], said[s][low, high], said[s][pair[1], pair[1]]]
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        elif number == 1:
+            np.testing.assert_allclose(found[::2], [said[s][pair[0],], said[s][pair[1],]], rtol=1e-5)
+        else:
+            assert found.tolist() == FLAT
+
+
+def test_haploid_samples(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """b is stated to be male, c has mostly one value for an allele, d is stated to be female."""
+    panel = panel_of([(p, "A", "C") for p in (100, 200, 300)], chrom="X", length=None)
+    path = gl_vcf(
+        "100 A C PL:GT 0,3,30:0/0 5,0,9:0/1 0,30:0 0,40:0",
+        "200 A C GT 0/1 1/1 1 0/1",
+        "300 A C PL .,.,. . 0,3,30 3,0,30",
+        chrom="X",
+    )
+    found = read(path, panel, sexes={"b": True, "d": False})
+    assert found.ploidy.tolist() == [2, 1, 1, 2]
+    assert found.phred_SX3.tolist() == [
+        [[0, 3, 30], [0, 255, 4], [0, 255, 30], FLAT],
+        [[40, 0, 40], [40, 255, 0], [40, 255, 0], [40, 0, 40]],
+        [FLAT, [0, 255, 0], [0, 255, 30], [3, 0, 30]],
+    ]
+    assert found.skipped == {HAPLOID_DIPLOID: 1}
+
+
+@pytest.mark.parametrize("chrom", ["Y", "chrM"])
+def test_haploid_chromosomes(gl_vcf: GlVcf, panel_of: PanelOf, chrom: str) -> None:
+    panel = panel_of([(p, "A", "C") for p in (100, 200, 300)], chrom=chrom, length=None)
+    found = read(
+        gl_vcf("100 A C PL 0,9,30 50,20", "200 A C PL . 9,9,0", "300 A C PL 7,0 0,9", chrom=chrom), panel
+    )
+    assert found.ploidy.tolist() == [1, 1]
+    assert found.phred_SX3.tolist() == [
+        [[0, 255, 30], [30, 255, 0]],
+        [[0, 255, 0], [9, 255, 0]],
+        [[7, 255, 0], [0, 255, 9]],
+    ]
+
+
+MANY = [(100 * i, "A", "C") for i in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (["100 A C PL 0,3,30 0,3"], None),
+        (["100 A C PL 0,3,30 0,3,4,5"], "sample b has, at 20:100, 4 values of PL; 2 alleles have 3, or 2"),
+        (["100 A C,G PL 0,3,30,1,1,1 0,3,30"], None),
+        (["100 A C,G PL 0,3,30,1,1,1 0,3,30,4"], "sample b has, at 20:100, 4 values of PL; 3 alleles have 6"),
+        (["100 A C PL 0,3,30 0,-3,30"], "sample b has, at 20:100, -3 in PL; .* are they logarithms"),
+        (["100 A C PL 0,3,30 0,x,30"], "PL of sample b is '0,x,30'; .* are whole numbers"),
+        (["100 A C PL 0,3,30 0,1.5,30"], "PL of sample b is '0,1.5,30'; .* are whole numbers"),
+        (["100 A C GL 0,3,30 0,0,-3"], "sample a has, at 20:100, 3 in GL; .* that is PL?"),
+        (["100 A C GL 0,x,-3 0,0,-3"], "GL of sample a is '0,x,-3'; likelihoods are logarithms"),
+        (["100 A C GL 0,1e-3,-3 0,0,-3"], None),
+        (["100 A C GT 0/1/1 0/1"], "sample a has, at 20:100, a call of 3 alleles"),
+        (["100 A C GT 0/1 0/2"], "sample b has, at 20:100, a genotype that names an ALT allele which"),
+        (["100 A C DP 3 4"], r"no record of a panel site has likelihoods .* defines PL and GL and GT\. Call"),
+        (["100 A C PL . .", "200 A C GT ./. .", "500 T A GL .,.,. ."], "missing, of all 2 samples"),
+        (["100 A C PL 0,0,0 0,0"], "all likelihoods and genotypes are missing"),
+        (["101 A C PL 0,3,30 0,3,4"], r"none of its 1 sites is .* panel, 20:100-500 \(position not in"),
+        ([f"{p} G T PL 0,3,30 0,0,0" for p, _, _ in MANY[1:]] + ["4000 A C PL 0,3,4 0,0,0"],
+         r"only 1 of its 40 records .* panel's alleles \(alleles differ from the panel: 39\)\. The file is"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be(
+    gl_vcf: GlVcf, panel_of: PanelOf, records: list[str], said: str | None
+) -> None:
+    panel = panel_of(MANY if len(records) > 20 else PANEL)
+    if said is None:
+        read(gl_vcf(*records), panel)
+        return
+    with pytest.raises(InputError, match=said) as error:
+        read(gl_vcf(*records), panel)
+    assert str(error.value).startswith("target ")
+    assert "t.vcf" in str(error.value)
+
+
+def test_another_build_in_the_header(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """It is told where sites do not fit, and nothing where they do."""
+    read(gl_vcf("100 A C PL 0,3,30", length=64444167), panel_of(PANEL))
+    with pytest.raises(NoMatch, match="The file is on GRCh38 by its header, the panel on GRCh37"):
+        read(gl_vcf("100 A G PL 0,3,30", length=64444167), panel_of(PANEL))
+
+
+def test_no_samples_and_other_chromosomes(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    path = gl_vcf("100 A C PL 0,3,30")
+    with pytest.raises(NoRecord, match="no record in 22; the file holds chromosome 20"):
+        read(path, panel_of(PANEL, chrom="22"))
+    path.write_text(re.sub(r"\tFORMAT\ta|\tPL\t.*", "", path.read_text()))
+    with pytest.raises(InputError, match="holds sites without samples"):
+        read(path, panel_of(PANEL))
+
+
+@pytest.mark.parametrize("kind", ["String", "Character"])
+def test_a_header_that_defines_pl_as_text(gl_vcf: GlVcf, panel_of: PanelOf, kind: str) -> None:
+    path = gl_vcf("100 A C PL 0,3,30")
+    path.write_text(path.read_text().replace("Number=G,Type=Integer", f"Number=1,Type={kind}"))
+    with pytest.raises(InputError, match="the values of PL at 20:100 are no numbers; the header"):
+        read(path, panel_of(PANEL))
+
+
+def test_a_header_that_defines_nothing(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    path = gl_vcf("100 A C XX 0,3,30", "200 A C . .")
+    path.write_text(re.sub("##FORMAT.*\n", "", path.read_text()))
+    with pytest.raises(InputError, match=r"no record of a panel site .* its header defines none of them"):
+        read(path, panel_of(PANEL))
+
+
+def test_order_within_a_position_is_the_panels(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    found = read(gl_vcf("200 A G PL 0,1,2", "200 A C PL 0,3,4"), panel_of(PANEL))
+    assert found.panel_index.tolist() == [1, 2]
+    assert found.phred_SX3[:, 0].tolist() == [[0, 3, 4], [0, 1, 2]]
+
+
+def test_calls_of_the_example(example: Path, example_panel: spinimpute.Panel) -> None:
+    """More sites than are converted at once."""
+    found = read_variant_likelihoods(example / "truth.vcf.gz", example_panel)
+    truth = read_haplotypes(example / "truth.vcf.gz")
+    copies = truth.alleles.reshape(len(truth.alleles), -1, 2).sum(axis=2)
+    assert len(found.panel_index) > 1_000
+    places = {key: i for i, key in enumerate(truth.sites.keys())}
+    rows = [places[example_panel.sites.keys()[i]] for i in found.panel_index[:500].tolist()]
+    np.testing.assert_array_equal(found.phred_SX3[:500].argmin(axis=2), copies[rows])
+
+
+def test_real_likelihoods(shared_genotypes: Path) -> None:
+    """Simulated reads on real haplotypes: the likeliest genotype is mostly the true one where depth is 4."""
+    path = shared_genotypes.parent / "sequencing" / "chr22_1kg.4x.sites.gl.vcf.gz"
+    truth_path = shared_genotypes / "chr22_1kg" / "truth.bcf"
+    if not path.exists() or not truth_path.exists():
+        pytest.skip(f"real likelihoods are not at {path}")
+    region = Region("22", 50_300_000, 50_400_000)
+    truth = read_haplotypes(truth_path, region)
+    panel = SimpleNamespace(
+        chrom="22", contig_line=truth.contig_line, sites=truth.sites, position=truth.sites.position
+    )
+    found = read_variant_likelihoods(path, panel, region)
+    assert found.ploidy.tolist() == [2] * 100
+    assert found.depth_SX is not None
+    assert 3.8 < found.depth_SX.mean() < 4.2
+    assert not found.phred_SX3[found.depth_SX == 0].any()
+    columns = [truth.samples.index(name) for name in found.samples]
+    copies = truth.alleles.reshape(len(truth.alleles), -1, 2).sum(axis=2)[found.panel_index][:, columns]
+    right = found.phred_SX3.argmin(axis=2) == copies
+    assert right[(found.depth_SX >= 4)].mean() > 0.97
