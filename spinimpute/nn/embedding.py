@@ -14,6 +14,7 @@ from spinimpute.nn.shapes import require_dimensions, require_same_shape, require
 
 OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar end
 INPUT_RANGE = 2.0  # numbers are of about this size: bends and inducing points start within it
+MOST_POSITIONS = 1_000_000
 
 
 def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
@@ -35,7 +36,13 @@ def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequ
 
 
 def spread_positions(x_size: int, number: int) -> Tensor:
-    """Positions (H, X) over the range of inputs, evenly in all dimensions: where inducing points start."""
+    """Positions (H, X) over the range of inputs, evenly in all dimensions: where inducing points start.
+
+    They are drawn one after the other, also where nothing else of a network has values yet: ValueError for
+    more than MOST_POSITIONS.
+    """
+    if number > MOST_POSITIONS:
+        raise ValueError(f"there may be {MOST_POSITIONS:,} inducing points, however: {number:,}")
     spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(number)
     return INPUT_RANGE * (2 * spread_HX - 1)
 

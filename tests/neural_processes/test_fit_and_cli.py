@@ -217,6 +217,7 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
         ("fewer readings", metadata | {"model": metadata["model"] | {"readings": 2}}),
         ("endless readings", metadata | {"model": metadata["model"] | {"readings": 10**9}}),
         ("enormous", metadata | {"model": metadata["model"] | {"width": 10**9}}),
+        ("many points", metadata | {"model": metadata["model"] | {"inducing_points": 10**7}}),
     ):
         save_tensors(tmp_path / name, arrays, changed, MODEL_FORMAT)
         for command in (["evaluate"], ["plot", "--out", str(tmp_path / "p.png")]):
@@ -224,6 +225,7 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
             assert isinstance(failed.exception, InputError), (name, failed.exception)
             assert "does not fit its own description" in str(failed.exception)
             assert "\n" not in str(failed.exception)
+            assert name != "many points" or "there may be 1,000,000 inducing points" in str(failed.exception)
     tasks = metadata["tasks"]["gaussian"]
     for setting, value in (
         ("kernel", "none"), ("context", [8, 4]), ("context", 5), ("context", "ab"), ("target", [1.5, 2]),
