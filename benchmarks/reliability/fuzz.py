@@ -24,6 +24,7 @@ from benchmarks.reliability.fuzzer import Fuzzer
 from benchmarks.reliability.results import begin_results, configuration_of
 from benchmarks.reliability.verdict import COMPLETE, FAILED, REFUSED
 
+COMMON = "target VCF"  # the form whose command loads what most others need
 ROUND = 50  # cases of a form, before the next form has its turn
 SHOWN = 3  # numbers of cases of a group of failures
 MEMORY = Path("/dev/shm")
@@ -93,9 +94,14 @@ def _done(state: dict[str, Any], name: str) -> int:
 
 
 def _rounds(fuzzer: Fuzzer, missing: dict[str, range], processes: int) -> Iterator[Round]:
-    """Run cases: each form in a process of its own, which loads what it needs and is forked often."""
+    """Run cases: each form in a process of its own, which loads what it needs and is forked often.
+
+    What nearly all forms need is loaded here, once; torch is not, as its threads do not live on in forks.
+    """
     forked = get_context("fork")
     names = [name for name, cases in missing.items() if cases]
+    if len(names) > 1:
+        fuzzer.warm_up([COMMON])
     running: dict[Connection[Any, Any], Any] = {}
     while names or running:
         while names and len(running) < processes:
