@@ -15,6 +15,7 @@ import click
 from spinimpute.errors import printable
 
 if TYPE_CHECKING:
+    from spinimpute.pipeline.sequenced.summary import SequencedSummary
     from spinimpute.quality.summary import ImputationSummary
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -317,12 +318,12 @@ def discard(stream: IO[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
+def show(summary: ImputationSummary | SequencedSummary, out: str, quiet: bool) -> None:
     """Print the warnings of a run, and its summary unless it is to be quiet.
 
     Parameters
     ----------
-    summary : ImputationSummary
+    summary : ImputationSummary or SequencedSummary
         Of the run.
     out : str
         The output.

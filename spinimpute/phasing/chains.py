@@ -225,7 +225,7 @@ class _Chains:
         """As `genotypes_from_likelihoods` returns them; the likelier carrier is the chain that is."""
         _, one_SH, two_SH = self.genotype_S3H.transpose(1, 0, 2)
         mean_SH = one_SH / 2 + two_SH
-        # two numbers with this sum and this product; as a mean of sweeps it may have none: then twice the mean
+        # two numbers with this sum and this product; a mean of sweeps may have none: then the mean twice
         apart_SH = np.sqrt((mean_SH**2 - two_SH).clip(0))
         high_SH, low_SH = (mean_SH + apart_SH).clip(0, 1), (mean_SH - apart_SH).clip(0, 1)
         second_SH = self.probability_SL[:, HALF:] > self.probability_SL[:, :HALF]

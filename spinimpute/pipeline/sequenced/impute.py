@@ -40,7 +40,7 @@ _WRITTEN_SITES = 8_192  # at once
 
 @dataclass(frozen=True)
 class _Part:
-    """A panel, or a part of one of X, with what is known at its sites [low, high); [first, last) are written."""
+    """A panel or a part of one, and what is known at its sites [low, high); [first, last) are written."""
 
     panel: Panel
     likelihoods: GenotypeLikelihoods
@@ -151,8 +151,8 @@ def _read(
         haplotypes = one.haplotypes
         if haplotypes is None:
             raise InputError(
-                f"panel {one.path}: sequenced samples cannot be imputed from {one.holds}; give a .spin file, a "
-                "VCF or a BCF"
+                f"panel {one.path}: sequenced samples cannot be imputed from {one.holds}; give a .spin "
+                "file, a VCF or a BCF"
             )
         if one.checksum not in ranges:
             continue

@@ -75,8 +75,8 @@ class SequencedSummary(Stages):
         out = [
             f"target:   {len(self.samples)} samples, something known at {self.known_sites} sites",
             f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
-            f"unknown:  {bare_X[0]:.1%} to {bare_X[-1]:.1%} of a sample's sites, {np.median(bare_X):.1%} in the "
-            "middle",
+            f"unknown:  {bare_X[0]:.1%} to {bare_X[-1]:.1%} of a sample's sites, {np.median(bare_X):.1%} in "
+            "the middle",
         ]
         if self.depth_X is not None:
             low, middle, high = self.depth_X.min(), np.median(self.depth_X), self.depth_X.max()
