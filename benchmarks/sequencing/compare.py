@@ -20,7 +20,7 @@ from cyvcf2 import VCF
 
 from benchmarks.imputation.cases import Case, find_case, samples
 from benchmarks.imputation.measure import Stage, run
-from benchmarks.imputation.results import commit, processor, versions
+from benchmarks.imputation.results import commit, processor, scrubbed, versions
 from benchmarks.imputation.scoring import Accuracy, read_accuracy
 from benchmarks.imputation.tables import accuracy_table, markdown
 
@@ -67,7 +67,7 @@ def _all(
     report, commands, costs = [f"# Sequenced samples of {case.name}"], [], []
     for file, (likelihoods, peers) in made.items():
         stage, imputed = _impute(file, likelihoods, panel, arguments)
-        commands.append([word.replace(f"{arguments.work}/", "") for word in stage.command[1:]])
+        commands.append(scrubbed(stage.command, {arguments.work: "WORK"}))
         truth = _truth_of(case, likelihoods, arguments.work)
         table = folder / f"{file}.tsv"
         rows = _score(case, truth, {OURS: imputed, **peers}, table, arguments.scorer)
@@ -87,7 +87,7 @@ def _all(
         "processor": processor(),
         "cores": os.cpu_count(),
         "versions": versions(),
-        "commands": [" ".join(map(str, words)) for words in commands],
+        "commands": commands,
     }
     (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
 

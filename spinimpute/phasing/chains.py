@@ -7,10 +7,11 @@ sample, and the rarer an allele is, the more jumps are best.
 
 Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
 
-A sweep needs backward values right of every place. They are kept at the ends of blocks only, and computed
-again within a block when the forward pass comes to it.
+A sweep needs backward values right of every place. They are kept at the ends of groups of spans only, and
+computed again within a group when the forward pass comes to it.
 
-Axes: S sites, X samples, H = HALF samples side by side, L lanes, I spans, N haplotypes, 3: copies of ALT.
+Axes: S sites, X samples, H = HALF samples side by side, L lanes, I spans, G groups of them, N haplotypes, 3:
+copies of ALT.
 """
 
 from __future__ import annotations
@@ -108,15 +109,15 @@ def genotypes_from_likelihoods(
 
 
 def _patterns(panel: Panel, sites: slice) -> list[SpanPatterns]:
-    """Patterns of blocks of spans, about as many spans as there are blocks."""
+    """Patterns of groups of spans, each with about as many spans as there are groups."""
     n_spans = -(-(sites.stop - sites.start) // SPAN)
     step = max(1, round(n_spans**0.5)) * SPAN
-    blocks = []
+    groups = []
     for low in range(sites.start, sites.stop, step):
         rows = np.arange(low, min(low + step, sites.stop))
         alleles_SN = np.unpackbits(panel.packed_rows(rows), axis=1, count=panel.n_haplotypes)
-        blocks.append(span_patterns(pack_rows(alleles_SN), len(rows)))
-    return blocks
+        groups.append(span_patterns(pack_rows(alleles_SN), len(rows)))
+    return groups
 
 
 class _Chains:
@@ -134,7 +135,7 @@ class _Chains:
         self.emission_S2L = self._by_frequency(frequency_S)
         self.probability_SL = np.zeros((len(frequency_S), LANES), np.float32)
         self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
-        self._first_B = np.cumsum([0, *(len(one.pattern_IN) * SPAN for one in patterns)]).tolist()
+        self._first_G = np.cumsum([0, *(len(one.pattern_IN) * SPAN for one in patterns)]).tolist()
 
     def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
         """Emissions of a chain if the other one has ALT as often as the panel."""
@@ -165,11 +166,11 @@ class _Chains:
         starting = weight_SH is None
         exchanged_HS = np.zeros((HALF, len(jump_S)), np.uint8)
         n = self.patterns[0].pattern_IN.shape[1]
-        behind_BNL = self._behind_blocks(jump_S)
+        behind_GNL = self._behind_groups(jump_S)
         left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
-        for block, patterns in enumerate(self.patterns):
-            here = self._places(block, len(jump_S))
-            right = self._backward(block, jump_S, behind_BNL[block])[:3]
+        for group, patterns in enumerate(self.patterns):
+            here = self._places(group, len(jump_S))
+            right = self._backward(group, jump_S, behind_GNL[group])[:3]
             exchanged = np.zeros((HALF, here.stop - here.start), np.uint8)
             sweep_forward(
                 *patterns, self.likelihood_S3H[here], self.haploid_H, jump_S[here], *right, left_NL,
@@ -180,19 +181,19 @@ class _Chains:
         if weight_SH is not None:
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
 
-    def _behind_blocks(self, jump_S: np.ndarray) -> list[np.ndarray]:
-        """Backward values behind each block."""
+    def _behind_groups(self, jump_S: np.ndarray) -> list[np.ndarray]:
+        """Backward values behind each group of spans."""
         n = self.patterns[0].pattern_IN.shape[1]
         behind = [np.ones((n, LANES), np.float32)]
-        for block in range(len(self.patterns) - 1, 0, -1):
-            behind_INL, _, _, stay_DL, come_DL = self._backward(block, jump_S, behind[-1])
+        for group in range(len(self.patterns) - 1, 0, -1):
+            behind_INL, _, _, stay_DL, come_DL = self._backward(group, jump_S, behind[-1])
             before_NL = behind_INL[0]
-            go_through_alone(self.patterns[block].pattern_IN[0], stay_DL, come_DL, before_NL)
+            go_through_alone(self.patterns[group].pattern_IN[0], stay_DL, come_DL, before_NL)
             behind.append(before_NL.copy())
         return behind[::-1]
 
-    def _backward(self, block: int, jump_S: np.ndarray, behind_NL: np.ndarray) -> tuple[np.ndarray, ...]:
-        patterns, here = self.patterns[block], self._places(block, len(jump_S))
+    def _backward(self, group: int, jump_S: np.ndarray, behind_NL: np.ndarray) -> tuple[np.ndarray, ...]:
+        patterns, here = self.patterns[group], self._places(group, len(jump_S))
         behind_INL = np.empty((*patterns.pattern_IN.shape, LANES), np.float32)
         behind_INL[-1] = behind_NL
         stay_PDL, come_PDL = (np.empty((SPAN, len(patterns.bits_D), LANES), np.float32) for _ in range(2))
@@ -201,8 +202,8 @@ class _Chains:
         )
         return behind_INL, stay_PDL, come_PDL, *first
 
-    def _places(self, block: int, n_sites: int) -> slice:
-        return slice(self._first_B[block], min(self._first_B[block + 1], n_sites))
+    def _places(self, group: int, n_sites: int) -> slice:
+        return slice(self._first_G[group], min(self._first_G[group + 1], n_sites))
 
     def _turn(self, exchanged_SH: np.ndarray) -> None:
         """Exchange the chains behind each place where it was decided so."""
