@@ -1,4 +1,4 @@
-"""Two chains a sample, from likelihoods: beside a reference without tricks, and what must hold of the whole."""
+"""Two chains a sample, from likelihoods: beside plain references, and what must hold of the whole."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
