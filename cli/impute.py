@@ -166,6 +166,9 @@ def impute(
     ]
     if vcf is None:
         _refuse(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        if not bam and bam_list is None:
+            _refuse(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        check_outputs([out], force, (gl, *bam, bam_list, reference, sex, panel, genetic_map))
         given = _sequencing(
             gl, bam, bam_list, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )

@@ -121,8 +121,10 @@ def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> st
         return None
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
+        sequenced_too = any(option.name == "gl" for option in ctx.command.params)
         raise InputError(
-            f"give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX; found {found}"
+            "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
+            f"{', or what is sequenced with --gl FILE, --bam FILE' if sequenced_too else ''}; found {found}"
         )
     return next(iter(named.values()))
 

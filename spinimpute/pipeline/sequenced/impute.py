@@ -129,6 +129,8 @@ def impute_sequenced(
         )
         shares = Shares(progress, [part.high - part.low for part in parts])
         for number, part in enumerate(parts):
+            if number > 0:
+                writer.set_ploidy(part.likelihoods.ploidy)
             _impute(part, writer, summary, threads, shares.of(number))
         with summary.stage("finish file and index"):
             writer.finish()
@@ -187,7 +189,6 @@ def _impute(
 ) -> None:
     likelihoods = part.likelihoods
     haploid_X = likelihoods.ploidy == 1
-    writer.set_ploidy(likelihoods.ploidy)
     phred_SX3 = at_all_sites(likelihoods, part.low, part.high)
     stretches = in_stretches(part.panel, part.low, phred_SX3, haploid_X, threads, progress)
     # of a haploid sample the first column alone

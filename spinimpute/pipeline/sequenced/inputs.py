@@ -14,6 +14,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
+from spinimpute.vcf.variant_file import VariantFile
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def read_likelihoods(
     Returns
     -------
     GenotypeLikelihoods or None
-        None if nothing is known at any site.
+        None if nothing is known at any site. The samples are in the order of the file of likelihoods, or else
+        of the files of reads, whatever is known of them.
 
     Raises
     ------
@@ -95,6 +97,10 @@ def read_likelihoods(
                 raise
     if not parts:
         return None
+    if settings.likelihoods is not None and settings.alignments:
+        with VariantFile(Path(settings.likelihoods), "target") as file:
+            names = list(file.samples)
+        parts = [part.in_order(names) for part in parts]
     return parts[0] if len(parts) == 1 else merge_likelihoods(*parts)
 
 
@@ -102,5 +108,7 @@ def at_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.
     """Likelihoods at the panel sites [first, last), uint8 (S, X, 3); all 0 where nothing is known."""
     low, high = np.searchsorted(likelihoods.panel_index, [first, last])
     phred_SX3 = np.zeros((last - first, len(likelihoods.samples), 3), np.uint8)
-    phred_SX3[likelihoods.panel_index[low:high] - first] = likelihoods.phred_SX3[low:high]
+    here = likelihoods.part(slice(low, high))
+    # of a haploid sample without reads the stored ones are not all the same
+    phred_SX3[here.panel_index - first] = np.where(here.known_SX[..., None], here.phred_SX3, 0)
     return phred_SX3

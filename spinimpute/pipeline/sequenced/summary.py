@@ -53,8 +53,7 @@ class SequencedSummary(Stages):
 
     def count(self, likelihoods: GenotypeLikelihoods, n_sites: int) -> None:
         """Add what is known at the sites of a part of the chromosome, of which n_sites are imputed."""
-        phred_SX3 = likelihoods.phred_SX3
-        known_SX = (phred_SX3 != phred_SX3[..., :1]).any(axis=2)
+        known_SX = likelihoods.known_SX
         before, sites = self.panel_sites, self.panel_sites + n_sites
         share_X = known_SX.sum(axis=0) / n_sites
         if not self.samples:
