@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from spinimpute.predictors import registry
 
@@ -18,6 +19,7 @@ from .options import (
     device_option,
     force_match_option,
     map_option,
+    names_in,
     out_option,
     output_type_option,
     panel_option,
@@ -25,6 +27,7 @@ from .options import (
     progress_bar,
     quiet_option,
     region_option,
+    sequencing_options,
     sex_option,
     sexes_of,
     show,
@@ -32,12 +35,21 @@ from .options import (
     threads_option,
 )
 
+if TYPE_CHECKING:
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
+ONLY_FOR_ARRAYS = (
+    "phasing", "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
+    "report", "device", *registry.options_by_name(),
+)  # fmt: skip
+ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
 @click.command(cls=OptionsOnly)
 @target_option
+@sequencing_options
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
 @out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
@@ -96,7 +108,14 @@ WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet",
 @click.pass_context
 def impute(
     ctx: click.Context,
-    vcf: str,
+    vcf: str | None,
+    gl: str | None,
+    bam: tuple[str, ...],
+    bam_list: str | None,
+    reference: str | None,
+    min_mapping_quality: int,
+    min_base_quality: int,
+    max_depth: int,
     panel: str,
     genetic_map: str | None,
     out: str,
@@ -122,12 +141,17 @@ def impute(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Impute genotypes at all sites of a reference panel; unphased ones are phased first."""
+    """Impute genotypes at all sites of a reference panel; unphased ones are phased first.
+
+    Sequenced samples are given by their genotype likelihoods (--gl), by their reads (--bam, --bam-list), or
+    by both.
+    """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
+    from spinimpute.pipeline.sequenced.impute import impute_sequenced
     from spinimpute.pipeline.settings import (
         OutputSettings,
         PredictorSettings,
@@ -136,6 +160,37 @@ def impute(
         TargetSettings,
     )
 
+    header_lines = [
+        f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
+        f"##spinimpute_seed={seed}",
+    ]
+    if vcf is None:
+        _refuse(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        if not bam and bam_list is None:
+            _refuse(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        check_outputs([out], force, (gl, *bam, bam_list, reference, sex, panel, genetic_map))
+        given = _sequencing(
+            gl, bam, bam_list, reference, (min_mapping_quality, min_base_quality, max_depth), sex
+        )
+        gc.freeze()
+        gc.enable()
+        with progress_bar("imputing", quiet) as progress:
+            found = impute_sequenced(
+                out,
+                panel,
+                given,
+                genetic_map=genetic_map,
+                region=RegionSettings(region, buffer),
+                output=OutputSettings(
+                    wanted, decimals=decimals, output_type=output_type, header_lines=header_lines
+                ),
+                resources=Resources(threads),
+                force=force,
+                progress=progress,
+            )
+        show(found, out, quiet)
+        return
+    _refuse(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     budget = options.pop("max_memory")
     tables = _loo_tables(loo)
     settings = OutputSettings(
@@ -146,10 +201,7 @@ def impute(
         report=report,
         decimals=decimals,
         output_type=output_type,
-        header_lines=[
-            f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
-            f"##spinimpute_seed={seed}",
-        ],
+        header_lines=header_lines,
     )
     inputs = (vcf, panel, genetic_map, model, sex, chain)
     check_outputs([out, report, *tables.values()], force, inputs)
@@ -172,6 +224,32 @@ def impute(
             progress=progress,
         )
     show(summary, out, quiet)
+
+
+def _refuse(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
+    """Raise InputError for an option that was given and has no meaning for this target."""
+    from spinimpute.errors import InputError
+
+    for option in ctx.command.params:
+        if option.name in names and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"{max(option.opts, key=len)} has no meaning for {what}: leave it out")
+
+
+def _sequencing(
+    gl: str | None,
+    bam: tuple[str, ...],
+    bam_list: str | None,
+    reference: str | None,
+    counted: tuple[int, int, int],
+    sex: str | None,
+) -> SequencingSettings:
+    """counted: mapping quality, base quality and depth."""
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+    from spinimpute.sequencing.pileup import PileupSettings
+
+    listed = [] if bam_list is None else names_in(bam_list, "list of reads", "file")
+    files = [*bam, *listed]
+    return SequencingSettings(gl, files, reference, PileupSettings(*counted), sexes_of(sex))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ import click
 from spinimpute.errors import printable
 
 if TYPE_CHECKING:
+    from spinimpute.pipeline.sequenced.summary import SequencedSummary
     from spinimpute.quality.summary import ImputationSummary
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -107,16 +109,22 @@ def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> st
         return vcf
     from spinimpute.errors import InputError
 
+    sequenced = ctx.meta.get("sequenced", [])
     given = {
+        **{name: name for name in sequenced},
         "--vcf": vcf,
         "--bfile": _with_suffix(ctx.meta.get("bfile"), ".bed"),
         "--pfile": _with_suffix(ctx.meta.get("pfile"), ".pgen"),
     }
     named = {name: path for name, path in given.items() if path}
+    if sequenced and len(named) == len(sequenced):
+        return None
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
+        sequenced_too = any(option.name == "gl" for option in ctx.command.params)
         raise InputError(
-            f"give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX; found {found}"
+            "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
+            f"{', or what is sequenced with --gl FILE, --bam FILE' if sequenced_too else ''}; found {found}"
         )
     return next(iter(named.values()))
 
@@ -156,6 +164,37 @@ sex_option = click.option(
 chain_option = click.option(
     "--chain", metavar="FILE", help="Chain file from the target's genome build to the panel's (UCSC)."
 )
+
+
+def _sequenced(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+    if value:
+        ctx.meta.setdefault("sequenced", []).append(option.opts[0])
+    return value
+
+
+def sequencing_options(command: Command) -> Command:
+    """Add --gl, --bam, --bam-list and what belongs to them, in place of a target."""
+    file: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
+    quality: dict[str, Any] = {"type": click.IntRange(0, 255), "default": 10, "show_default": True}
+    for option in (
+        click.option(
+            "--max-depth",
+            type=click.IntRange(1, 65_535),
+            default=40,
+            show_default=True,
+            help="Reads that count at a site.",
+        ),
+        click.option("--min-base-quality", help="Of a base that counts.", **quality),
+        click.option("--min-mapping-quality", help="Of a read that counts.", **quality),
+        click.option("--reference", metavar="FILE", help="Reference genome that CRAMs were written with."),
+        click.option("--bam-list", help="A file with a BAM or CRAM in each line.", **file),
+        click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **file),
+        click.option(
+            "--gl", help="Sequenced target in place of --vcf: genotype likelihoods (PL, GL or GT).", **file
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def sexes_of(path: str | None) -> dict[str, bool] | None:
@@ -201,6 +240,20 @@ device_option = click.option(
     show_default=True,
     help="Where to compute; auto takes a GPU where there is one.",
 )
+
+
+def names_in(path: str, role: str, what: str) -> list[str]:
+    """The lines of a list that are not empty; a name may hold blanks. role, what: for messages."""
+    from spinimpute.errors import InputError
+
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{role} {path}: cannot be read ({error})") from error
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise InputError(f"{role} {path}: there is no {what} in it")
+    return names
 
 
 def predictor_options(command: Command) -> Command:
@@ -267,12 +320,12 @@ def discard(stream: IO[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def show(summary: ImputationSummary, out: str, quiet: bool) -> None:
+def show(summary: ImputationSummary | SequencedSummary, out: str, quiet: bool) -> None:
     """Print the warnings of a run, and its summary unless it is to be quiet.
 
     Parameters
     ----------
-    summary : ImputationSummary
+    summary : ImputationSummary or SequencedSummary
         Of the run.
     out : str
         The output.

@@ -16,6 +16,7 @@ from .options import (
     device_option,
     force_option,
     map_option,
+    names_in,
     out_option,
     progress_bar,
     quiet_option,
@@ -108,7 +109,7 @@ def build(
     from spinimpute.panels.parts import build_panels
 
     _check_inducing(inducing_points, array, model, out)
-    samples = None if samples_file is None else _names(samples_file)
+    samples = None if samples_file is None else names_in(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, WITHOUT_INFLUENCE)
     readers = min(default_threads(), MOST_READERS) if threads is None else threads
@@ -241,19 +242,6 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
     )
     for reason, count in built.provenance.get("skipped", {}).items():
         say(f"  {count} records skipped: {reason}")
-
-
-def _names(path: str) -> list[str]:
-    from spinimpute.errors import InputError
-
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"samples file {path}: cannot be read ({error})") from error
-    names = [line.strip() for line in lines if line.strip()]  # a name may hold blanks
-    if not names:
-        raise InputError(f"samples file {path}: there is no name in it")
-    return names
 
 
 @panel.command()

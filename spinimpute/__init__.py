@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spinimpute.pipeline.arrays import impute_haplotypes
     from spinimpute.pipeline.impute import impute
     from spinimpute.pipeline.ligate import ligate
+    from spinimpute.pipeline.sequenced.impute import impute_sequenced
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
     from spinimpute.pipeline.settings import (
         FileSettings,
         OutputSettings,
@@ -42,6 +44,7 @@ _MODULES = {
     "PredictorSettings": "pipeline.settings",
     "RegionSettings": "pipeline.settings",
     "Resources": "pipeline.settings",
+    "SequencingSettings": "pipeline.sequenced.inputs",
     "TargetSettings": "pipeline.settings",
     "build_inducing_panel": "predictors.spin.build",
     "build_panel": "panels.build",
@@ -50,6 +53,7 @@ _MODULES = {
     "evaluate": "evaluation.evaluate",
     "impute": "pipeline.impute",
     "impute_haplotypes": "pipeline.arrays",
+    "impute_sequenced": "pipeline.sequenced.impute",
     "ligate": "pipeline.ligate",
     "load_predictor": "predictors.loading",
     "phase": "pipeline.typed_file",
@@ -67,6 +71,7 @@ __all__ = [
     "PredictorSettings",
     "RegionSettings",
     "Resources",
+    "SequencingSettings",
     "TargetSettings",
     "build_inducing_panel",
     "build_panel",
@@ -75,6 +80,7 @@ __all__ = [
     "evaluate",
     "impute",
     "impute_haplotypes",
+    "impute_sequenced",
     "ligate",
     "load_predictor",
     "phase",

@@ -38,6 +38,7 @@ COMMANDS = [
     f"evaluate --truth {EXAMPLE}/truth.vcf.gz --imputed phased.vcf.gz {TYPED} --out evaluation",
     f"panel build --vcf panel.spin --inducing 16 --array {EXAMPLE}/array.txt --out points.spip",
     f"impute --vcf {EXAMPLE}/target.vcf.gz --panel points.spip --out points.vcf",
+    f"impute --gl {EXAMPLE}/target.vcf.gz --panel panel.spin --out sequenced.vcf.gz",
     "panel verify panel.spin",
 ]
 

@@ -59,20 +59,21 @@ def backward_values(patterns: SpanPatterns, emission_S2L: np.ndarray, jump_S: np
         np.empty((SPAN, len(patterns.bits_D), LANES), np.float32),
         np.empty((SPAN, len(patterns.bits_D), LANES), np.float32),
     )
-    _fill(*patterns, emission_S2L, jump_S, *values)
+    values.behind_INL[-1] = 1
+    fill_backwards(*patterns, emission_S2L, jump_S, *values)
     return values
 
 
 @kernel(fast=True)
-def _fill(  # type: ignore[no-untyped-def]
+def fill_backwards(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, behind_INL, stay_PDL, come_PDL
 ):
+    """Fill in `BackwardValues` from those behind the last span; returns stay_DL and come_DL of the first."""
     n_spans, n = pattern_IN.shape
     n_places = len(jump_S)
     most = most_patterns(first_I1)
     behind_DL = np.empty((most, LANES), np.float32)
     stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    behind_INL[n_spans - 1] = 1
     last = first_I1[n_spans] - first_I1[n_spans - 1]
     sum_patterns(pattern_IN[n_spans - 1], behind_INL[n_spans - 1], behind_DL[:last])
     for i in range(n_spans - 1, -1, -1):
@@ -93,3 +94,4 @@ def _fill(  # type: ignore[no-untyped-def]
                 pattern_IN[i], stay_DL, come_DL, behind_INL[i], behind_INL[i - 1], pattern_IN[i - 1],
                 behind_DL[: first - first_I1[i - 1]],
             )  # fmt: skip
+    return stay_DL, come_DL

@@ -51,7 +51,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
         first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
         here = slice(first, first + d)
         sum_both(pattern_IN[i], left_NL, behind_INL[i], left_DL[:d], right_DL[:d], own_DL[:d])
-        _sum_cross(pattern_IN[i], left_NL, behind_INL[i], cross_DL[:d])
+        sum_cross(pattern_IN[i], left_NL, behind_INL[i], cross_DL[:d])
         stay_DL[:d] = 1
         come_DL[:d] = 0
         scale_L[:] = 1
@@ -68,7 +68,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
                 for l in range(LANES):
                     probability_SL[place, l] = own_2L[1, l] / (own_2L[0, l] + own_2L[1, l])
                 if is_open and not starting:
-                    _join_cross(
+                    join_cross(
                         bits_D[here], count_D[here], at, stay_DL, come_DL, left_DL, right_stay_PDL[at, here],
                         right_come_PDL[at, here], right_DL, cross_DL, cross_2L,
                     )  # fmt: skip
@@ -81,15 +81,15 @@ def pass_forward(  # type: ignore[no-untyped-def]
                             way_HS[l, place] = way
                         linked_H[l] = True
                         if way & EXCHANGED:
-                            _exchange(emission_S2L[place], l)
+                            exchange(emission_S2L[place], l)
             emit(bits_D[here], at, emission_S2L[place], left_DL, scale_L, stay_DL, come_DL)
             for l in range(HALF):
                 if way_H[l] & EXCHANGED_BEHIND:
                     # the right side keeps its lanes, what is left of it changes them
-                    _exchange(stay_DL[:d], l)
-                    _exchange(come_DL[:d], l)
-                    _exchange(left_DL[:d], l)
-                    _exchange(left_NL, l)
+                    exchange(stay_DL[:d], l)
+                    exchange(come_DL[:d], l)
+                    exchange(left_DL[:d], l)
+                    exchange(left_NL, l)
                     m = l + HALF
                     for x in range(d):
                         own_DL[x, l], cross_DL[x, m] = cross_DL[x, m], own_DL[x, l]
@@ -100,7 +100,7 @@ def pass_forward(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _sum_cross(pattern_N, left_NL, right_NL, cross_DL):  # type: ignore[no-untyped-def]
+def sum_cross(pattern_N, left_NL, right_NL, cross_DL):  # type: ignore[no-untyped-def]
     """Sums by pattern of values left of a span times those right of it of the target's other haplotype."""
     cross_DL[:] = 0
     for h in range(len(pattern_N)):
@@ -109,7 +109,7 @@ def _sum_cross(pattern_N, left_NL, right_NL, cross_DL):  # type: ignore[no-untyp
 
 
 @kernel(fast=True)
-def _join_cross(  # type: ignore[no-untyped-def]
+def join_cross(  # type: ignore[no-untyped-def]
     bits_D, count_D, at, stay_DL, come_DL, left_DL, right_stay_DL, right_come_DL, right_DL, cross_DL,
     joined_2L,
 ):  # fmt: skip
@@ -128,7 +128,7 @@ def _join_cross(  # type: ignore[no-untyped-def]
 
 @kernel()
 def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-untyped-def]
-    """The best of the four ways, and its posterior probability. own_2L: `join`; cross_2L: `_join_cross`."""
+    """The best of the four ways, and its posterior probability. own_2L: `join`; cross_2L: `join_cross`."""
     best, largest, total = AS_IT_WAS, 0.0, 0.0
     for way in range(4 if may_cross else 2):
         joined_2L = cross_2L if way & EXCHANGED_BEHIND else own_2L
@@ -153,6 +153,7 @@ def _with_emission(joined_2L, lane, emission_2L, emitting):  # type: ignore[no-u
 
 
 @kernel()
-def _exchange(x_XL, lane):  # type: ignore[no-untyped-def]
+def exchange(x_XL, lane):  # type: ignore[no-untyped-def]
+    """Exchange what a sample's two lanes have."""
     for i in range(len(x_XL)):
         x_XL[i, lane], x_XL[i, lane + HALF] = x_XL[i, lane + HALF], x_XL[i, lane]

@@ -41,7 +41,29 @@ class WindowSummary:
 
 
 @dataclass
-class ImputationSummary:
+class Stages:
+    """Seconds by stage.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        Time by stage, in the order in which they began.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time spent in the `with` block to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass
+class ImputationSummary(Stages):
     """Counts, and seconds by stage.
 
     Attributes
@@ -76,8 +98,6 @@ class ImputationSummary:
         Number of haploid samples: a line for each part of the chromosome that has some.
     windows : list of WindowSummary
         Windows in the order they were computed.
-    seconds : dict of str to float
-        Time by stage.
     peak_memory_mb : float
         Largest resident size in MB.
     untyped : list of Stretch
@@ -114,7 +134,6 @@ class ImputationSummary:
     haploid: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     windows: list[WindowSummary] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
     peak_memory_mb: float = 0.0
     untyped: list[Stretch] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -122,15 +141,6 @@ class ImputationSummary:
     notes: list[str] = field(default_factory=list)  # for the output's header too
     leave_one_out: LeaveOneOutQuality | None = None
     imputed: ImputedSites | None = None
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add the time spent in the `with` block to a stage."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
         """Add the heterozygotes that are phased; unphased_TX is bool (T, n_samples)."""

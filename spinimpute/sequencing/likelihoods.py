@@ -55,6 +55,23 @@ class GenotypeLikelihoods:
     n_sites_file: int
     skipped: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def known_SX(self) -> np.ndarray:
+        """Where something is known of a sample, bool (S, X)."""
+        none_SX, one_SX, two_SX = np.moveaxis(self.phred_SX3, 2, 0)
+        return (none_SX != two_SX) | ((none_SX != one_SX) & (self.ploidy == 2))
+
+    def in_order(self, samples: list[str]) -> GenotypeLikelihoods:
+        """With the samples in another order. Raises InputError if they are not the same."""
+        order_X = _order_in(self.samples, samples)
+        return replace(
+            self,
+            samples=samples,
+            ploidy=self.ploidy[order_X],
+            phred_SX3=self.phred_SX3[:, order_X],
+            depth_SX=None if self.depth_SX is None else self.depth_SX[:, order_X],
+        )
+
     def part(self, chosen: slice) -> GenotypeLikelihoods:
         """Some of the sites; the counts stay those of the whole."""
         return replace(
@@ -139,17 +156,17 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
     InputError
         The samples are not the same.
     """
-    order_X = _order_in(second.samples, first.samples)
-    haploid_X = (first.ploidy == 1) | (second.ploidy[order_X] == 1)
+    second = second.in_order(first.samples)
+    haploid_X = (first.ploidy == 1) | (second.ploidy == 1)
     panel_index = np.union1d(first.panel_index, second.panel_index)
     shape = (len(panel_index), len(first.samples))
     sum_SX3 = np.zeros((*shape, 3), np.int16)
     depth_SX = np.zeros(shape, np.int32)
-    for one, samples in ((first, slice(None)), (second, order_X)):
+    for one in (first, second):
         at_S = np.searchsorted(panel_index, one.panel_index)
-        sum_SX3[at_S] += one.phred_SX3[:, samples]
+        sum_SX3[at_S] += one.phred_SX3
         if one.depth_SX is not None:
-            depth_SX[at_S] += one.depth_SX[:, samples]
+            depth_SX[at_S] += one.depth_SX
     no_depth = first.depth_SX is None and second.depth_SX is None
     return GenotypeLikelihoods(
         first.samples,

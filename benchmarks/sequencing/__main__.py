@@ -1,0 +1,59 @@
+"""Imputation of sequenced samples from genotype likelihoods, beside GLIMPSE2.
+
+    python -m benchmarks.sequencing compare 1x.reads 4x.sites
+    python -m benchmarks.sequencing simulated chr20_eur --coverage 0.5,1
+
+`compare` imputes likelihoods of 100 people of chr22_1kg, of which GLIMPSE2's results are at hand: they were
+made once, elsewhere, so that its seconds are stated and not measured beside ours. `simulated` makes
+likelihoods of a real set's targets first. Both count accuracy by the panel's minor allele frequency with the
+neutral scorer, and how often genotypes are right that are said to be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.imputation.cases import DATA, REAL, SHARED
+from benchmarks.sequencing.compare import FILES, compare, simulated
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sequencing",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--threads", type=int, default=2)
+    shared.add_argument("--scorer", type=Path, default=SHARED / "tools" / "score_imputation.py")
+    shared.add_argument("--name", help="of the folder of results, after the date")
+    shared.add_argument("--results", type=Path, default=RESULTS)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    sub = commands.add_parser("compare", parents=[shared], help="Beside GLIMPSE2's results.")
+    sub.add_argument("files", nargs="*", default=list(FILES), metavar="FILE", help=", ".join(FILES))
+    sub.set_defaults(function=compare)
+    sub = commands.add_parser("simulated", parents=[shared], help="Likelihoods made of a set's targets.")
+    sub.add_argument("case", choices=REAL)
+    sub.add_argument("--coverage", default="0.5,1")
+    sub.add_argument("--people", type=int, default=51)
+    sub.add_argument("--reads", action="store_true", help="reads of 150 bases; else sites are independent")
+    sub.add_argument("--seed", type=int, default=1)
+    sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
+    sub.set_defaults(function=simulated)
+    parser.set_defaults(data=DATA, likelihoods=SHARED / "data" / "sequencing")
+    return parser
+
+
+def main() -> None:
+    arguments = make_parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="sequencing-") as work:
+        arguments.work = Path(work)
+        arguments.function(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Runs `impute --gl`, scores it, and writes the tables.
+
+Axes: S sites, X samples, 3: copies of ALT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from cyvcf2 import VCF
+
+from benchmarks.imputation.cases import Case, find_case, samples
+from benchmarks.imputation.measure import Stage, run
+from benchmarks.imputation.results import commit, processor, scrubbed, versions
+from benchmarks.imputation.scoring import Accuracy, read_accuracy
+from benchmarks.imputation.tables import accuracy_table, markdown
+
+FILES = ("0.1x.sites", "0.5x.sites", "0.5x.reads", "1x.reads", "2x.sites", "4x.sites")
+EDGES = (0.0, 0.0005, 0.002, 0.01, 0.05, 0.5)
+STATED = (0.5, 0.9, 0.99, 0.999, 1.0)  # of probabilities of the likeliest genotype
+OURS, PEER = "spinimpute", "GLIMPSE2"
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Files of likelihoods of chr22_1kg, beside GLIMPSE2's results."""
+    case = find_case("chr22_1kg", arguments.data)
+    made = {}
+    for name in arguments.files:
+        stem = arguments.likelihoods / f"chr22_1kg.{name}"
+        made[name] = (Path(f"{stem}.gl.vcf.gz"), {PEER: Path(f"{stem}.glimpse2.bcf")})
+    _all(case, made, arguments, arguments.name or "compare")
+
+
+def simulated(arguments: argparse.Namespace) -> None:
+    """Likelihoods made of the targets of a set."""
+    case = find_case(arguments.case, arguments.data)
+    made: dict[str, tuple[Path, dict[str, Path]]] = {}
+    for coverage in arguments.coverage.split(","):
+        kind = "reads" if arguments.reads else "sites"
+        out = arguments.work / f"{coverage}x.{kind}.vcf.gz"
+        words = ["--truth", case.truth, "--sites", case.panel, "--coverage", coverage, "--out", out]
+        words += ["--people", arguments.people, "--seed", arguments.seed]
+        words += ["--reads"] if arguments.reads else []
+        subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
+        made[f"{coverage}x.{kind}"] = (out, {})
+    _all(case, made, arguments, arguments.name or f"simulated-{arguments.case}")
+
+
+def _all(
+    case: Case, made: Mapping[str, tuple[Path, dict[str, Path]]], arguments: argparse.Namespace, name: str
+) -> None:
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    folder = arguments.results / f"{today}-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    panel = arguments.work / "panel.spin"
+    build = ["panel", "build", "--vcf", case.panel, "--map", case.genetic_map, "--out", panel, "-q"]
+    subprocess.run([sys.executable, "-m", "spinimpute", *map(str, build)], check=True)
+    report, commands, costs = [f"# Sequenced samples of {case.name}"], [], []
+    for file, (likelihoods, peers) in made.items():
+        stage, imputed = _impute(file, likelihoods, panel, arguments)
+        commands.append(scrubbed(stage.command, {arguments.work: "WORK"}))
+        truth = _truth_of(case, likelihoods, arguments.work)
+        table = folder / f"{file}.tsv"
+        rows = _score(case, truth, {OURS: imputed, **peers}, table, arguments.scorer)
+        n = len(samples(likelihoods))
+        costs.append([file, f"{stage.seconds:.1f}", f"{stage.cpu_seconds:.1f}", f"{stage.peak_mb:.0f}"])
+        report += [f"## {file}: {n} people", *(accuracy_table(rows, m) for m in ("pooled_r2", "mean_r2"))]
+        report += [f"Genotypes of {OURS} by the probability stated, and how many are right:"]
+        report += [_calibration(truth, imputed, case.panel)]
+    report += ["## Time and memory of spinimpute"]
+    report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
+    report += [f"{arguments.threads} threads, {processor()}."]
+    (folder / "report.md").write_text("\n\n".join(report) + "\n")
+    configuration = {
+        "date": today,
+        "commit": commit(),
+        "seed": getattr(arguments, "seed", None),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "versions": versions(),
+        "commands": commands,
+    }
+    (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+
+
+def _impute(file: str, likelihoods: Path, panel: Path, arguments: argparse.Namespace) -> tuple[Stage, Path]:
+    out = arguments.work / f"{file}.imputed.bcf"
+    words = ["impute", "--gl", likelihoods, "--panel", panel, "--out", out, "--format", "GT,DS,GP"]
+    words += ["--threads", arguments.threads, "-q", "-f", "--decimals", "5"]
+    command = [sys.executable, "-m", "spinimpute", *words]
+    return run(OURS, file, command, arguments.work / "log.txt"), out
+
+
+def _truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
+    """The truth of those samples."""
+    names = work / "samples.txt"
+    names.write_text("\n".join(samples(likelihoods)) + "\n")
+    truth = work / "truth.bcf"
+    subprocess.run(["bcftools", "view", "-S", names, case.truth, "-Ob", "-o", truth], check=True)
+    subprocess.run(["bcftools", "index", "-f", truth], check=True)
+    return truth
+
+
+def _score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, scorer: Path) -> list[Accuracy]:
+    nothing = truth.with_name("nothing.vcf")  # is left out: no site is typed
+    with nothing.open("wb") as file:
+        subprocess.run(["bcftools", "view", "-h", truth], check=True, stdout=file)
+    words: Sequence[object] = [
+        *(sys.executable, scorer, "--truth", truth, "--ref", case.panel, "--typed", nothing),
+        *("--tsv", table),
+        *("--bins", ",".join(f"{edge:g}" for edge in EDGES)),
+        *("--imputed", *(f"{label}={path}" for label, path in imputed.items())),
+    ]
+    subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL)
+    return read_accuracy(table)
+
+
+def _calibration(truth: Path, imputed: Path, panel: Path) -> str:
+    """Shares of right genotypes by the stated probability of the likeliest one, and by frequency."""
+    copies = {_key(r): r.genotype.array()[:, :2].sum(axis=1) for r in VCF(str(truth))}
+    frequency = {_key(r): np.mean(r.genotype.array()[:, :2]) for r in VCF(str(panel))}
+    n_right = np.zeros((len(EDGES) - 1, len(STATED) - 1))
+    n_all = np.zeros_like(n_right)
+    for record in VCF(str(imputed), samples=samples(truth)):
+        key = _key(record)
+        if key not in copies:
+            continue
+        rare = min(frequency[key], 1 - frequency[key])
+        row = int(np.searchsorted(EDGES[1:-1], rare))
+        probability_X3 = record.format("GP")
+        # small numbers are written as 0 and 1, so that 1 is of the last class
+        of_X = np.searchsorted(STATED[1:-1], probability_X3.max(axis=1), side="right")
+        right_X = probability_X3.argmax(axis=1) == copies[key]
+        np.add.at(n_all[row], of_X, 1)
+        np.add.at(n_right[row], of_X, right_X)
+    head = ["stated", *(f"≤{edge:g}" for edge in EDGES[1:])]
+    rows = [head]
+    for k, (low, high) in enumerate(pairwise(STATED)):
+        shares = [f"{r[k] / a[k]:.4f}" if a[k] else "–" for r, a in zip(n_right, n_all, strict=True)]
+        rows.append([f"{low:g} to {high:g}", *shares])
+    return markdown(rows)
+
+
+def _key(record: object) -> tuple[int, str, str]:
+    return record.POS, record.REF, record.ALT[0]  # type: ignore[attr-defined]

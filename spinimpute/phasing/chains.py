@@ -1,0 +1,236 @@
+"""Two chains a sample that copy a panel, from genotype likelihoods: genotypes at all sites of the panel.
+
+Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the others from what the last one
+found, each with its own recombination scale: common ancestors are recent for some haplotypes and old for
+others, and no single scale fits them all. Their genotype probabilities are averaged; the more is known of a
+sample, and the rarer an allele is, the more jumps are best.
+
+Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
+
+A sweep needs backward values right of every place. They are kept at the ends of groups of spans only, and
+computed again within a group when the forward pass comes to it.
+
+Axes: S sites, X samples, H = HALF samples side by side, L lanes, I spans, G groups of them, N haplotypes, 3:
+copies of ALT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.hmm.backward_values import fill_backwards
+from spinimpute.hmm.parameters import LANES, SPAN
+from spinimpute.hmm.patterns import SpanPatterns, span_patterns
+from spinimpute.hmm.steps import go_through_alone
+from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.panels.panel import Panel
+from spinimpute.phasing.likelihood_passes import sweep_forward
+from spinimpute.phasing.passes import HALF
+
+# Chosen on people taken out of the real panels, see benchmarks/README.md.
+FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
+SCALES = (50.0, 18.0, 6.0, 2.0, 0.7)  # of the sweeps that count
+# Which of them count, for common alleles and for rare ones, of samples of whom something is known at this
+# share of the sites at least: with 2.3, 0.29 and 0 reads a site.
+LADDERS = ((0.9, slice(0, 4), slice(0, 3)), (0.25, slice(1, 5), slice(0, 4)), (0.0, slice(2, 5), slice(1, 5)))
+RARE = 0.01
+MISMATCH = 1e-3
+_LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # of Phred-scaled ones
+_ROWS_AT_ONCE = 4_096
+
+
+def genotypes_from_likelihoods(
+    panel: Panel,
+    first: int,
+    phred_SX3: np.ndarray,
+    haploid_X: np.ndarray,
+    threads: int,
+    progress: Callable[[float], None] | None = None,
+) -> np.ndarray:
+    """Genotype probabilities of samples at consecutive sites of a panel.
+
+    Parameters
+    ----------
+    panel : Panel
+        Phased haplotypes.
+    first : int
+        The panel site of the first row.
+    phred_SX3 : uint8 (S, X, 3)
+        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal ones where nothing is known.
+    haploid_X : bool (X,)
+        Samples with one copy.
+    threads : int
+        Results do not depend on it.
+    progress : callable or None
+        Called with the fraction that is done.
+
+    Returns
+    -------
+    float32 (S, 2, X)
+        P(ALT) of two haplotypes, by which genotypes are as likely as the chains say: their product is
+        P(2 copies). Of a haploid sample both are the same.
+
+    References
+    ----------
+    Li & Stephens 2003, Genetics 165:2213.
+    """
+    n_sites, n_samples = phred_SX3.shape[:2]
+    sites = slice(first, first + n_sites)
+    patterns = _patterns(panel, sites)
+    cM_S, frequency_S = panel.cM[sites], panel.frequency[sites].astype(np.float32)
+    jumps = [
+        jump_probabilities(cM_S, panel.n_haplotypes, scale * panel.n_haplotypes)
+        for scale in (FIRST_SCALE, *SCALES)
+    ]
+    rare_S = np.minimum(frequency_S, 1 - frequency_S) <= RARE
+    out_S2X = np.empty((n_sites, 2, n_samples), np.float32)
+    done = 0
+
+    def run(low: int) -> None:
+        chosen = np.arange(low, low + HALF).clip(max=n_samples - 1)  # the last fills up
+        chains = _Chains(patterns, frequency_S, phred_SX3[:, chosen], haploid_X[chosen])
+        weight_KSH = chains.weights(rare_S)
+        chains.sweep(jumps[0])
+        for jump_S, weight_SH in zip(jumps[1:], weight_KSH, strict=True):
+            chains.sweep(jump_S, weight_SH)
+        high = min(low + HALF, n_samples)
+        out_S2X[:, :, low:high] = chains.haplotype_probabilities()[:, :, : high - low]
+
+    with ThreadPoolExecutor(threads, "chains") as pool:
+        for _ in pool.map(run, range(0, n_samples, HALF)):
+            done += HALF
+            if progress is not None:
+                progress(min(done / n_samples, 1.0))
+    return out_S2X
+
+
+def _patterns(panel: Panel, sites: slice) -> list[SpanPatterns]:
+    """Patterns of groups of spans, each with about as many spans as there are groups."""
+    n_spans = -(-(sites.stop - sites.start) // SPAN)
+    step = max(1, round(n_spans**0.5)) * SPAN
+    groups = []
+    for low in range(sites.start, sites.stop, step):
+        rows = np.arange(low, min(low + step, sites.stop))
+        alleles_SN = np.unpackbits(panel.packed_rows(rows), axis=1, count=panel.n_haplotypes)
+        groups.append(span_patterns(pack_rows(alleles_SN), len(rows)))
+    return groups
+
+
+class _Chains:
+    """The chains of HALF samples; lane l is the first one of a sample, lane l + HALF its second one."""
+
+    def __init__(
+        self,
+        patterns: list[SpanPatterns],
+        frequency_S: np.ndarray,
+        phred_SH3: np.ndarray,
+        haploid_H: np.ndarray,
+    ) -> None:
+        self.patterns, self.haploid_H = patterns, haploid_H
+        self.likelihood_S3H = np.ascontiguousarray(_LIKELIHOOD[phred_SH3].transpose(0, 2, 1))
+        self.emission_S2L = self._by_frequency(frequency_S)
+        self.probability_SL = np.zeros((len(frequency_S), LANES), np.float32)
+        self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
+        self._first_G = np.cumsum([0, *(len(one.pattern_IN) * SPAN for one in patterns)]).tolist()
+
+    def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
+        """Emissions of a chain if the other one has ALT as often as the panel."""
+        none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        f = frequency_S[:, None]
+        ref, alt = (1 - f) * none + f * one, (1 - f) * one + f * two
+        ref, alt = np.where(self.haploid_H, none, ref), np.where(self.haploid_H, two, alt)
+        share = MISMATCH + (1 - 2 * MISMATCH) * alt / (ref + alt)
+        emission_S2H = np.stack([1 - share, share], axis=1).astype(np.float32)
+        flat_SH = (none == one) & (none == two)
+        emission_S2H[np.broadcast_to(flat_SH[:, None], emission_S2H.shape)] = 1
+        emission_S2L = np.concatenate([emission_S2H, emission_S2H], axis=2)
+        emission_S2L[:, :, HALF:][:, :, self.haploid_H] = 1
+        return emission_S2L
+
+    def weights(self, rare_S: np.ndarray) -> np.ndarray:
+        """How much the sweep of each of SCALES counts, float32 (K, S, H)."""
+        weight_KSH = np.zeros((len(SCALES), len(rare_S), HALF), np.float32)
+        none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        for h, share in enumerate(((none != one) | (none != two)).mean(axis=0)):
+            of_common, of_rare = next(chosen for least, *chosen in LADDERS if share >= least)
+            for chosen, here_S in ((of_common, ~rare_S), (of_rare, rare_S)):
+                weight_KSH[chosen, here_S, h] = 1 / (chosen.stop - chosen.start)
+        return weight_KSH
+
+    def sweep(self, jump_S: np.ndarray, weight_SH: np.ndarray | None = None) -> None:
+        """Update all emissions, and count the genotype probabilities; None for the first sweep."""
+        starting = weight_SH is None
+        exchanged_HS = np.zeros((HALF, len(jump_S)), np.uint8)
+        n = self.patterns[0].pattern_IN.shape[1]
+        behind_GNL = self._behind_groups(jump_S)
+        left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
+        for group, patterns in enumerate(self.patterns):
+            here = self._places(group, len(jump_S))
+            right = self._backward(group, jump_S, behind_GNL[group])[:3]
+            exchanged = np.zeros((HALF, here.stop - here.start), np.uint8)
+            sweep_forward(
+                *patterns, self.likelihood_S3H[here], self.haploid_H, jump_S[here], *right, left_NL,
+                np.float32(MISMATCH), starting, self.emission_S2L[here], exchanged, self.probability_SL[here],
+            )  # fmt: skip
+            exchanged_HS[:, here] = exchanged
+        self._turn(exchanged_HS.T.astype(bool))
+        if weight_SH is not None:
+            self.genotype_S3H += weight_SH[:, None] * self._genotypes()
+
+    def _behind_groups(self, jump_S: np.ndarray) -> list[np.ndarray]:
+        """Backward values behind each group of spans."""
+        n = self.patterns[0].pattern_IN.shape[1]
+        behind = [np.ones((n, LANES), np.float32)]
+        for group in range(len(self.patterns) - 1, 0, -1):
+            behind_INL, _, _, stay_DL, come_DL = self._backward(group, jump_S, behind[-1])
+            before_NL = behind_INL[0]
+            go_through_alone(self.patterns[group].pattern_IN[0], stay_DL, come_DL, before_NL)
+            behind.append(before_NL.copy())
+        return behind[::-1]
+
+    def _backward(self, group: int, jump_S: np.ndarray, behind_NL: np.ndarray) -> tuple[np.ndarray, ...]:
+        patterns, here = self.patterns[group], self._places(group, len(jump_S))
+        behind_INL = np.empty((*patterns.pattern_IN.shape, LANES), np.float32)
+        behind_INL[-1] = behind_NL
+        stay_PDL, come_PDL = (np.empty((SPAN, len(patterns.bits_D), LANES), np.float32) for _ in range(2))
+        first = fill_backwards(
+            *patterns, self.emission_S2L[here], jump_S[here], behind_INL, stay_PDL, come_PDL
+        )
+        return behind_INL, stay_PDL, come_PDL, *first
+
+    def _places(self, group: int, n_sites: int) -> slice:
+        return slice(self._first_G[group], min(self._first_G[group + 1], n_sites))
+
+    def _turn(self, exchanged_SH: np.ndarray) -> None:
+        """Exchange the chains behind each place where it was decided so."""
+        behind_SH = np.zeros_like(exchanged_SH)
+        behind_SH[1:] = np.logical_xor.accumulate(exchanged_SH, axis=0)[:-1]
+        behind_SL = np.concatenate([behind_SH, behind_SH], axis=1)
+        for x, behind in ((self.probability_SL, behind_SL), (self.emission_S2L, behind_SL[:, None])):
+            x[...] = np.where(behind, np.roll(x, HALF, axis=-1), x)
+
+    def _genotypes(self) -> np.ndarray:
+        """P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
+        p, q = self.probability_SL[:, :HALF], self.probability_SL[:, HALF:]
+        q = np.where(self.haploid_H, p, q)
+        between = np.where(self.haploid_H, 0, p * (1 - q) + q * (1 - p))
+        ref, alt = np.where(self.haploid_H, 1 - p, (1 - p) * (1 - q)), np.where(self.haploid_H, p, p * q)
+        joint_S3H = np.stack([ref, between, alt], axis=1) * self.likelihood_S3H
+        return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def haplotype_probabilities(self) -> np.ndarray:
+        """As `genotypes_from_likelihoods` returns them; the likelier carrier is the chain that is."""
+        _, one_SH, two_SH = self.genotype_S3H.transpose(1, 0, 2)
+        mean_SH = one_SH / 2 + two_SH
+        # two numbers with this sum and this product; a mean of sweeps may have none: then the mean twice
+        apart_SH = np.sqrt((mean_SH**2 - two_SH).clip(0))
+        high_SH, low_SH = (mean_SH + apart_SH).clip(0, 1), (mean_SH - apart_SH).clip(0, 1)
+        second_SH = self.probability_SL[:, HALF:] > self.probability_SL[:, :HALF]
+        out_S2H = np.stack(
+            [np.where(second_SH, low_SH, high_SH), np.where(second_SH, high_SH, low_SH)], axis=1
+        )
+        return np.where(self.haploid_H, mean_SH[:, None], out_S2H)

@@ -1,0 +1,68 @@
+"""Long chromosomes in stretches, for chains whose memory grows with their length.
+
+A stretch sees flanks on both sides. Which of a sample's chains is the first one is undetermined: a stretch
+takes them as the stretch before has them, by the sites that both have computed.
+
+Axes: S sites, X samples, 2 haplotypes of a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from spinimpute.panels.panel import Panel
+from spinimpute.phasing.chains import genotypes_from_likelihoods
+
+STRETCH = 65_536  # sites
+FLANK_CM = 1.0
+MOST_FLANK = 32_768  # sites
+
+
+def in_stretches(
+    panel: Panel,
+    first: int,
+    phred_SX3: np.ndarray,
+    haploid_X: np.ndarray,
+    threads: int,
+    progress: Callable[[float], None] | None = None,
+) -> Iterator[tuple[int, np.ndarray]]:
+    """`genotypes_from_likelihoods` of one stretch after the other.
+
+    Parameters
+    ----------
+    panel, first, phred_SX3, haploid_X, threads, progress
+        As of `genotypes_from_likelihoods`.
+
+    Yields
+    ------
+    int
+        The first panel site of a stretch.
+    float32 (S, 2, X)
+        P(ALT) of the haplotypes, in order of the sites.
+    """
+    stop = first + len(phred_SX3)
+    behind = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)  # of the stretch before, beyond its end
+    for start in range(first, stop, STRETCH):
+        end = min(start + STRETCH, stop)
+        low, high = _with_flanks(panel.cM, start, end, first, stop)
+
+        def told(share: float, start: int = start, end: int = end) -> None:
+            if progress is not None:
+                progress((start - first + share * (end - start)) / (stop - first))
+
+        p_S2X = genotypes_from_likelihoods(
+            panel, low, phred_SX3[low - first : high - first], haploid_X, threads, told
+        )[start - low :]
+        both = min(len(behind), len(p_S2X))
+        apart_SX = (behind[:both, 0] - behind[:both, 1]) * (p_S2X[:both, 0] - p_S2X[:both, 1])
+        p_S2X = np.where(apart_SX.sum(axis=0) < 0, p_S2X[:, ::-1], p_S2X)
+        behind = p_S2X[end - start :].copy()
+        yield start, p_S2X[: end - start]
+
+
+def _with_flanks(cM: np.ndarray, start: int, end: int, first: int, stop: int) -> tuple[int, int]:
+    low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
+    high = int(np.searchsorted(cM, cM[end - 1] + FLANK_CM, side="right"))
+    return max(low, start - MOST_FLANK, first), min(high, end + MOST_FLANK, stop)

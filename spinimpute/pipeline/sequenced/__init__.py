@@ -1,0 +1,1 @@
+"""Imputation of sequenced samples, from genotype likelihoods and reads."""

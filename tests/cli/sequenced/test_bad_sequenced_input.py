@@ -1,0 +1,337 @@
+"""What people get wrong with sequenced samples: exit status 2, one clear message, and no file left behind."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pysam
+import pytest
+
+import spinimpute
+
+Run = Callable[..., Any]
+Write = Callable[..., Path]
+Rows = list[list[str]]
+Truth = tuple[list[str], list[tuple[int, str, str]], np.ndarray]
+
+
+@pytest.fixture
+def refused(run: Run, small_panel: Path, tmp_path: Path) -> Callable[..., str]:
+    """refused(said, *arguments): impute must fail with one message, and leave nothing."""
+
+    def check(said: str, *arguments: object, panel: object = None, out: object = None) -> str:
+        folder = tmp_path / "out"
+        folder.mkdir(exist_ok=True)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        output = out or folder / "o.vcf.gz"
+        done = run("impute", "--panel", panel or small_panel, "--out", output, *arguments)
+        assert done.code == 2, done.err
+        assert said in done.err
+        ours = [line for line in done.err.splitlines() if "rror: " in line]
+        usage = done.err.startswith("Usage: ")  # click's own, of options
+        assert len(ours) == 1
+        of_htslib = [line for line in done.err.splitlines() if line.startswith(("[E::", "[W::"))]
+        assert usage or len(done.err.splitlines()) == 1 + len(of_htslib)
+        assert done.out == ""
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        return str(done.err)
+
+    return check
+
+
+Refused = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["--gl", "g.vcf", "--vcf", "t.vcf"], ["--gl", "--vcf"]),
+        (["--bam", "a.bam", "--vcf", "t.vcf"], ["--bam", "--vcf"]),
+        (["--bam-list", "list", "--bfile", "t"], ["--bam-list", "--bfile"]),
+        (["--pfile", "t", "--gl", "g.vcf"], ["--gl", "--pfile"]),
+        ([], ["none of them"]),
+        (["--gl", ""], ["none of them"]),
+    ],
+    ids=lambda given: " ".join(given) or "nothing",
+)
+def test_one_kind_of_target(refused: Refused, given: list[str], named: list[str]) -> None:
+    said = refused("", *given)
+    for name in named:
+        assert name in said
+
+
+def test_nothing_at_all_names_sequenced_targets(refused: Refused) -> None:
+    assert "--gl" in refused("give the target with one of")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--loo", "quality"],
+        ["--predictor", "haplotype"],
+        ["--inducing-points", "8"],
+        ["--report", "r.html"],
+        ["--model", "m.safetensors"],
+        ["--phasing", "never"],
+        ["--phasing", "auto"],
+        ["--keep-unmatched"],
+        ["--ambiguous", "drop"],
+        ["--chain", "c.chain"],
+        ["--min-typed-ratio", "0.1"],
+        ["--device", "cpu"],
+        ["--window-cm", "3"],
+        ["--max-memory", "2G"],
+    ],
+    ids=" ".join,
+)
+def test_options_of_arrays(refused: Refused, gl: Path, option: list[str]) -> None:
+    refused(f"{option[0]} has no meaning for sequenced samples", "--gl", gl, *option)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--reference", "r.fa"],
+        ["--max-depth", "40"],
+        ["--min-base-quality", "3"],
+        ["--min-mapping-quality", "3"],
+    ],
+    ids=" ".join,
+)
+def test_options_of_reads(refused: Refused, example: Path, option: list[str]) -> None:
+    target = example / "target.vcf.gz"
+    refused(f"{option[0]} has no meaning for targets that are not sequenced", "--vcf", target, *option)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--max-depth", "0"),
+        ("--max-depth", "x"),
+        ("--min-base-quality", "-1"),
+        ("--min-mapping-quality", "256"),
+    ],
+)
+def test_numbers_out_of_range(refused: Refused, bam: Path, option: str, value: str) -> None:
+    assert value in refused(option, "--bam", bam, option, value)
+
+
+def test_twice(refused: Refused, gl: Path, tmp_path: Path) -> None:
+    refused("--gl is given 2 times", "--gl", gl, "--gl", gl)
+    refused("--bam-list is given 2 times", "--bam-list", gl, "--bam-list", gl)
+    refused("--reference is given 2 times", "--bam", gl, "--reference", gl, "--reference", gl)
+
+
+def test_words_without_an_option(refused: Refused, bam: Path) -> None:
+    refused("'b.bam' stands without an option", "--bam", bam, "b.bam")
+
+
+def no_values(rows: Rows) -> None:
+    for row in rows:
+        row[8:] = ["DP", *("1" for _ in row[9:])]
+
+
+def all_missing(rows: Rows) -> None:
+    for row in rows:
+        row[8:] = ["PL", *("." for _ in row[9:])]
+
+
+def set_field(field: str) -> Callable[[Rows], None]:
+    def change(rows: Rows) -> None:
+        rows[7][9] = field
+
+    return change
+
+
+def elsewhere(rows: Rows) -> None:
+    for row in rows:
+        row[1] = str(int(row[1]) + 500_000)
+
+
+def another_chromosome(rows: Rows) -> None:
+    for row in rows:
+        row[0] = "7"
+
+
+def no_samples(rows: Rows) -> None:
+    for row in rows:
+        del row[8:]
+
+
+def backwards(rows: Rows) -> None:
+    rows[3], rows[9] = rows[9], rows[3]
+
+
+CHANGES: dict[str, tuple[Callable[[Rows], None], str]] = {
+    "no PL, GL or GT": (no_values, "likelihoods (PL or GL) or genotypes (GT)"),
+    "all missing": (all_missing, "missing"),
+    "two of three": (set_field("0,3,3,3:1"), "s0"),
+    "six": (set_field("0,3,3,3,3,3:1"), "s0"),
+    "negative": (set_field("-1,3,30:1"), "s0"),
+    "no number": (set_field("0,x,30:1"), ""),
+    "another region": (elsewhere, ""),
+    "another chromosome": (another_chromosome, "the file holds chromosome 7"),
+    "no samples": (no_samples, "sites without samples"),
+    "backwards": (backwards, "backwards"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_likelihoods_that_cannot_be(
+    refused: Refused, rows: Rows, write_gl: Write, kind: str, tmp_path: Path
+) -> None:
+    change, said = CHANGES[kind]
+    changed = [list(row) for row in rows]
+    change(changed)
+    path = tmp_path / "bad.vcf"
+    if kind == "no samples":
+        text = write_gl(path, changed).read_text()
+        path.write_text(text.replace("INFO\tFORMAT", "INFO"))
+    elif kind == "another chromosome":
+        write_gl(path, changed, "7")
+    else:
+        write_gl(path, changed)
+    assert "bad.vcf" in refused(said, "--gl", path)
+
+
+@pytest.mark.parametrize("field", ["-1,3,30:1", "0,3,30,40:1", "0,x,30:1"])
+def test_where_a_likelihood_is_wrong(
+    refused: Refused, rows: Rows, write_gl: Write, field: str, tmp_path: Path
+) -> None:
+    """The message leads to the record."""
+    changed = [list(row) for row in rows]
+    changed[7][9] = field
+    said = refused("", "--gl", write_gl(tmp_path / "bad.vcf", changed))
+    assert changed[7][1] in said
+
+
+@pytest.mark.parametrize("option", ["--gl", "--bam", "--bam-list"])
+def test_files_that_are_not_there(refused: Refused, option: str, tmp_path: Path) -> None:
+    assert "none.file" in refused("", option, tmp_path / "none.file")
+    assert str(tmp_path) in refused("", option, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"\x1f\x8b\x08\x04"], ids=["empty", "text", "gzip"])
+@pytest.mark.parametrize("option", ["--gl", "--bam"])
+def test_files_of_another_form(refused: Refused, option: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.file"
+    path.write_bytes(content)
+    assert "bad.file" in refused("", option, path)
+
+
+def test_likelihoods_that_are_cut(refused: Refused, gl: Path, tmp_path: Path) -> None:
+    content = gzip.compress(gl.read_bytes())
+    path = tmp_path / "cut.vcf.gz"
+    path.write_bytes(content[: len(content) // 2])
+    assert "cut.vcf.gz" in refused("", "--gl", path)
+
+
+def test_panel_of_inducing_points(
+    refused: Refused, gl: Path, small_panel: Path, example: Path, tmp_path: Path
+) -> None:
+    with spinimpute.Panel.open(small_panel) as panel:
+        points = tmp_path / "p.spip"
+        spinimpute.build_inducing_panel(panel, points, example / "array.txt", 8).close()
+    assert ".spin" in refused("sequenced samples cannot be imputed from", "--gl", gl, panel=points)
+
+
+def test_panels_that_are_not_there(refused: Refused, gl: Path, tmp_path: Path) -> None:
+    assert "none.spin" in refused("", "--gl", gl, panel=tmp_path / "none.spin")
+    refused("", "--gl", gl, panel=gl)  # has no genotypes
+
+
+def test_reads_without_index(refused: Refused, bam: Path) -> None:
+    bam.with_name("one.bam.bai").unlink()
+    assert "one.bam" in refused("index", "--bam", bam)
+
+
+def test_reads_that_are_cut(refused: Refused, bam: Path) -> None:
+    content = bam.read_bytes()
+    for length in (len(content) - 28, len(content) // 2, 40):
+        bam.write_bytes(content[:length])
+        assert "one.bam" in refused("", "--bam", bam)
+
+
+def test_reads_of_another_build(refused: Refused, truth: Truth, write_reads: Write, tmp_path: Path) -> None:
+    path = write_reads(tmp_path / "other.bam", truth[1], length=64_444_167)
+    said = refused("another genome build", "--bam", path)
+    assert "other.bam" in said
+    assert "64,444,167" in said
+
+
+def test_reads_as_text(refused: Refused, bam: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.sam"
+    path.write_text(pysam.view("-h", str(bam)))
+    assert "t.sam" in refused("SAM text", "--bam", path)
+
+
+def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    for content in ("", "\n \n"):
+        listed.write_text(content)
+        assert "list.txt" in refused("there is no file in it", "--bam-list", listed)
+    listed.write_text(f"{bam}\n{tmp_path / 'none.bam'}\n")
+    assert "none.bam" in refused("", "--bam-list", listed)
+    listed.write_bytes(b"\xff\xfe\x00")
+    assert "list.txt" in refused("cannot be read", "--bam-list", listed)
+
+
+def test_other_samples_than_the_reads(refused: Refused, gl: Path, bam: Path) -> None:
+    refused("not of the same samples", "--gl", gl, "--bam", bam)
+
+
+def test_regions(refused: Refused, gl: Path, bam: Path) -> None:
+    for target in (["--gl", gl], ["--bam", bam]):
+        refused("the panel has no site in 20:400000-500000", *target, "--region", "20:400000-500000")
+        refused("not on the panel's chromosome", *target, "--region", "21:1-300000")
+        refused("", *target, "--region", "20:5-x")
+        refused("a buffer must have a length", *target, "--region", "20:1-9000", "--buffer", "-1")
+
+
+def test_a_region_of_which_nothing_is_known(
+    refused: Refused, rows: Rows, truth: Truth, write_gl: Write, write_reads: Write, tmp_path: Path
+) -> None:
+    """Neither a record nor a read in it, nor in its buffer."""
+    gl = write_gl(tmp_path / "part.vcf", [row for row in rows if int(row[1]) < 100_000])
+    bam = write_reads(tmp_path / "part.bam", [site for site in truth[1] if site[0] < 100_000])
+    region = ["--region", "20:200000-300000", "--buffer", "0.001"]
+    for target in (["--gl", gl], ["--bam", bam]):
+        refused("nothing is known of any sample in 20:200000-300000", *target, *region)
+
+
+def test_outputs(refused: Refused, gl: Path, bam: Path, tmp_path: Path) -> None:
+    """An input is never written over, and another file only with --force."""
+    own = tmp_path / "own.vcf"
+    own.write_bytes(gl.read_bytes())
+    link = tmp_path / "link.vcf"
+    link.symlink_to(own)
+    for force in ([], ["--force"]):
+        refused("own.vcf", "--gl", own, *force, out=own)
+        refused("own.vcf", "--gl", link, *force, out=own)
+        refused("one.bam", "--bam", bam, *force, out=bam)
+    there = tmp_path / "there.vcf"
+    there.write_text("old")
+    refused("there.vcf", "--gl", gl, out=there)
+    refused("o.txt", "--gl", gl, out=tmp_path / "o.txt")
+    refused("", "--gl", gl, out=tmp_path / "none" / "o.vcf")
+
+
+@pytest.mark.parametrize("option", ["--bam-list", "--sex"])
+def test_lists_are_not_written_over(refused: Refused, bam: Path, tmp_path: Path, option: str) -> None:
+    listed = tmp_path / "list.vcf"
+    listed.write_text(f"{bam}\n" if option == "--bam-list" else "one M\n")
+    target = [] if option == "--bam-list" else ["--bam", bam]
+    refused("list.vcf", *target, option, listed, "--force", out=listed)
+
+
+def test_reads_are_not_written_over_by_name(refused: Refused, bam: Path, tmp_path: Path) -> None:
+    """A BAM may be called anything."""
+    other = tmp_path / "reads.vcf.gz"
+    other.write_bytes(bam.read_bytes())
+    pysam.index(str(other))
+    listed = tmp_path / "list"
+    listed.write_text(f"{other}\n")
+    refused("reads.vcf.gz", "--bam", other, "--force", out=other)
+    refused("reads.vcf.gz", "--bam-list", listed, "--force", out=other)

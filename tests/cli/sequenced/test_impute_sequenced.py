@@ -1,0 +1,158 @@
+"""`spinimpute impute --gl` and `--bam`: what is handed to the library, and files in, files out."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import cyvcf2
+import numpy as np
+
+import spinimpute
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from spinimpute.pipeline.sequenced.summary import SequencedSummary
+from spinimpute.pipeline.settings import RegionSettings, Resources
+from spinimpute.sequencing.pileup import PileupSettings
+
+Run = Callable[..., Any]
+Truth = tuple[list[str], list[tuple[int, str, str]], np.ndarray]
+WriteReads = Callable[..., Path]
+LIBRARY = "spinimpute.pipeline.sequenced.impute.impute_sequenced"
+
+
+def numbers(path: Path) -> tuple[list[int], np.ndarray]:
+    """Positions and dosages."""
+    vcf = cyvcf2.VCF(str(path))
+    found = [(v.POS, v.format("DS")[:, 0]) for v in vcf]
+    vcf.close()
+    return [position for position, _ in found], np.array([dosage for _, dosage in found])
+
+
+class TestArguments:
+    def test_defaults(self, run: Run) -> None:
+        with mock.patch(LIBRARY, return_value=SequencedSummary(bare_X=np.zeros(1))) as library:
+            done = run("impute", "--gl", "g.vcf", "--panel", "p.spin", "--out", "o.bcf")
+        assert done.code == 0, done.err
+        (out, panel, given), options = library.call_args
+        assert (str(out), str(panel)) == ("o.bcf", "p.spin")
+        assert given == SequencingSettings("g.vcf", [], None, PileupSettings(10, 10, 40), None)
+        output = options.pop("output")
+        assert (tuple(output.formats), output.decimals, output.output_type) == (("GT", "DS"), 3, None)
+        options.pop("progress")
+        assert options == {
+            "genetic_map": None,
+            "region": RegionSettings(),
+            "resources": Resources(),
+            "force": False,
+        }
+
+    def test_everything(self, run: Run, tmp_path: Path) -> None:
+        listed, sex = tmp_path / "list", tmp_path / "sex"
+        listed.write_text("\nc.bam\n  d e.cram \n")
+        sex.write_text("one M\n")
+        # fmt: off
+        arguments = [
+            "--gl", "g.vcf", "--bam", "a.bam", "--bam", "b.bam", "--bam-list", listed, "--reference", "r.fa",
+            "--min-mapping-quality", 3, "--min-base-quality", 4, "--max-depth", 5, "--sex", sex,
+            "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "gp,GT", "-r", "20:5-9", "--buffer", 2,
+            "--map", "m.map", "--threads", 3, "--force", "--quiet", "--decimals", 4,
+        ]
+        # fmt: on
+        with mock.patch(LIBRARY, return_value=SequencedSummary(bare_X=np.zeros(1))) as library:
+            done = run("impute", *arguments)
+        assert (done.code, done.err) == (0, "")
+        given, options = library.call_args.args[2], library.call_args.kwargs
+        assert list(given.alignments) == ["a.bam", "b.bam", "c.bam", "d e.cram"]
+        assert (given.likelihoods, given.reference) == ("g.vcf", "r.fa")
+        assert given.pileup == PileupSettings(3, 4, 5)
+        assert given.sexes == {"one": True}
+        assert tuple(options["output"].formats) == ("GT", "GP")
+        assert (options["output"].output_type, options["output"].decimals) == ("b", 4)
+        assert options["region"] == RegionSettings("20:5-9", 2)
+        assert options["resources"] == Resources(3)
+        assert options["genetic_map"] == "m.map"
+        assert options["force"] is True
+
+    def test_nothing_is_loaded_for_the_help(self, run: Run) -> None:
+        done = run("impute", "--help")
+        assert done.code == 0
+        for option in ("--gl", "--bam", "--bam-list", "--reference", "--max-depth", "--min-base-quality"):
+            assert option in done.out
+
+
+# files in, files out
+
+
+def test_likelihoods(
+    run: Run,
+    truth: Truth,
+    gl: Path,
+    small_panel: Path,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "o.vcf.gz"
+    done = run("impute", "--gl", gl, "--panel", small_panel, "--out", out, "--threads", 1)
+    assert done.code == 0, done.err
+    assert "target:   5 samples" in done.err
+    assert "depth: " in done.err
+    assert f"output:   {out}" in done.err
+    position, dosage_SX = numbers(out)
+    _, sites, genotype_SX = truth
+    assert position == [p for p, _, _ in sites]
+    assert np.corrcoef(dosage_SX.ravel(), genotype_SX.ravel())[0, 1] > 0.95
+    with gzip.open(out, "rt") as file:
+        (command,) = [line for line in file if line.startswith("##spinimpute_command=")]
+    assert f"--gl {gl}" in command
+    assert "--threads" not in command
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
+
+
+def test_reads_and_a_list_of_them(
+    run: Run,
+    truth: Truth,
+    bam: Path,
+    write_reads: WriteReads,
+    small_panel: Path,
+    tmp_path: Path,
+) -> None:
+    two = write_reads(tmp_path / "two.bam", truth[1][::2], "two")
+    listed = tmp_path / "list"
+    listed.write_text(f"{bam}\n{two}\n")
+    given = (["--bam", bam, "--bam", two], ["--bam-list", listed], ["--bam", bam, "--bam-list", listed])
+    texts = []
+    for i, options in enumerate(given[:2]):
+        out = tmp_path / f"o{i}.vcf"
+        done = run("impute", *options, "--panel", small_panel, "--out", out, "-t", 1, "--quiet")
+        assert (done.code, done.err) == (0, "")
+        texts.append([line for line in out.read_text().splitlines() if not line.startswith("##")])
+    assert texts[0] == texts[1]
+    assert texts[0][0].split("\t")[9:] == ["one", "two"]
+    assert len(texts[0]) == len(truth[1]) + 1
+    twice = run("impute", *given[2], "--panel", small_panel, "--out", tmp_path / "twice.vcf")
+    assert twice.code == 2
+    assert "reads of sample one are in" in twice.err
+
+
+def test_qualities_and_depth_reach_the_reads(run: Run, bam: Path, small_panel: Path, tmp_path: Path) -> None:
+    for option, value in (("--min-base-quality", 21), ("--min-mapping-quality", 61)):
+        done = run("impute", "--bam", bam, "--panel", small_panel, "--out", tmp_path / "o.vcf", option, value)
+        assert done.code == 2
+        assert "no base counts" in done.err
+
+
+def test_regions_are_joined(run: Run, gl: Path, small_panel: Path, tmp_path: Path) -> None:
+    outs = []
+    for region in ("20:1-150000", "20:150001-300000"):
+        outs.append(tmp_path / f"{region.replace(':', '_')}.vcf.gz")
+        done = run(
+            "impute", "--gl", gl, "--panel", small_panel, "--out", outs[-1], "-r", region, "-t", 1, "-q"
+        )
+        assert (done.code, done.err) == (0, "")
+    whole = tmp_path / "whole.vcf.gz"
+    done = run("ligate", *outs, "--out", whole)
+    assert done.code == 0, done.err
+    position, _ = numbers(whole)
+    assert position == sorted(position)
+    with spinimpute.Panel.open(small_panel) as panel:
+        assert position == panel.position.tolist()
