@@ -151,7 +151,6 @@ def impute(
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
-    from spinimpute.pipeline.sequenced.impute import impute_sequenced
     from spinimpute.pipeline.settings import (
         OutputSettings,
         PredictorSettings,
@@ -165,6 +164,8 @@ def impute(
         f"##spinimpute_seed={seed}",
     ]
     if vcf is None:
+        from spinimpute.pipeline.sequenced.impute import impute_sequenced
+
         _refuse(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         if not bam and bam_list is None:
             _refuse(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")

@@ -264,5 +264,8 @@ def _header_lines(
     ]
     if region is not None:
         whole = Region(parts[0].panel.chrom, region.start, region.end)
-        lines.append(region_line(whole, sum(part.last - part.first for part in parts), None, False))
+        # which chain is a sample's first one is undetermined, as with calls that are phased here
+        lines.append(
+            region_line(whole, sum(part.last - part.first for part in parts), None, phased_here=True)
+        )
     return lines
