@@ -143,8 +143,8 @@ def impute(
 ) -> None:
     """Impute genotypes at all sites of a reference panel; unphased ones are phased first.
 
-    Sequenced samples are given by their genotype likelihoods (--gl), by their reads (--bam, --bam-list), or
-    by both.
+    Sequenced samples are given by their genotype likelihoods (--gl), their reads (--bam, --bam-list), or
+    both; --vcf then gives an array's calls of the same samples.
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
@@ -163,15 +163,15 @@ def impute(
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
         f"##spinimpute_seed={seed}",
     ]
-    if vcf is None:
+    if gl or bam or bam_list:
         from spinimpute.pipeline.sequenced.impute import impute_sequenced
 
         _refuse(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         if not bam and bam_list is None:
             _refuse(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        check_outputs([out], force, (gl, *bam, bam_list, reference, sex, panel, genetic_map))
+        check_outputs([out], force, (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map))
         given = _sequencing(
-            gl, bam, bam_list, reference, (min_mapping_quality, min_base_quality, max_depth), sex
+            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )
         gc.freeze()
         gc.enable()
@@ -191,6 +191,7 @@ def impute(
             )
         show(found, out, quiet)
         return
+    assert vcf is not None, "one of them is given"
     _refuse(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     budget = options.pop("max_memory")
     tables = _loo_tables(loo)
@@ -240,6 +241,7 @@ def _sequencing(
     gl: str | None,
     bam: tuple[str, ...],
     bam_list: str | None,
+    array: str | None,
     reference: str | None,
     counted: tuple[int, int, int],
     sex: str | None,
@@ -250,7 +252,7 @@ def _sequencing(
 
     listed = [] if bam_list is None else names_in(bam_list, "list of reads", "file")
     files = [*bam, *listed]
-    return SequencingSettings(gl, files, reference, PileupSettings(*counted), sexes_of(sex))
+    return SequencingSettings(gl, files, array, reference, PileupSettings(*counted), sexes_of(sex))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -109,15 +109,13 @@ def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> st
         return vcf
     from spinimpute.errors import InputError
 
-    sequenced = ctx.meta.get("sequenced", [])
     given = {
-        **{name: name for name in sequenced},
         "--vcf": vcf,
         "--bfile": _with_suffix(ctx.meta.get("bfile"), ".bed"),
         "--pfile": _with_suffix(ctx.meta.get("pfile"), ".pgen"),
     }
     named = {name: path for name, path in given.items() if path}
-    if sequenced and len(named) == len(sequenced):
+    if not named and ctx.meta.get("sequenced"):
         return None
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
@@ -166,9 +164,9 @@ chain_option = click.option(
 )
 
 
-def _sequenced(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
     if value:
-        ctx.meta.setdefault("sequenced", []).append(option.opts[0])
+        ctx.meta["sequenced"] = True
     return value
 
 
@@ -189,9 +187,7 @@ def sequencing_options(command: Command) -> Command:
         click.option("--reference", metavar="FILE", help="Reference genome that CRAMs were written with."),
         click.option("--bam-list", help="A file with a BAM or CRAM in each line.", **file),
         click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **file),
-        click.option(
-            "--gl", help="Sequenced target in place of --vcf: genotype likelihoods (PL, GL or GT).", **file
-        ),
+        click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **file),
     ):
         command = option(command)
     return command

@@ -25,7 +25,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches
 from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
 from spinimpute.pipeline.regions import panel_ranges
-from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites, read_likelihoods
+from spinimpute.pipeline.sequenced.inputs import LikelihoodReader, SequencingSettings, at_all_sites
 from spinimpute.pipeline.sequenced.summary import SequencedSummary
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares
@@ -112,7 +112,7 @@ def impute_sequenced(
         with summary.stage("open panel"):
             panels = stack.enter_context(open_panels(panel, genetic_map))
         with summary.stage("read samples"):
-            parts = _read(panels, sequencing, wanted, BUFFER_CM if buffer_cM is None else buffer_cM, summary)
+            parts = _read(panels, sequencing, wanted, buffer_cM, summary, force=force)
         first = parts[0]
         writer = stack.enter_context(
             GenotypeWriter(
@@ -143,31 +143,36 @@ def _read(
     panels: Sequence[ReferencePanel],
     sequencing: SequencingSettings,
     region: Region | None,
-    buffer_cM: float,
+    buffer_cM: float | None,
     summary: SequencedSummary,
+    *,
+    force: bool,
 ) -> list[_Part]:
     """What is known of the parts that the region touches."""
     ranges = panel_ranges(panels, region)
+    buffer_cM = BUFFER_CM if buffer_cM is None else buffer_cM
     parts = []
-    for one in panels:
-        haplotypes = one.haplotypes
-        if haplotypes is None:
-            raise InputError(
-                f"panel {one.path}: sequenced samples cannot be imputed from {one.holds}; give a .spin "
-                "file, a VCF or a BCF"
-            )
+    of_haplotypes = [one.haplotypes for one in panels if one.haplotypes is not None]
+    if not of_haplotypes:
+        raise InputError(
+            f"panel {panels[0].path}: sequenced samples cannot be imputed from {panels[0].holds}; give a "
+            ".spin file, a VCF or a BCF"
+        )
+    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
+    summary.warnings += reader.warnings
+    for one in of_haplotypes:
         if one.checksum not in ranges:
             continue
         first, last = ranges[one.checksum]
         low, high = first, last
         if region is not None:
-            cM = haplotypes.cM
+            cM = one.cM
             low = int(np.searchsorted(cM, cM[first] - buffer_cM))
             high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
         around = None
         if region is not None or len(panels) > 1:
             around = Region(one.chrom, int(one.position[low]), int(one.position[high - 1]))
-        likelihoods = read_likelihoods(sequencing, haplotypes, around)
+        likelihoods = reader.read(one, around)
         if likelihoods is None:
             summary.warnings.append(
                 f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
@@ -176,7 +181,7 @@ def _read(
             continue
         summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
         summary.count(likelihoods, high - low)
-        parts.append(_Part(haplotypes, likelihoods, first, last, low, high))
+        parts.append(_Part(one, likelihoods, first, last, low, high))
     if not parts:
         raise InputError(
             f"nothing is known of any sample in {region or panels[0].chrom}: is it the right file?"

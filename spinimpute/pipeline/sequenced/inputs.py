@@ -1,9 +1,13 @@
-"""What sequenced samples are read from: likelihoods, reads, or both of the same samples."""
+"""What sequenced samples are read from: likelihoods, reads, an array, or several of them of the same samples.
+
+Axes: S and T sites, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +15,20 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region
 from spinimpute.panels.panel import Panel
-from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods
+from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.quality.summary import ImputationSummary
+from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 from spinimpute.vcf.variant_file import VariantFile
 
+CALL_ERROR = 33  # Phred-scaled: an array's allele is wrong
+
 
 @dataclass(frozen=True)
 class SequencingSettings:
-    """What is known of the samples. Likelihoods and reads of the same samples are taken together.
+    """What is known of the samples. What is given of the same samples is taken together.
 
     Attributes
     ----------
@@ -27,6 +36,8 @@ class SequencingSettings:
         A VCF, VCF.gz or BCF with PL, GL or GT, see `read_variant_likelihoods`.
     alignments : sequence of str or Path
         BAM or CRAM files, one for each sample, see `read_alignments`.
+    array : str, Path or None
+        Typed calls, in any form of `read_target`.
     reference : str, Path or None
         The reference genome that CRAMs were written with.
     pileup : PileupSettings
@@ -37,6 +48,7 @@ class SequencingSettings:
 
     likelihoods: str | Path | None = None
     alignments: Sequence[str | Path] = ()
+    array: str | Path | None = None
     reference: str | Path | None = None
     pileup: PileupSettings = field(default_factory=PileupSettings)
     sexes: dict[str, bool] | None = None
@@ -44,64 +56,141 @@ class SequencingSettings:
     @property
     def paths(self) -> list[str | Path | None]:
         """All files that are read."""
-        return [self.likelihoods, *self.alignments, self.reference]
+        return [self.likelihoods, *self.alignments, self.array, self.reference]
 
 
-def read_likelihoods(
-    settings: SequencingSettings, panel: Panel, region: Region | None
-) -> GenotypeLikelihoods | None:
-    """Likelihoods at the sites of a panel, or of a part of one of X.
+class LikelihoodReader:
+    """Reads what is known of the samples at panels that are the parts of one.
+
+    The samples' order is that of the first file: of likelihoods, of the array, or of the reads.
 
     Parameters
     ----------
     settings : SequencingSettings
         What is read.
-    panel : Panel
+    panels : sequence of Panel
         Open.
+    force : bool
+        Go on though the array's calls do not fit the panel.
+
+    Attributes
+    ----------
+    warnings : list of str
+        Of the array's calls.
+
+    Raises
+    ------
+    InputError
+        Nothing is given, or as `prepare` of the array.
+    """
+
+    def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:
+        if settings.likelihoods is None and settings.array is None and not settings.alignments:
+            raise InputError("nothing is known of the samples: give a file of likelihoods, or reads")
+        self.settings, self.warnings = settings, list[str]()
+        self._calls: dict[str, Prepared] = {}
+        self._samples: list[str] | None = None
+        if settings.array is not None:
+            summary = ImputationSummary()
+            target = TargetSettings(sexes=settings.sexes)
+            prepared = prepare(panels, settings.array, summary, target, force=force)
+            self._calls = {part.panel.checksum: part for part in prepared}
+            self._samples = prepared[0].target.samples
+            self.warnings += summary.warnings
+        if settings.likelihoods is not None:
+            with VariantFile(Path(settings.likelihoods), "target") as file:
+                self._samples = list(file.samples)
+
+    def read(self, panel: Panel, region: Region | None) -> GenotypeLikelihoods | None:
+        """Likelihoods at the sites of one of the panels.
+
+        Parameters
+        ----------
+        panel : Panel
+            One of them.
+        region : Region or None
+            Of the chromosome; None for all.
+
+        Returns
+        -------
+        GenotypeLikelihoods or None
+            None if nothing is known at any site.
+
+        Raises
+        ------
+        InputError
+            As the readers, or the files are of different samples. With a region, `NoRecord` and `NoMatch` are
+            answered with None.
+        """
+        settings = self.settings
+        parts = []
+        if settings.likelihoods is not None:
+            try:
+                parts.append(
+                    read_variant_likelihoods(settings.likelihoods, panel, region, sexes=settings.sexes)
+                )
+            except (NoRecord, NoMatch):
+                if region is None:
+                    raise
+        if panel.checksum in self._calls:
+            parts.append(likelihoods_of_calls(self._calls[panel.checksum], region))
+        if settings.alignments:
+            try:
+                pileup = read_alignments(
+                    settings.alignments,
+                    panel,
+                    region,
+                    reference=settings.reference,
+                    sexes=settings.sexes,
+                    settings=settings.pileup,
+                )
+                parts.append(pileup.likelihoods)
+            except NoRecord:
+                if region is None:
+                    raise
+        if self._samples is not None:
+            parts = [part.in_order(self._samples) for part in parts]
+        return reduce(merge_likelihoods, parts) if parts else None
+
+
+def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> GenotypeLikelihoods:
+    """What an array's calls say, each allele of them wrong with a probability of 10 ** (-CALL_ERROR / 10).
+
+    Parameters
+    ----------
+    part : Prepared
+        A target with the alleles of the panel.
     region : Region or None
         Of the chromosome; None for all.
 
     Returns
     -------
-    GenotypeLikelihoods or None
-        None if nothing is known at any site. The samples are in the order of the file of likelihoods, or else
-        of the files of reads, whatever is known of them.
-
-    Raises
-    ------
-    InputError
-        Nothing is given, or as the readers; `NoRecord` and `NoMatch` are answered with None.
+    GenotypeLikelihoods
+        At the matched sites; nothing is known where a call is missing.
     """
-    parts = []
-    if settings.likelihoods is None and not settings.alignments:
-        raise InputError("nothing is known of the samples: give a file of likelihoods, or reads")
-    if settings.likelihoods is not None:
-        try:
-            parts.append(read_variant_likelihoods(settings.likelihoods, panel, region, sexes=settings.sexes))
-        except (NoRecord, NoMatch):
-            if region is None:
-                raise
-    if settings.alignments:
-        try:
-            pileup = read_alignments(
-                settings.alignments,
-                panel,
-                region,
-                reference=settings.reference,
-                sexes=settings.sexes,
-                settings=settings.pileup,
-            )
-            parts.append(pileup.likelihoods)
-        except NoRecord:
-            if region is None:
-                raise
-    if not parts:
-        return None
-    if settings.likelihoods is not None and settings.alignments:
-        with VariantFile(Path(settings.likelihoods), "target") as file:
-            names = list(file.samples)
-        parts = [part.in_order(names) for part in parts]
-    return parts[0] if len(parts) == 1 else merge_likelihoods(*parts)
+    target, match = part.target, part.match
+    position_T = part.panel.position[match.panel_index]
+    wanted_T = np.ones(len(position_T), bool)
+    if region is not None:
+        wanted_T = (region.start <= position_T) & (position_T <= region.end)
+    alleles_TQ = target.alleles[match.target_index[wanted_T]]
+    haploid_X = target.ploidy == 1
+    first_X = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
+    one_TX, other_TX = alleles_TQ[:, first_X], alleles_TQ[:, first_X + ~haploid_X]
+    missing_TX = (one_TX < 0) | (other_TX < 0)
+    copies_TX3 = np.arange(3)
+    phred_TX3 = CALL_ERROR * np.abs((one_TX + other_TX)[..., None] - copies_TX3)
+    phred_TX3 = np.where(haploid_X[:, None], phred_TX3 // 2, phred_TX3)  # one allele, not two
+    phred_TX3[missing_TX] = 0
+    return GenotypeLikelihoods(
+        target.samples,
+        target.ploidy,
+        match.panel_index[wanted_T],
+        stored_phred(phred_TX3.astype(float), haploid_X),
+        None,
+        len(target.sites),
+        dict(target.skipped),
+    )
 
 
 def at_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.ndarray:

@@ -47,10 +47,8 @@ Refused = Callable[..., str]
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        (["--gl", "g.vcf", "--vcf", "t.vcf"], ["--gl", "--vcf"]),
-        (["--bam", "a.bam", "--vcf", "t.vcf"], ["--bam", "--vcf"]),
-        (["--bam-list", "list", "--bfile", "t"], ["--bam-list", "--bfile"]),
-        (["--pfile", "t", "--gl", "g.vcf"], ["--gl", "--pfile"]),
+        (["--gl", "g.vcf", "--vcf", "t.vcf", "--bfile", "t"], ["--vcf", "--bfile"]),
+        (["--bfile", "t", "--pfile", "t"], ["--bfile", "--pfile"]),
         ([], ["none of them"]),
         (["--gl", ""], ["none of them"]),
     ],

@@ -36,7 +36,7 @@ class TestArguments:
         assert done.code == 0, done.err
         (out, panel, given), options = library.call_args
         assert (str(out), str(panel)) == ("o.bcf", "p.spin")
-        assert given == SequencingSettings("g.vcf", [], None, PileupSettings(10, 10, 40), None)
+        assert given == SequencingSettings("g.vcf", [], None, None, PileupSettings(10, 10, 40), None)
         output = options.pop("output")
         assert (tuple(output.formats), output.decimals, output.output_type) == (("GT", "DS"), 3, None)
         options.pop("progress")
