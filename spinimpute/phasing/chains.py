@@ -34,10 +34,14 @@ from spinimpute.phasing.passes import HALF
 # Chosen on people taken out of the real panels, see benchmarks/README.md.
 FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
 SCALES = (50.0, 18.0, 6.0, 2.0, 0.7)  # of the sweeps that count
-# Which of them count, for common alleles and for rare ones, of samples of whom something is known at this
-# share of the sites at least: with 2.3, 0.29 and 0 reads a site.
-LADDERS = ((0.9, slice(0, 4), slice(0, 3)), (0.25, slice(1, 5), slice(0, 4)), (0.0, slice(2, 5), slice(1, 5)))
-RARE = 0.01
+# Which of them count, for alleles up to each of these frequencies, of samples of whom something is known at
+# this share of the sites at least: with 2.3, 0.29 and 0 reads a site.
+FREQUENCIES = (0.0005, 0.01, 0.5)
+LADDERS = (
+    (0.9, (slice(0, 2), slice(0, 3), slice(0, 4))),
+    (0.25, (slice(0, 2), slice(0, 4), slice(1, 5))),
+    (0.0, (slice(0, 4), slice(1, 5), slice(2, 5))),
+)
 MISMATCH = 1e-3
 _LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # of Phred-scaled ones
 _ROWS_AT_ONCE = 4_096
@@ -86,14 +90,14 @@ def genotypes_from_likelihoods(
         jump_probabilities(cM_S, panel.n_haplotypes, scale * panel.n_haplotypes)
         for scale in (FIRST_SCALE, *SCALES)
     ]
-    rare_S = np.minimum(frequency_S, 1 - frequency_S) <= RARE
+    class_S = np.searchsorted(FREQUENCIES[:-1], np.minimum(frequency_S, 1 - frequency_S))
     out_S2X = np.empty((n_sites, 2, n_samples), np.float32)
     done = 0
 
     def run(low: int) -> None:
         chosen = np.arange(low, low + HALF).clip(max=n_samples - 1)  # the last fills up
         chains = _Chains(patterns, frequency_S, phred_SX3[:, chosen], haploid_X[chosen])
-        weight_KSH = chains.weights(rare_S)
+        weight_KSH = chains.weights(class_S)
         chains.sweep(jumps[0])
         for jump_S, weight_SH in zip(jumps[1:], weight_KSH, strict=True):
             chains.sweep(jump_S, weight_SH)
@@ -151,14 +155,14 @@ class _Chains:
         emission_S2L[:, :, HALF:][:, :, self.haploid_H] = 1
         return emission_S2L
 
-    def weights(self, rare_S: np.ndarray) -> np.ndarray:
-        """How much the sweep of each of SCALES counts, float32 (K, S, H)."""
-        weight_KSH = np.zeros((len(SCALES), len(rare_S), HALF), np.float32)
+    def weights(self, class_S: np.ndarray) -> np.ndarray:
+        """How much the sweep of each of SCALES counts, float32 (K, S, H); class_S: of FREQUENCIES."""
+        weight_KSH = np.zeros((len(SCALES), len(class_S), HALF), np.float32)
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         for h, share in enumerate(((none != one) | (none != two)).mean(axis=0)):
-            of_common, of_rare = next(chosen for least, *chosen in LADDERS if share >= least)
-            for chosen, here_S in ((of_common, ~rare_S), (of_rare, rare_S)):
-                weight_KSH[chosen, here_S, h] = 1 / (chosen.stop - chosen.start)
+            ladder = next(ladder for least, ladder in LADDERS if share >= least)
+            for number, chosen in enumerate(ladder):
+                weight_KSH[chosen, class_S == number, h] = 1 / (chosen.stop - chosen.start)
         return weight_KSH
 
     def sweep(self, jump_S: np.ndarray, weight_SH: np.ndarray | None = None) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from spinimpute.phasing import stretches
 from spinimpute.phasing.chains import (
+    FREQUENCIES,
     LADDERS,
     MISMATCH,
-    RARE,
     SCALES,
     genotypes_from_likelihoods,
 )
@@ -112,9 +112,13 @@ def diploid(n: int) -> np.ndarray:
 def mean_of_sweeps(x_KS: np.ndarray, phred_S3: np.ndarray, panel: MadePanel) -> np.ndarray:
     """The mean of those of one sample that count."""
     known = (phred_S3 != phred_S3[:, :1]).any(axis=1).mean()
-    of_common, of_rare = next(chosen for least, *chosen in LADDERS if known >= least)
-    rare_S = np.minimum(panel.frequency, 1 - panel.frequency) <= RARE
-    return np.where(rare_S, x_KS[of_rare].mean(axis=0), x_KS[of_common].mean(axis=0))
+    ladder = next(ladder for least, ladder in LADDERS if known >= least)
+    mean_S, left_S = np.empty(x_KS.shape[1]), np.ones(x_KS.shape[1], bool)
+    for edge, chosen in zip(FREQUENCIES, ladder, strict=True):
+        here_S = left_S & (np.minimum(panel.frequency, 1 - panel.frequency).astype(np.float32) <= edge)
+        mean_S[here_S] = x_KS[chosen, here_S].mean(axis=0)
+        left_S &= ~here_S
+    return mean_S
 
 
 def haploid_reference(panel: MadePanel, phred_S3: np.ndarray) -> np.ndarray:
