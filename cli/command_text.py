@@ -35,9 +35,10 @@ def command_text(ctx: click.Context, without: Collection[str]) -> str:
         value = ctx.params.get(parameter.name)
         if value is None or value == parameter.get_default(ctx):
             continue
-        words.append(max(parameter.opts, key=len))
-        if value is not True:
-            words.append(_quoted(str(value)))
+        for one in value if parameter.multiple else [value]:  # of those that may be repeated, each
+            words.append(max(parameter.opts, key=len))
+            if one is not True:
+                words.append(_quoted(str(one)))
     return " ".join(words)
 
 

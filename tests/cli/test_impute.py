@@ -160,6 +160,14 @@ class TestHeaderLine:
         assert self.lines(run, "--vcf", "t.vcf", "--panel", "p.spin", "--out", "a.bcf") != plain
         assert "##spinimpute_command=spinimpute impute --vcf t.vcf --panel p.spin --region 20" in plain
 
+    def test_an_option_that_is_repeated(self, run: Run, tmp_path: Path) -> None:
+        reads = ["--bam", "a.bam", "--bam", "b c.bam"]
+        with mock.patch("spinimpute.pipeline.sequenced.impute.impute_sequenced") as library:
+            library.return_value.warnings = []
+            run("impute", *reads, "--panel", "p.spin", "--out", tmp_path / "o.bcf", "--quiet")
+        (line, _) = library.call_args.kwargs["output"].header_lines
+        assert line.endswith("impute --bam a.bam --bam 'b c.bam' --panel p.spin")
+
     @pytest.mark.parametrize("name", ["a\nb.vcf", "a\r\n##x.vcf", "a\tb.vcf", "a b.vcf", "a\u2028b.vcf"])
     def test_strange_names_stay_on_one_line(self, run: Run, name: str) -> None:
         for line in self.lines(run, "--vcf", name, "--panel", "p.spin", "--out", "o.bcf"):
