@@ -6,27 +6,43 @@ import itertools
 
 import click
 
-from .options import OptionsOnly, force_option, quiet_option, say
+from .options import OptionsOnly, force_option, names_in, quiet_option, region_option, say
 
 
 @click.command(cls=OptionsOnly)
 @click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF.")
 @click.option("--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT.")
 @click.option("--panel", required=True, metavar="FILE", help="The panel: .spin, VCF or BCF.")
-@click.option("--typed", required=True, metavar="FILE", help="What was imputed: its sites do not count.")
+@click.option(
+    "--typed",
+    metavar="FILE",
+    help="The array that was imputed: its sites do not count. Without it, as for sequenced samples, all do.",
+)
 @click.option("--out", "-o", metavar="FOLDER", help="Write accuracy.tsv, .png, samples.tsv, calibration.tsv.")
 @click.option("--report", metavar="FILE", help="Write a page (HTML).")
 @click.option("--bins", metavar="A,B,...", help="Bounds of the minor allele frequency bins, from 0 to 0.5.")
+@click.option(
+    "--concordance",
+    metavar="PREFIX",
+    help="Write the files of GLIMPSE2_concordance, for MultiQC: PREFIX.error.spl.txt.gz and four more.",
+)
+@region_option("Compare these sites only; may be repeated.", several=True)
+@click.option("--samples", metavar="A,B,...", help="Compare these samples only.")
+@click.option("--samples-file", metavar="FILE", help="Compare these samples only, one name a line.")
 @force_option
 @quiet_option
 def evaluate(
     truth: str,
     imputed: str,
     panel: str,
-    typed: str,
+    typed: str | None,
     out: str | None,
     report: str | None,
     bins: str | None,
+    concordance: str | None,
+    regions: tuple[str, ...],
+    samples: str | None,
+    samples_file: str | None,
     force: bool,
     quiet: bool,
 ) -> None:
@@ -39,7 +55,19 @@ def evaluate(
     from spinimpute.quality.metrics import DEFAULT_BINS
 
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
-    result = run(truth, imputed, panel, typed, out=out, bins=bounds, force=force, report=report)
+    result = run(
+        truth,
+        imputed,
+        panel,
+        typed,
+        out=out,
+        bins=bounds,
+        force=force,
+        report=report,
+        regions=regions or None,
+        samples=_names(samples, samples_file),
+        concordance=concordance,
+    )
     if not quiet:
         from rich.console import Console
 
@@ -48,6 +76,18 @@ def evaluate(
             say(f"{count} left out: {reason}")
         if out is not None:
             say(f"report: {out}")
+        if concordance is not None:
+            say(f"concordance: {concordance}.*.txt.gz")
+
+
+def _names(samples: str | None, samples_file: str | None) -> list[str] | None:
+    from spinimpute.errors import InputError
+
+    if samples is not None and samples_file is not None:
+        raise InputError("samples are named by --samples or --samples-file: give one of them")
+    if samples_file is not None:
+        return names_in(samples_file, "samples file", "name")
+    return None if samples is None else [name for name in samples.split(",") if name]
 
 
 def _bounds(text: str) -> tuple[float, ...]:

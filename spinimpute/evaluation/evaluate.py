@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,14 +11,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
-from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
+from spinimpute.evaluation.outputs import Outputs
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
-from spinimpute.evaluation.tables import REPORT_FILES, check_out, write_report
+from spinimpute.evaluation.selection import compared_samples, read_regions
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
-from spinimpute.output_files import check_output, written_whole
+from spinimpute.genotypes.sites import NoRecord, Region
+from spinimpute.panels.opening import path_of
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.quality.concordance import Concordance, MinorGenotypes, kind_of
 from spinimpute.quality.metrics import (
     DEFAULT_BINS,
     SITE_STATISTICS,
@@ -35,19 +38,23 @@ from spinimpute.quality.metrics import (
 def evaluate(
     truth: str | os.PathLike[str],
     imputed: str | os.PathLike[str],
-    panel: str | os.PathLike[str],
-    typed: str | os.PathLike[str],
+    panel: ReferencePanel | str | os.PathLike[str],
+    typed: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     bins: Sequence[float] = DEFAULT_BINS,
     force: bool = False,
     report: str | os.PathLike[str] | None = None,
+    regions: Iterable[str | Region] | str | Region | None = None,
+    samples: Sequence[str] | None = None,
+    concordance: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
     """Score imputed dosages against true genotypes, by minor allele frequency in the panel.
 
     Scored are the biallelic sites of the truth that are polymorphic in the panel and not typed, matched by
     (chromosome without "chr", position, REF, ALT), for the samples that both files name, whatever their
     order. Dosages are turned to the panel's minor allele first. A site or genotype that the imputed file
-    lacks counts as the panel's frequency; a genotype that the truth lacks is not scored.
+    lacks counts as the panel's frequency; a genotype that the truth lacks is not scored. Of chromosome X
+    all parts may be in one file: men have one allele between its pseudo-autosomal ends.
 
     Parameters
     ----------
@@ -55,10 +62,11 @@ def evaluate(
         VCF or BCF with true genotypes (GT).
     imputed : path
         VCF or BCF with DS, HDS, GP or GT, taken in that order.
-    panel : path
-        The reference panel, `.spin`, `.spip`, VCF or BCF.
-    typed : path
-        The target file that was imputed; its sites are not scored.
+    panel : ReferencePanel or path
+        The reference panel: an open one, or `.spin`, `.spip`, VCF or BCF.
+    typed : path or None
+        The target file that was imputed; its sites are not scored. None for sequenced samples, of which all
+        sites are.
     out : path or None
         Folder for accuracy.tsv, accuracy.png, samples.tsv and, where the imputed file has GP,
         calibration.tsv.
@@ -68,6 +76,13 @@ def evaluate(
         Replace reports that are already there.
     report : path or None
         A page (HTML) to write.
+    regions : iterable of str or Region, str, Region or None
+        Compare the sites in these only, such as "20:1000000-2000000"; both files must have records in each.
+        They are read through indexes where there are any.
+    samples : sequence of str or None
+        Compare these samples only; both files must have them.
+    concordance : path or None
+        What the names of the files of GLIMPSE2_concordance are to begin with, see Notes.
 
     Returns
     -------
@@ -77,30 +92,49 @@ def evaluate(
     Raises
     ------
     InputError
-        A file cannot be read or lacks what is needed, no sample or site is common, `bins` are not increasing,
-        or `out` is a file or holds reports and `force` is not given.
+        A file cannot be read or lacks what is needed, no sample or site is common, one of `samples` or
+        `regions` is not there, a sample's ploidy differs between the files, `bins` are not increasing,
+        `typed` is None and the imputed file has typed sites, or an output is there and `force` is not given.
+
+    Notes
+    -----
+    The r2 of a site, as of mean_r2, is Pearson's correlation of dosages and true counts, squared; pooled_r2
+    is that of all genotypes of a bin. `bcftools stats` with two files has another pooled one: of calls (GT),
+    never dosages, by frequency of ALT, without a turn to the minor allele, in bins that are open on the
+    right. It is equal where the imputed file has GT alone and ALT is the minor allele of all sites.
+
+    The files of GLIMPSE2_concordance, PREFIX.error.spl.txt.gz, .error.grp, .error.cal, .rsquare.grp and
+    .rsquare.spl, follow its definitions, not those of the tables: a genotype that is not imputed does not
+    count; SNPs and indels are apart, other variants left out; the imputed genotype is the likeliest by GP, or
+    without GP the rounded dosage; all `bins` are listed, also empty ones. Typed sites do not count, as in the
+    tables, and 0 and 1 of a sample with one allele do as homozygous. Without GP there is no .error.cal.
     """
     _check_bins(bins)
-    if out is not None:
-        check_out(Path(out), force)
-        if report is not None and Path(out).resolve() == Path(report).resolve():
-            raise InputError(
-                f"the report cannot be {report}: it is the folder of the tables; give another name"
-            )
-        for name in REPORT_FILES:
-            path = Path(out) / name
-            if path.exists():
-                check_output(path, force, [truth, imputed, panel, typed])
-            if report is not None and path.resolve() == Path(report).resolve():
-                raise InputError(f"the report cannot be {report}: {name} goes there; give another name")
-    page = None if report is None else check_output(Path(report), force, [truth, imputed, panel, typed])
-    truth_file = GenotypeFile(truth, "truth")
-    imputed_file = GenotypeFile(imputed, "imputed")
-    samples = _common_samples(truth_file, imputed_file)
-    frequencies = read_panel(panel)
-    typed_keys = read_typed_sites(typed, frequencies)
-    known = read_truth(truth_file, samples, frequencies, typed_keys)
-    scores = _score(known, ImputedReader(imputed_file, samples, known))
+    chosen = read_regions(regions)
+    reference = Path(panel) if isinstance(panel, os.PathLike) else panel
+    inputs = [truth, imputed, path_of(reference), typed]
+    outputs = Outputs(
+        None if out is None else Path(out), None if report is None else Path(report), concordance, force
+    )
+    outputs.check(inputs)
+    if chosen:  # each is read on its own
+        refuse_pipe(Path(truth), "truth file")
+        refuse_pipe(Path(imputed), "imputed file")
+    truth_file = GenotypeFile(truth, "truth", chosen)
+    imputed_file = GenotypeFile(imputed, "imputed", chosen)
+    compared = compared_samples(truth_file, imputed_file, samples)
+    frequencies = read_panel(reference)
+    typed_keys = set() if typed is None else read_typed_sites(typed, frequencies)
+    try:
+        known = read_truth(truth_file, compared, frequencies, typed_keys)
+        tally = None if concordance is None else Concordance(len(compared), bins)
+        scores = _score(
+            known, ImputedReader(imputed_file, compared, known, refuse_typed=typed is None), tally
+        )
+    except NoRecord as error:
+        raise InputError(
+            f"{error}. Panel: {frequencies.where}. Truth and imputed file must have records in each region"
+        ) from error
     if scores.missing.all():
         raise InputError(
             f"none of the {len(known.keys):,} sites to score is in the {imputed_file.name}. "
@@ -113,29 +147,25 @@ def evaluate(
     rows = frequency_rows(BASELINE, scores.baseline, minor_frequency, everywhere, bins)
     rows += frequency_rows(IMPUTED, scores.imputed, minor_frequency, scores.missing, bins)
     calibration = scores.calibration.rows()
-    common = set(samples)
+    common = set(compared) if samples is None else {*truth_file.samples, *imputed_file.samples}
     panel_samples = set(frequencies.samples)
     result = Evaluation(
         by_frequency=pd.DataFrame(rows),
-        by_sample=pd.DataFrame(_sample_rows(samples, scores.of_samples)),
+        by_sample=pd.DataFrame(_sample_rows(compared, scores.of_samples)),
         calibration=pd.DataFrame(calibration) if calibration else None,
         scored_sites=len(known.keys),
         missing_sites=int(scores.missing.sum()),
         missing_genotypes=scores.missing_genotypes,
         unknown_genotypes=int((known.count == MISSING).sum()),
-        samples=samples,
+        samples=compared,
         truth_only_samples=[name for name in truth_file.samples if name not in common],
         imputed_only_samples=[name for name in imputed_file.samples if name not in common],
-        samples_in_panel=[name for name in samples if name in panel_samples],
+        samples_in_panel=[name for name in compared if name in panel_samples],
         left_out=known.left_out,
         fields_used=scores.fields_used,
+        regions=[str(region) for region in chosen],
     )
-    if out is not None:
-        write_report(result, Path(out), force)
-    if page is not None:
-        with written_whole(page) as partial:
-            text = evaluation_report(result, Path(imputed).name, Path(truth).name)
-            partial.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    outputs.write(result, tally, Path(imputed), Path(truth))
     return result
 
 
@@ -165,7 +195,7 @@ def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> li
     return rows
 
 
-def _score(truth: Truth, reader: ImputedReader) -> _Scores:
+def _score(truth: Truth, reader: ImputedReader, concordance: Concordance | None) -> _Scores:
     n_sites = len(truth.keys)
     baseline = np.zeros(n_sites, dtype=SITE_STATISTICS)
     for start in range(0, n_sites, BLOCK_SITES):
@@ -178,16 +208,26 @@ def _score(truth: Truth, reader: ImputedReader) -> _Scores:
     calibration = GenotypeCalibration()
     of_samples: list[np.ndarray] = []
     for block in reader.blocks():
-        lacking = np.isnan(block.dosage)
+        lacking = np.isnan(block.dosage) & (truth.count[block.rows] != MISSING)
         missing_genotypes += int(lacking.sum())
         dosage = np.where(lacking, _frequency_dosage(truth, block.rows), block.dosage)
         true, dosage = _turned(truth, block.rows, dosage)
         imputed[block.rows] = site_statistics(true, dosage)
         of_samples.append(site_statistics(true.T, dosage.T))
         missing[block.rows] = False
+        frequency, ploidy = truth.frequency[block.rows], truth.ploidy(block.rows)
+        probability = None
         if block.probability is not None:
-            frequency = truth.frequency[block.rows]
-            calibration.add(true, turn_probabilities_to_minor(block.probability, frequency, truth.ploidy))
+            probability = turn_probabilities_to_minor(block.probability, frequency, ploidy)
+            calibration.add(true, probability)
+        if concordance is not None:
+            imputed_dosage = np.where(np.isnan(block.dosage), np.nan, dosage)
+            kind = np.array([kind_of(*truth.keys[row][2:]) for row in block.rows])
+            concordance.add(
+                MinorGenotypes(true, imputed_dosage, probability, ploidy == 1),
+                np.minimum(frequency, 1 - frequency),
+                kind,
+            )
     never_found = np.flatnonzero(missing)
     for start in range(0, len(never_found), BLOCK_SITES):
         rows = never_found[start : start + BLOCK_SITES]
@@ -199,15 +239,15 @@ def _score(truth: Truth, reader: ImputedReader) -> _Scores:
 
 def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
     """Dosages predicted from the panel's frequencies alone, float32 (n_rows, n_samples)."""
-    return (truth.frequency[rows, None] * truth.ploidy[None, :]).astype(np.float32)
+    return (truth.frequency[rows, None] * truth.ploidy(rows)).astype(np.float32)
 
 
 def _turned(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """True counts (NaN where unknown) and dosages of the panel's minor allele, each (n_rows, n_samples)."""
     count = truth.count[rows]
     true = np.where(count == MISSING, np.nan, count).astype(np.float32)
-    frequency = truth.frequency[rows]
-    return turn_to_minor(true, frequency, truth.ploidy)[0], turn_to_minor(dosage, frequency, truth.ploidy)[0]
+    frequency, ploidy = truth.frequency[rows], truth.ploidy(rows)
+    return turn_to_minor(true, frequency, ploidy)[0], turn_to_minor(dosage, frequency, ploidy)[0]
 
 
 def _check_bins(bins: Sequence[float]) -> None:
@@ -217,24 +257,3 @@ def _check_bins(bins: Sequence[float]) -> None:
             f"bins must be two or more increasing minor allele frequencies between 0 and 0.5, however: "
             f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}"
         )
-
-
-def _common_samples(truth: GenotypeFile, imputed: GenotypeFile) -> list[str]:
-    """Names that both files have, in the order of the truth."""
-    for file in (truth, imputed):
-        if not file.samples:
-            raise InputError(f"{file.name} has no samples")
-    of_imputed = set(imputed.samples)
-    common = [name for name in truth.samples if name in of_imputed]
-    if not common:
-        raise InputError(
-            f"no sample is both in the {truth.name} ({_some(truth.samples)}) and in the {imputed.name} "
-            f"({_some(imputed.samples)}); samples are matched by name, rename them in one file "
-            "(bcftools reheader)"
-        )
-    return common
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

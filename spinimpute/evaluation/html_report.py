@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-from importlib.metadata import version
 from typing import Any
 
 from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
 from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
 from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
-
-MOST_SAMPLES = 1_000  # in the table; of more, the lowest
+from spinimpute.reports.sections import MOST_SAMPLES, made_by
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
@@ -50,14 +47,14 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
         )
     return page(
         "Evaluation report",
-        f"{imputed} against {truth}",
+        f"{imputed} against {truth}{evaluation.where()}",
         cards(shown),
         notes(warnings),
         _by_frequency(evaluation.accuracy_curves(), rows),
         _calibration(evaluation),
         _by_sample(evaluation),
         _left_out(evaluation),
-        footer=f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}",
+        footer=made_by(),
     )
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
-from spinimpute.evaluation.truth import Truth
+from spinimpute.evaluation.truth import Truth, n_alleles, what_ploidy
+from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512
@@ -47,7 +48,9 @@ class ImputedReader:
     samples : sequence of str
         Names of the samples to read, in the order wanted.
     truth : Truth
-        The sites that are scored, and the ploidy of the samples.
+        The sites that are scored, with the ploidy of each genotype.
+    refuse_typed : bool
+        Whether sites that the file says were typed (INFO/TYPED) are refused.
     fields_used : set of str
         The fields of DS, HDS, GP and GT that dosages were taken from.
     """
@@ -55,6 +58,7 @@ class ImputedReader:
     file: GenotypeFile
     samples: Sequence[str]
     truth: Truth
+    refuse_typed: bool = False
     fields_used: set[str] = field(default_factory=set)
 
     def blocks(self) -> Iterator[ImputedBlock]:
@@ -70,8 +74,8 @@ class ImputedReader:
         Raises
         ------
         InputError
-            No such field, values that cannot be dosages or probabilities, another ploidy than the truth's, or
-            a damaged file.
+            No such field, values that cannot be dosages or probabilities, another ploidy than the truth's, a
+            typed site that is refused, or a damaged file.
         """
         fields = self.file.fields()
         if not fields:
@@ -79,12 +83,15 @@ class ImputedReader:
                 f"{self.file.name} has none of the fields {', '.join(DOSAGE_FIELDS)}; "
                 "give the output of an imputation program"
             )
+        self.file.match_names({key[0] for key in self.truth.keys})
         row_of = {key: row for row, key in enumerate(self.truth.keys)}
         columns = np.array([self.file.samples.index(name) for name in self.samples], dtype=np.int64)
         rows: list[int] = []
         dosages: list[np.ndarray] = []
         probabilities: list[np.ndarray | None] = []
-        ploidy_checked = False
+        chrom = ""
+        unchecked = np.ones(len(columns), dtype=bool)  # samples whose ploidy was not compared yet on chrom
+        done = False  # all were; never on X, where it changes
         for record in self.file.records():
             keys = self.file.site_keys(record)
             if len(keys) != 1:
@@ -92,12 +99,22 @@ class ImputedReader:
             row = row_of.pop(keys[0], None)
             if row is None:
                 continue
-            if not ploidy_checked and "GT" in self.file.formats(record):
-                self._check_ploidy(record, columns)
-                ploidy_checked = True
-            probability = self._probability(record, columns) if "GP" in fields else None
+            if self.refuse_typed and record.INFO.get("TYPED"):
+                raise InputError(
+                    f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and counts as if it had been "
+                    "imputed: give the target that was imputed (--typed), so that its sites are left out"
+                )
+            if chrom != keys[0][0]:
+                chrom = keys[0][0]
+                unchecked[:], done = True, False
+            ploidy = self.truth.ploidy(slice(row, row + 1))[0]
+            if not done and "GT" in self.file.formats(record):
+                known = self.truth.count[row] != MISSING
+                unchecked &= ~self._check_ploidy(record, columns, known, ploidy)
+                done = not (unchecked.any() or is_x(chrom))
+            probability = self._probability(record, columns, ploidy) if "GP" in fields else None
             rows.append(row)
-            dosages.append(self._dosage(record, columns, fields, probability))
+            dosages.append(self._dosage(record, columns, fields, probability, ploidy))
             probabilities.append(probability)
             if len(rows) == BLOCK_SITES:
                 yield self._block(rows, dosages, probabilities)
@@ -115,7 +132,12 @@ class ImputedReader:
         return ImputedBlock(np.array(rows, dtype=np.int64), np.stack(dosages), probability)
 
     def _dosage(
-        self, record: Record, columns: np.ndarray, fields: Sequence[str], probability: np.ndarray | None
+        self,
+        record: Record,
+        columns: np.ndarray,
+        fields: Sequence[str],
+        probability: np.ndarray | None,
+        ploidy: np.ndarray,
     ) -> np.ndarray:
         there = self.file.formats(record)
         present = next((name for name in fields if name in there), None)
@@ -125,7 +147,6 @@ class ImputedReader:
                 f"{', '.join(DOSAGE_FIELDS)}"
             )
         self.fields_used.add(present)
-        ploidy = self.truth.ploidy
         if present == "GT":
             count, _ = self.file.allele_counts(record, columns)
             return np.where(count == MISSING, np.nan, count).astype(np.float32)
@@ -147,14 +168,13 @@ class ImputedReader:
             )
         return dosage
 
-    def _probability(self, record: Record, columns: np.ndarray) -> np.ndarray | None:
+    def _probability(self, record: Record, columns: np.ndarray, ploidy: np.ndarray) -> np.ndarray | None:
         if "GP" not in self.file.formats(record):
             return None
         values = self._numbers(record, "GP", columns)
         probability = np.full((len(columns), 3), np.nan, dtype=np.float32)
         probability[:, : values.shape[1]] = values[:, :3]
-        haploid = self.truth.ploidy == 1
-        total = np.where(haploid, probability[:, :2].sum(1), probability.sum(1))
+        total = np.where(ploidy == 1, probability[:, :2].sum(1), probability.sum(1))
         wrong = np.flatnonzero(np.abs(total - 1) > PROBABILITY_TOLERANCE)
         if len(wrong) or (probability < 0).any():
             i = int(wrong[0]) if len(wrong) else int(np.flatnonzero((probability < 0).any(1))[0])
@@ -181,13 +201,18 @@ class ImputedReader:
             numbers[numbers <= MISSING_INTEGER + 7] = np.nan
         return numbers
 
-    def _check_ploidy(self, record: Record, columns: np.ndarray) -> None:
+    def _check_ploidy(
+        self, record: Record, columns: np.ndarray, known: np.ndarray, of_truth: np.ndarray
+    ) -> np.ndarray:
+        """bool (n_samples,): the samples whose ploidy is known in both files; it is the same."""
         count, ploidy = self.file.allele_counts(record, columns)
-        clash = np.flatnonzero((count != MISSING) & (ploidy != self.truth.ploidy))
+        in_both = known & (count != MISSING)
+        clash = np.flatnonzero(in_both & (ploidy != of_truth))
         if len(clash):
             i = int(clash[0])
             raise InputError(
-                f"{self.file.name}: sample {self.samples[i]} has {ploidy[i]} alleles at "
-                f"{record.CHROM}:{record.POS} and {self.truth.ploidy[i]} in the truth; "
-                "write both files with the same ploidy"
+                f"{self.file.name}: sample {self.samples[i]} has {n_alleles(int(ploidy[i]))} at "
+                f"{record.CHROM}:{record.POS} and {of_truth[i]} in the truth; "
+                f"{what_ploidy(self.file.chromosome(record.CHROM))}"
             )
+        return in_both

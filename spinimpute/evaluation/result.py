@@ -10,6 +10,7 @@ from spinimpute.quality.metrics import bin_labels, curve
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
+MOST_REGIONS = 3  # that a title names
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,15 @@ class Evaluation:
     samples : list of str
         Compared samples, in the order of the truth.
     truth_only_samples, imputed_only_samples : list of str
-        Samples that only one of the two files has.
+        Samples that only one of the two files has; none where samples were chosen.
     samples_in_panel : list of str
         Compared samples whose names are in the panel, too: their scores mean little.
     left_out : dict of str to int
         Reason -> sites that are not scored.
     fields_used : tuple of str
         The fields of DS, HDS, GP and GT that dosages were read from.
+    regions : list of str
+        Where sites were compared, such as "20:1-1000"; empty for everywhere.
     """
 
     by_frequency: pd.DataFrame
@@ -79,6 +82,13 @@ class Evaluation:
     samples_in_panel: list[str]
     left_out: dict[str, int] = field(default_factory=dict)
     fields_used: tuple[str, ...] = ()
+    regions: list[str] = field(default_factory=list)
+
+    def where(self) -> str:
+        """The regions to follow in a title; empty for everywhere."""
+        if len(self.regions) > MOST_REGIONS:
+            return f", {len(self.regions)} regions"
+        return "".join(f", {region}" for region in self.regions)
 
     def accuracy_curves(self) -> AccuracyCurves:
         """The table by frequency as curves."""

@@ -96,7 +96,7 @@ def summary_table(evaluation: Evaluation) -> Table:
     frame = evaluation.by_frequency
     baseline, imputed = (frame[frame["imputer"] == name] for name in (BASELINE, IMPUTED))
     table = Table(
-        title=f"{evaluation.scored_sites:,} sites, {len(evaluation.samples):,} samples",
+        title=f"{evaluation.scored_sites:,} sites, {len(evaluation.samples):,} samples{evaluation.where()}",
         caption=_caption(evaluation),
         caption_justify="left",
     )

@@ -1,6 +1,6 @@
 """Truth for evaluation: panel frequencies, typed sites and true genotypes.
 
-Truth is kept as int8 for the sites that are scored alone: sites times samples bytes.
+Truth is kept as int8, ploidy as bits, for the sites that are scored alone: 1.1 bytes for each genotype.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_spans
 from spinimpute.genotypes.sites import plain_chromosome
+from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.vcf.variant_file import Record
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,18 @@ class PanelFrequencies:
     samples: list[str]
     where: str
 
+    def chromosomes(self) -> set[str]:
+        """Plain names of its chromosomes."""
+        return {key[0] for key in self.frequency}
 
-def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
+
+def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
     """Allele frequencies of a panel.
 
     Parameters
     ----------
-    path : path
-        The panel: `.spin`, `.spip`, or a VCF or BCF, whose genotypes are counted.
+    panel : ReferencePanel, str or Path
+        An open panel, or a file: `.spin`, `.spip`, or a VCF or BCF, whose genotypes are counted.
 
     Returns
     -------
@@ -58,7 +64,9 @@ def read_panel(path: str | os.PathLike[str]) -> PanelFrequencies:
     InputError
         The file does not exist, is neither, has no genotypes, or is damaged.
     """
-    path = Path(path)
+    if not isinstance(panel, str | Path):
+        return _frequencies_of([panel])
+    path = Path(panel)
     if path.suffix == ".spin" or is_panel_file(path):
         with open_panel_file(path) as panels:
             return _frequencies_of(panels)
@@ -116,6 +124,7 @@ def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> s
         The file does not exist, is no VCF or BCF, or is damaged.
     """
     file = GenotypeFile(path, "typed")
+    file.match_names(panel.chromosomes())
     typed = {key for record in file.records() for key in file.site_keys(record)}
     if typed.isdisjoint(panel.frequency):
         what = (
@@ -131,6 +140,52 @@ def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> s
     return typed
 
 
+class _PloidyChanges:
+    """Refuses samples whose ploidy changes along a chromosome, but for men along X."""
+
+    def __init__(self, file: GenotypeFile, samples: Sequence[str]) -> None:
+        self._file, self._samples = file, samples
+        self._chrom = ""
+        self._last = np.zeros(len(samples), dtype=np.int8)  # 0: no genotype of the sample was seen
+        self._left_haploid = np.zeros(len(samples), dtype=bool)
+
+    def check(self, record: Record, chrom: str, ploidy: np.ndarray) -> None:
+        """Raise InputError if the ploidy of a sample, int8 (n_samples,), 0 for unknown, may not follow."""
+        if chrom != self._chrom:
+            self._chrom = chrom
+            self._last[:] = 0
+            self._left_haploid[:] = False
+        if np.array_equal(ploidy, self._last):
+            return
+        changed = (ploidy > 0) & (self._last > 0) & (ploidy != self._last)
+        if changed.any():
+            clash = np.flatnonzero(changed & self._left_haploid if is_x(chrom) else changed)
+            if len(clash):
+                i = int(clash[0])
+                before = f"{self._last[i]} before" + (" and 1 before that" if is_x(chrom) else "")
+                raise InputError(
+                    f"{self._file.name}: sample {self._samples[i]} has {n_alleles(int(ploidy[i]))} at "
+                    f"{record.CHROM}:{record.POS}, {before}; {what_ploidy(chrom)}"
+                )
+            self._left_haploid |= changed & (ploidy == 2)
+        self._last = np.where(ploidy > 0, ploidy, self._last)
+
+
+def n_alleles(number: int) -> str:
+    """A number of alleles, for messages."""
+    return "1 allele" if number == 1 else f"{number} alleles"
+
+
+def what_ploidy(chrom: str) -> str:
+    """How many alleles samples must have on a chromosome, for messages."""
+    if is_x(chrom):
+        return (
+            "on X men must have one allele between the pseudo-autosomal ends, in both files; 'spinimpute "
+            "convert --vcf TRUTH --panel PANEL' writes a truth so"
+        )
+    return "a sample must have the same number of alleles at all sites of a chromosome, in both files"
+
+
 @dataclass(frozen=True)
 class Truth:
     """True genotypes of the sites that are scored, in the order of the truth file.
@@ -143,8 +198,8 @@ class Truth:
         ALT frequency in the panel.
     count : int8 (n_sites, n_samples)
         ALT count, -1 where unknown.
-    ploidy : int8 (n_samples,)
-        1 or 2.
+    haploid : uint8 (n_sites, ceil(n_samples / 8))
+        Bits as of `numpy.packbits`: the genotype is known and has one allele.
     left_out : dict of str to int
         Reason -> sites of the truth that are not scored.
     """
@@ -152,8 +207,24 @@ class Truth:
     keys: list[SiteKey]
     frequency: np.ndarray
     count: np.ndarray
-    ploidy: np.ndarray
+    haploid: np.ndarray
     left_out: dict[str, int]
+
+    def ploidy(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """How many alleles the known genotypes of some sites have.
+
+        Parameters
+        ----------
+        rows : int64 (n,) or slice
+            Indices into `keys`.
+
+        Returns
+        -------
+        int8 (n, n_samples)
+            1 or 2; 2 where the genotype is unknown.
+        """
+        bits = np.unpackbits(self.haploid[rows], axis=1, count=self.count.shape[1])
+        return np.int8(2) - bits.astype(np.int8)
 
 
 def read_truth(
@@ -180,14 +251,17 @@ def read_truth(
     Raises
     ------
     InputError
-        The file has no GT, a sample's ploidy changes, or no site is left to score.
+        The file has no GT, no site is left to score, or a sample's ploidy changes other than that of a man
+        does along X, who has one allele in one stretch of it.
     """
+    file.match_names(panel.chromosomes())
     if "GT" not in file.fields():
         raise InputError(f"{file.name} has no genotypes (GT); the truth must hold called genotypes")
     columns = np.array([file.samples.index(name) for name in samples], dtype=np.int64)
     left_out: Counter[str] = Counter()
     counts: dict[SiteKey, np.ndarray] = {}
-    ploidy = np.zeros(len(samples), dtype=np.int8)  # 0: no genotype of the sample seen yet
+    haploid: list[np.ndarray] = []
+    changes = _PloidyChanges(file, samples)
     for record in file.records():
         keys = file.site_keys(record)
         if len(keys) != 1:
@@ -206,18 +280,11 @@ def read_truth(
         elif "GT" not in file.formats(record):
             left_out["without GT in the truth"] += 1
         else:
-            count, of_record = file.allele_counts(record, columns)
+            count, ploidy = file.allele_counts(record, columns)
             known = count != MISSING
-            clash = np.flatnonzero(known & (ploidy > 0) & (of_record != ploidy))
-            if len(clash):
-                i = int(clash[0])
-                raise InputError(
-                    f"{file.name}: sample {samples[i]} has {of_record[i]} alleles at "
-                    f"{record.CHROM}:{record.POS} and {ploidy[i]} before; evaluate regions of different "
-                    "ploidy (as of X) one by one"
-                )
-            ploidy[known] = of_record[known]
+            changes.check(record, key[0], np.where(known, ploidy, 0))
             counts[key] = count
+            haploid.append(np.packbits(known & (ploidy == 1)))
     if not counts:
         raise InputError(
             f"no site to score: of {sum(left_out.values()):,} sites of the {file.name}, "
@@ -230,6 +297,6 @@ def read_truth(
         keys=keys,
         frequency=np.array([panel.frequency[key] for key in keys]),
         count=np.stack(list(counts.values())),
-        ploidy=np.where(ploidy == 0, 2, ploidy).astype(np.int8),
+        haploid=np.stack(haploid),
         left_out=dict(left_out),
     )

@@ -48,8 +48,8 @@ def turn_to_minor(
         ALT count or dosage; NaN stays NaN.
     frequency : (n_sites,)
         ALT frequency in the panel; ALT is the minor allele at 0.5 exactly.
-    ploidy : (n_samples,) or int
-        Alleles of each sample, or one number for all.
+    ploidy : (n_sites, n_samples), (n_samples,) or int
+        Alleles of each genotype or sample, or one number for all.
 
     Returns
     -------
@@ -71,24 +71,24 @@ def turn_probabilities_to_minor(
     Parameters
     ----------
     probability : (n_sites, n_samples, 3)
-        The third is ignored for haploid samples.
+        The third is ignored where there is one allele.
     frequency : (n_sites,)
         ALT frequency in the panel.
-    ploidy : (n_samples,) or int
-        1 or 2 for each sample, or one number for all.
+    ploidy : (n_sites, n_samples), (n_samples,) or int
+        1 or 2 for each genotype or sample, or one number for all.
 
     Returns
     -------
     (n_sites, n_samples, 3)
-        NaN as the third probability of haploid samples.
+        NaN as the third probability where there is one allele.
     """
-    haploid = np.broadcast_to(np.asarray(ploidy) == 1, probability.shape[1:2])
+    haploid = np.broadcast_to(np.asarray(ploidy) == 1, probability.shape[:2])
     out = probability.copy()
     turned = frequency > 0.5
     out[turned] = out[turned][:, :, ::-1]
     one_copy = np.where(turned[:, None, None], probability[:, :, 1::-1], probability[:, :, :2])
-    out[:, haploid, :2] = one_copy[:, haploid]
-    out[:, haploid, 2] = np.nan
+    out[haploid, :2] = one_copy[haploid]
+    out[haploid, 2] = np.nan
     return out
 
 

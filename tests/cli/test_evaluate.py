@@ -53,7 +53,11 @@ def test_reports(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
     again = run("evaluate", *as_arguments(files), "--out", out)
     assert again.code == 2
     assert "already exists; use --force to overwrite" in again.err
-    assert run("evaluate", *as_arguments(files), "--out", out, "--force", "--bins", "0,0.05,0.5").code == 0
+    more = ("--bins", "0,0.05,0.5", "--concordance", out / "chr20")
+    done = run("evaluate", *as_arguments(files), "--out", out, "--force", *more)
+    assert done.code == 0
+    assert f"concordance: {out / 'chr20'}.*.txt.gz" in done.err
+    assert len(list(out.glob("chr20.*.txt.gz"))) == 5
     table = pd.read_csv(out / "accuracy.tsv", sep="\t")
     assert set(table["bin"]) == {"all", "(0,0.05]", "(0.05,0.5]"}
 
@@ -82,6 +86,7 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
         assert [str(value) for value in library.call_args.args[:4]] == ["t.bcf", "i.bcf", "p.spin", "x.bcf"]
         given = library.call_args.kwargs
         assert (str(given["out"]), tuple(given["bins"]), given["force"]) == ("o", bins, False)
+        assert given["regions"] is given["samples"] is None
 
 
 @pytest.mark.parametrize(
@@ -102,4 +107,38 @@ def test_missing_files(run: Run, files: dict[str, Path], tmp_path: Path, name: s
     assert failed.code == 2
     assert failed.err.startswith("spinimpute: error: ")
     assert str(absent) in failed.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_some_regions_and_samples(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("target_AFR_01\n\ntarget_EUR_02\n")
+    places = ("--region", "20:1-100,000", "-r", "20:90000-150000", "--region", "20:300000-")
+    report = tmp_path / "report.html"
+    by_file = run("evaluate", *as_arguments(files), *places, "--samples-file", names, "--report", report)
+    assert by_file.code == 0, by_file.err
+    assert "2 samples, 20:1-150000, 20:300000-" in " ".join(by_file.out.split())
+    assert "20:1-150000, 20:300000-" in report.read_text()
+    listed = "target_EUR_02,target_AFR_01"
+    by_list = run("evaluate", *as_arguments(files), *places, "--samples", listed)
+    assert by_list.out == by_file.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--samples", "nobody"], "truth {truth}: 1 of the samples asked for are not in the file: nobody"),
+        (["--samples", ","], "truth {truth}: the list of samples to read is empty"),
+        (["--samples", "a", "--samples-file", "b"], "samples are named by --samples or --samples-file: give"),
+        (["--samples-file", "absent"], "samples file absent: cannot be read"),
+        (["--region", "20:5-1"], "the region '20:5-1' is empty or out of range"),
+        (["--region", "21:1-1000"], "truth {truth}: no record in 21:1-1000"),
+    ],
+)
+def test_regions_and_samples_that_are_not_there(
+    run: Run, files: dict[str, Path], tmp_path: Path, options: list[str], message: str
+) -> None:
+    failed = run("evaluate", *as_arguments(files), "--out", tmp_path / "o", *options)
+    assert failed.code == 2
+    assert failed.err.startswith(f"spinimpute: error: {message.format(**files)}")
     assert not (tmp_path / "o").exists()

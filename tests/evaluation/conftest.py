@@ -11,6 +11,7 @@ HEADER = """##fileformat=VCFv4.3
 ##contig=<ID=20,length=1000000>
 ##contig=<ID=chr20,length=1000000>
 ##contig=<ID=21,length=1000000>
+##contig=<ID=X>
 ##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">
 ##FORMAT=<ID=DS,Number=A,Type=Float,Description="Dosage">
 ##FORMAT=<ID=HDS,Number=.,Type=Float,Description="Haploid dosages">
@@ -32,6 +33,25 @@ def write_vcf() -> Callable[..., Path]:
         ]
         path.write_text("\n".join(lines) + "\n")
         return path
+
+    return write
+
+
+@pytest.fixture
+def small(write_vcf: Callable[..., Path], tmp_path: Path) -> Callable[..., tuple[Path, ...]]:
+    """small(truth, imputed): files of small problems, of rows as `write_vcf` takes them."""
+
+    def write(
+        truth: list[tuple], imputed: list[tuple], panel: tuple[str, ...] = ("0|0", "0|1"), typed: tuple = ()
+    ) -> tuple[Path, ...]:
+        samples = [f"s{i}" for i in range(len(truth[0][5]))]
+        panel_rows = [(c, p, r, a, "GT", list(panel)) for c, p, r, a, _, _ in truth]
+        return (
+            write_vcf(tmp_path / "truth.vcf", samples, truth),
+            write_vcf(tmp_path / "imputed.vcf", samples, imputed),
+            write_vcf(tmp_path / "panel.vcf", ["p0", "p1"], panel_rows),
+            write_vcf(tmp_path / "typed.vcf", samples, list(typed)),
+        )
 
     return write
 
