@@ -13,16 +13,21 @@ from .options import (
     ambiguous_option,
     chain_option,
     force_option,
+    gl_option,
     map_option,
     panel_option,
+    refuse_options,
     sex_option,
     sexes_of,
     target_option,
 )
 
+ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
+
 
 @click.command(cls=OptionsOnly)
 @target_option
+@gl_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
 @ambiguous_option
@@ -31,8 +36,11 @@ from .options import (
 @click.option("--out", "-o", metavar="FILE", help="Table with a row for each site that something is said of.")
 @click.option("--samples-out", metavar="FILE", help="Table with a row for each sample.")
 @force_option
+@click.pass_context
 def check(
-    vcf: str,
+    ctx: click.Context,
+    vcf: str | None,
+    gl: str | None,
     panel: str,
     genetic_map: str | None,
     ambiguous: str,
@@ -44,7 +52,8 @@ def check(
 ) -> None:
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
 
-    Ends with status 2 where impute would refuse the target; what was found is told before.
+    Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
+    samples (--gl): sites matched and exchanged, coverage.
     """
     from spinimpute.errors import InputError
     from spinimpute.output_files import check_outputs, written_whole
@@ -52,6 +61,11 @@ def check(
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.settings import TargetSettings
 
+    if gl is not None:
+        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl)")
+        _check_sequenced(gl, panel, genetic_map, sex, samples_out, force)
+        return
+    assert vcf is not None, "one of them is given"
     check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
     with open_panels(panel, genetic_map) as opened:
@@ -64,3 +78,21 @@ def check(
                 write(partial)
     if report.refusals:
         raise InputError(f"impute refuses this target: {report.refusals[0]}")
+
+
+def _check_sequenced(
+    gl: str, panel: str, genetic_map: str | None, sex: str | None, samples_out: str | None, force: bool
+) -> None:
+    from spinimpute.output_files import check_outputs, written_whole
+    from spinimpute.panels.opening import open_panels
+    from spinimpute.pipeline.sequenced.check import check_sequenced
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+
+    check_outputs([samples_out], force, (gl, panel, genetic_map, sex))
+    with open_panels(panel, genetic_map) as opened:
+        found = check_sequenced(opened, SequencingSettings(gl, sexes=sexes_of(sex)))
+    for line in [*found.lines_before(), *(f"warning:  {warning}" for warning in found.warnings)]:
+        click.echo(printable(line))
+    if samples_out is not None:
+        with written_whole(Path(samples_out)) as partial:
+            found.coverage.write(partial)

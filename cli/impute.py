@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from spinimpute.predictors import registry
 
@@ -26,6 +25,7 @@ from .options import (
     predictor_options,
     progress_bar,
     quiet_option,
+    refuse_options,
     region_option,
     sequencing_options,
     sex_option,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
 ONLY_FOR_ARRAYS = (
     "phasing", "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
-    "report", "device", *registry.options_by_name(),
+    "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
@@ -163,13 +163,15 @@ def impute(
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
         f"##spinimpute_seed={seed}",
     ]
+    max_memory = options.pop("max_memory")
+    budget = None if max_memory is None else parse_size(max_memory)
     if gl or bam or bam_list:
         from spinimpute.pipeline.sequenced.impute import impute_sequenced
 
-        _refuse(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         if not bam and bam_list is None:
-            _refuse(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        check_outputs([out], force, (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map))
+            refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        check_outputs([out, report], force, (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map))
         given = _sequencing(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )
@@ -183,17 +185,20 @@ def impute(
                 genetic_map=genetic_map,
                 region=RegionSettings(region, buffer),
                 output=OutputSettings(
-                    wanted, decimals=decimals, output_type=output_type, header_lines=header_lines
+                    wanted,
+                    report=report,
+                    decimals=decimals,
+                    output_type=output_type,
+                    header_lines=header_lines,
                 ),
-                resources=Resources(threads),
+                resources=Resources(threads, max_memory=budget),
                 force=force,
                 progress=progress,
             )
         show(found, out, quiet)
         return
     assert vcf is not None, "one of them is given"
-    _refuse(ctx, ONLY_FOR_READS, "targets that are not sequenced")
-    budget = options.pop("max_memory")
+    refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     tables = _loo_tables(loo)
     settings = OutputSettings(
         wanted,
@@ -220,21 +225,12 @@ def impute(
             phasing=phasing,
             region=RegionSettings(region, buffer),
             output=settings,
-            resources=Resources(threads, device, None if budget is None else parse_size(budget)),
+            resources=Resources(threads, device, budget),
             min_typed_ratio=min_typed_ratio,
             force=force,
             progress=progress,
         )
     show(summary, out, quiet)
-
-
-def _refuse(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
-    """Raise InputError for an option that was given and has no meaning for this target."""
-    from spinimpute.errors import InputError
-
-    for option in ctx.command.params:
-        if option.name in names and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"{max(option.opts, key=len)} has no meaning for {what}: leave it out")
 
 
 def _sequencing(
@@ -250,9 +246,27 @@ def _sequencing(
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
     from spinimpute.sequencing.pileup import PileupSettings
 
-    listed = [] if bam_list is None else names_in(bam_list, "list of reads", "file")
-    files = [*bam, *listed]
-    return SequencingSettings(gl, files, array, reference, PileupSettings(*counted), sexes_of(sex))
+    listed = [] if bam_list is None else _listed_reads(bam_list)
+    files = [*bam, *(path for path, _ in listed)]
+    names = [*(None for _ in bam), *(name for _, name in listed)]
+    pileup = PileupSettings(*counted)
+    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names)
+
+
+def _listed_reads(path: str) -> list[tuple[str, str | None]]:
+    """The files in a list, and the names of their samples where it gives any."""
+    from spinimpute.errors import InputError
+
+    found = []
+    for line in names_in(path, "list of reads", "file"):
+        file, *names = (word.strip() for word in line.split("\t"))
+        if len(names) > 1:
+            raise InputError(
+                f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
+                "sample's name, or the file alone"
+            )
+        found.append((file, names[0] if names else None))
+    return found
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

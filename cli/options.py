@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from spinimpute.errors import printable
 
 if TYPE_CHECKING:
-    from spinimpute.pipeline.sequenced.summary import SequencedSummary
+    from spinimpute.quality.sequenced_summary import SequencedSummary
     from spinimpute.quality.summary import ImputationSummary
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -59,9 +60,10 @@ def out_option(what: str) -> Option:
     return click.option("--out", "-o", required=True, metavar="FILE", help=what)
 
 
-def region_option(what: str) -> Option:
-    """--region, with this help."""
-    return click.option("--region", "-r", metavar="CHR[:FROM-TO]", help=what)
+def region_option(what: str, *, several: bool = False) -> Option:
+    """--region, with this help; it may be given several times, or once."""
+    name = "regions" if several else "region"
+    return click.option("--region", "-r", name, metavar="CHR[:FROM-TO]", multiple=several, help=what)
 
 
 MOST = 2**31  # of anything that is counted
@@ -119,10 +121,11 @@ def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> st
         return None
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
-        sequenced_too = any(option.name == "gl" for option in ctx.command.params)
+        options = {option.name for option in ctx.command.params}
+        of_sequenced = ", ".join(f"--{name} FILE" for name in ("gl", "bam") if name in options)
         raise InputError(
             "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
-            f"{', or what is sequenced with --gl FILE, --bam FILE' if sequenced_too else ''}; found {found}"
+            f"{', or what is sequenced with ' if of_sequenced else ''}{of_sequenced}; found {found}"
         )
     return next(iter(named.values()))
 
@@ -170,9 +173,12 @@ def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
     return value
 
 
+_SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
+gl_option = click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **_SEQUENCED)
+
+
 def sequencing_options(command: Command) -> Command:
     """Add --gl, --bam, --bam-list and what belongs to them, in place of a target."""
-    file: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
     quality: dict[str, Any] = {"type": click.IntRange(0, 255), "default": 10, "show_default": True}
     for option in (
         click.option(
@@ -185,12 +191,26 @@ def sequencing_options(command: Command) -> Command:
         click.option("--min-base-quality", help="Of a base that counts.", **quality),
         click.option("--min-mapping-quality", help="Of a read that counts.", **quality),
         click.option("--reference", metavar="FILE", help="Reference genome that CRAMs were written with."),
-        click.option("--bam-list", help="A file with a BAM or CRAM in each line.", **file),
-        click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **file),
-        click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **file),
+        click.option(
+            "--bam-list",
+            help="A file with a BAM or CRAM in each line, and behind a tab its sample's name, if it is to be "
+            "another one than in the read groups.",
+            **_SEQUENCED,
+        ),
+        click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
+        gl_option,
     ):
         command = option(command)
     return command
+
+
+def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
+    """Raise InputError for an option that was given and has no meaning for this target."""
+    from spinimpute.errors import InputError
+
+    for option in ctx.command.params:
+        if option.name in names and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"{max(option.opts, key=len)} has no meaning for {what}: leave it out")
 
 
 def sexes_of(path: str | None) -> dict[str, bool] | None:

@@ -1,7 +1,11 @@
-"""Imputation for those who have arrays and no VCF."""
+"""Imputation for those who have arrays and no VCF.
+
+Axes: T typed or sequenced sites, S sites of the panel, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +14,15 @@ from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
+from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.phasing.stretches import in_stretches, threads_within
+from spinimpute.pipeline.sequenced.columns import in_columns
+from spinimpute.pipeline.sequenced.inputs import at_all_sites, haplotypes_of
 from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
+from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, stored_phred
 
 
 def impute_haplotypes(
@@ -56,19 +65,14 @@ def impute_haplotypes(
         Shapes or values are unusable.
     """
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
-    if isinstance(panel, str | Path):
-        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
+    _check_open(panel)
     typed_alleles = np.asarray(typed_alleles)
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
             "typed_alleles must have 2 dimensions and values -1, 0, 1, however: "
             f"ndim={typed_alleles.ndim}, values {np.unique(typed_alleles)[:5]}"
         )
-    if len(typed_sites) != len(typed_alleles):
-        raise ValueError(
-            f"typed_sites must name each of {len(typed_alleles)} rows, however: {len(typed_sites)} sites"
-        )
-    rows, typed_index = _rows(panel, typed_sites)
+    rows, typed_index = _rows(panel, typed_sites, len(typed_alleles), "typed_sites")
     typed_TQ = typed_alleles[rows].astype(np.int8)
     given = resources.predictor_options(predictor)
     loaded, options = predictor_for(panel, predictor.model, predictor.name, given, resources.device)
@@ -79,17 +83,153 @@ def impute_haplotypes(
     return p_UQ
 
 
-def _rows(panel: ReferencePanel, typed_sites: np.ndarray | Sites) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the typed alleles that are used, and their panel sites."""
-    if isinstance(typed_sites, Sites):
-        match = match_sites(panel.sites, typed_sites)
+@dataclass(frozen=True, eq=False)
+class ImputedSamples:
+    """Genotypes of sequenced samples at all sites of a panel.
+
+    Attributes
+    ----------
+    haplotypes : float32 (S, Q)
+        P(ALT) of the haplotypes, with phase: two columns for each sample, one for a haploid one. Genotypes
+        are as likely as if the two were independent.
+    haploid : bool (X,)
+        Samples with one copy.
+    """
+
+    haplotypes: np.ndarray
+    haploid: np.ndarray
+
+    @property
+    def dosages(self) -> np.ndarray:
+        """The expected number of copies of ALT, float32 (S, X)."""
+        first_SX, second_SX = self._pairs()
+        return np.where(self.haploid, first_SX, first_SX + second_SX)
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Of 0, 1 and 2 copies of ALT, float32 (S, X, 3); of a haploid sample of none, 0, and of one copy."""
+        first_SX, second_SX = self._pairs()
+        two_SX, none_SX = first_SX * second_SX, (1 - first_SX) * (1 - second_SX)
+        two_SX, none_SX = np.where(self.haploid, [first_SX, 1 - first_SX], [two_SX, none_SX])
+        one_SX = np.where(self.haploid, 0, first_SX + second_SX - 2 * first_SX * second_SX)
+        return np.stack([none_SX, one_SX, two_SX], axis=-1).astype(np.float32)
+
+    def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(ALT) of the first and of the last haplotype of each sample, (S, X) each."""
+        last_X = np.cumsum(np.where(self.haploid, 1, 2)) - 1
+        return self.haplotypes[:, last_X - ~self.haploid], self.haplotypes[:, last_X]
+
+
+def impute_likelihoods(
+    panel: Panel,
+    likelihoods: np.ndarray,
+    sites: np.ndarray | Sites,
+    *,
+    haploid: np.ndarray | None = None,
+    resources: Resources = Resources(),
+) -> ImputedSamples:
+    """Genotypes of sequenced samples at all sites of a panel, from genotype likelihoods.
+
+    No sample's result depends on the others. The whole result is held in memory: for whole chromosomes use
+    `impute_sequenced`.
+
+    Parameters
+    ----------
+    panel : Panel
+        Open.
+    likelihoods : float (T, X, 3)
+        P(reads | genotype) with 0, 1 and 2 copies of ALT, times any number for each site and sample: not
+        their logarithm, and not Phred-scaled (10 ** (PL / -10.0) makes them of PL). Three equal ones where
+        nothing is known. They are rounded to whole Phreds up to 255, as files have them.
+    sites : Sites or int64 (T,)
+        The sites of the rows, with the panel's REF and ALT, or increasing panel site indices.
+    haploid : bool (X,), optional
+        Samples with one copy: of their likelihoods the first and the last count, of no copy and of one.
+    resources : Resources
+        Threads, and memory: fewer threads work where it is too little for all.
+
+    Returns
+    -------
+    ImputedSamples
+        Haplotypes with phase, dosages, genotype probabilities.
+
+    Raises
+    ------
+    InputError
+        The panel is not open, or is one of inducing points; no site is in the panel; memory is too little for
+        one thread.
+    ValueError
+        Shapes or values are unusable.
+    """
+    check_settings(resources=(resources, Resources))
+    _check_open(panel)
+    panel = haplotypes_of(panel)
+    likelihoods, haploid_X = _checked(likelihoods, haploid)
+    rows, index_T = _rows(panel, sites, len(likelihoods), "sites")
+    with np.errstate(divide="ignore"):
+        phred_TX3 = -10 * np.log10(likelihoods[rows] / likelihoods[rows].max(axis=2, keepdims=True))
+    known = GenotypeLikelihoods(
+        [str(x) for x in range(len(haploid_X))],
+        np.where(haploid_X, 1, 2).astype(np.uint8),
+        index_T,
+        stored_phred(phred_TX3, haploid_X),
+        None,
+        len(likelihoods),
+    )
+    threads, n_samples = choose_threads(resources.threads), len(haploid_X)
+    threads = threads_within(resources.max_memory, panel, 0, panel.n_sites, n_samples, threads)
+    phred_SX3 = at_all_sites(known, 0, panel.n_sites)
+    stretches = in_stretches(panel, 0, phred_SX3, haploid_X, threads)
+    return ImputedSamples(np.concatenate([in_columns(p_S2X, haploid_X) for _, p_S2X in stretches]), haploid_X)
+
+
+def _check_open(panel: object) -> None:
+    if isinstance(panel, str | Path):
+        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
+
+
+def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Likelihoods as numbers that can be compared, and who is haploid."""
+    likelihoods = np.asarray(likelihoods)
+    if likelihoods.ndim != 3 or likelihoods.shape[2] != 3 or likelihoods.dtype.kind not in "fiu":
+        raise ValueError(
+            "likelihoods must be numbers of shape (sites, samples, 3), however: "
+            f"shape {likelihoods.shape} of {likelihoods.dtype}"
+        )
+    n_samples = likelihoods.shape[1]
+    haploid_X = np.zeros(n_samples, bool) if haploid is None else np.asarray(haploid)
+    if haploid_X.shape != (n_samples,) or haploid_X.dtype != bool:
+        raise ValueError(
+            f"haploid must be {n_samples} booleans, however: shape {haploid_X.shape} of {haploid_X.dtype}"
+        )
+    likelihoods = likelihoods.astype(np.float64)
+    likelihoods[:, haploid_X, 1] = 0  # means nothing
+    unusable_TX = ~np.isfinite(likelihoods).all(axis=2) | (likelihoods < 0).any(axis=2)
+    unusable_TX |= (likelihoods == 0).all(axis=2)
+    if unusable_TX.any():
+        t, x = np.argwhere(unusable_TX)[0]
+        raise ValueError(
+            "likelihoods must be finite, not negative, and not all 0 of a genotype, however: row "
+            f"{t}, sample {x} has {likelihoods[t, x].tolist()} (P(reads | genotype), not its logarithm)"
+        )
+    return likelihoods, haploid_X
+
+
+def _rows(
+    panel: ReferencePanel, sites: np.ndarray | Sites, n_rows: int, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that are used, and their panel sites; name: of the argument that names the sites."""
+    if len(sites) != n_rows:
+        raise ValueError(f"{name} must name each of {n_rows} rows, however: {len(sites)} sites")
+    if isinstance(sites, Sites):
+        match = match_sites(panel.sites, sites)
         return match.target_index, match.panel_index
-    index = np.asarray(typed_sites)
+    index = np.asarray(sites)
     n_sites = len(panel.sites)
     if index.ndim != 1 or index.dtype.kind not in "iu" or (np.diff(index) <= 0).any():
-        raise ValueError("typed_sites must be increasing panel site indices (1-dimensional integers)")
+        raise ValueError(f"{name} must be increasing panel site indices (1-dimensional integers)")
     if len(index) == 0:
-        raise InputError("there is no typed site")
+        raise InputError(f"there is no site in {name}")
     if index[0] < 0 or index[-1] >= n_sites:
-        raise ValueError(f"typed_sites must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
+        raise ValueError(f"{name} must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
     return np.arange(len(index)), index.astype(np.int64)

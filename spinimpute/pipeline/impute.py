@@ -46,7 +46,6 @@ FAR_LINE = (
     f'##INFO=<ID=FAR,Number=0,Type=Flag,Description="Further than {FAR_CM} cM from any typed site: little '
     'more than a guess by frequency">'
 )
-RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 
 
 def impute(
@@ -145,7 +144,7 @@ def impute(
             force=force,
             min_typed_ratio=min_typed_ratio,
         )
-        _note_few_samples(summary)
+        summary.note_few_samples(summary.samples)
         _collect_quality(summary, output, chosen)
         unmatched = [
             unmatched_sites(one.part.target, one.part.match, wanted, summary)
@@ -218,13 +217,6 @@ def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel
         raise InputError(
             f"panel {panels[0].path}: no call can be left out with {panels[0].holds}, which are for all "
             "sites of an array; give a .spin file, a VCF or a BCF"
-        )
-
-
-def _note_few_samples(summary: ImputationSummary) -> None:
-    if summary.samples < RELIABLE_SAMPLES:
-        summary.notes.append(
-            f"R2 is estimated from {summary.samples} samples: of fewer than {RELIABLE_SAMPLES} it says little"
         )
 
 

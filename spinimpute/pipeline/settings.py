@@ -139,8 +139,8 @@ class Resources:
     device : str
         "auto", "cpu" or "cuda".
     max_memory : int or None
-        Limit in bytes, for predictors that keep a budget, and without `leave_one_out` and `report`: less is
-        computed at the same time.
+        Limit in bytes: less is computed at the same time. For predictors that keep a budget, without
+        `leave_one_out` and `report`; and for sequenced samples.
     """
 
     threads: int | None = None

@@ -8,7 +8,6 @@ Axes: T typed sites, X samples, Q haplotypes.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.errors import printable
 from spinimpute.genotypes.sites import Sites
 from spinimpute.quality.metrics import (
     frequency_rows,
@@ -25,6 +23,7 @@ from spinimpute.quality.metrics import (
     site_statistics,
     turn_to_minor,
 )
+from spinimpute.quality.tables import write_table
 
 WINDOW_TYPED = 50  # typed sites of a window
 LOW_DEVIATIONS = 6.0  # a sample is low so many (robust) standard deviations below the median, and
@@ -217,13 +216,7 @@ class LeaveOneOutQuality:
             The file cannot be written.
         """
         rows = {"sites": self.by_site, "samples": self.by_sample, "windows": self.by_window}[table]()
-        with path.open("w", newline="") as file:
-            writer = None
-            for row in rows:
-                if writer is None:
-                    writer = csv.DictWriter(file, list(row), delimiter="\t", lineterminator="\n")
-                    writer.writeheader()
-                writer.writerow({name: _shown(value) for name, value in row.items()})
+        write_table(path, rows)
 
 
 def _each_r2(statistics: np.ndarray) -> np.ndarray:
@@ -231,9 +224,3 @@ def _each_r2(statistics: np.ndarray) -> np.ndarray:
     squares = statistics["square_true"] * statistics["square_dosage"]
     r2 = statistics["product"] ** 2 / np.maximum(squares, 1e-12)
     return np.where(statistics["square_true"] > 1e-9, r2, np.nan)
-
-
-def _shown(value: object) -> object:
-    if not isinstance(value, float):
-        return printable(value) if isinstance(value, str) else value
-    return "NA" if np.isnan(value) else f"{value:.6g}"

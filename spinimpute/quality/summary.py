@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_STRETCHES = 10
+RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,28 @@ class WindowSummary:
 
 
 @dataclass
-class Stages:
-    """Seconds by stage.
+class RunSummary:
+    """What the summaries of all runs that impute have.
 
     Attributes
     ----------
     seconds : dict of str to float
         Time by stage, in the order in which they began.
+    peak_memory_mb : float
+        Largest resident size in MB.
+    warnings : list of str
+        Warnings to the user.
+    notes : list of str
+        Notes to the user, which go into the output's header, too.
+    imputed : ImputedSites or None
+        Estimated quality of imputed sites, if a report was asked for.
     """
 
     seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
+    peak_memory_mb: float = field(default=0.0, kw_only=True)
+    warnings: list[str] = field(default_factory=list, kw_only=True)
+    notes: list[str] = field(default_factory=list, kw_only=True)
+    imputed: ImputedSites | None = field(default=None, kw_only=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -61,10 +74,22 @@ class Stages:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
+    def note_few_samples(self, n_samples: int) -> None:
+        """Note it if R2 is estimated from few samples."""
+        if n_samples < RELIABLE_SAMPLES:
+            self.notes.append(
+                f"R2 is estimated from {n_samples} samples: of fewer than {RELIABLE_SAMPLES} it says little"
+            )
+
+    def closing_lines(self) -> list[str]:
+        """Time and memory as text."""
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        return [f"time:     {times}", f"memory:   {self.peak_memory_mb:.0f} MB at most"]
+
 
 @dataclass
-class ImputationSummary(Stages):
-    """Counts, and seconds by stage.
+class ImputationSummary(RunSummary):
+    """Counts, in addition to `RunSummary`.
 
     Attributes
     ----------
@@ -98,20 +123,12 @@ class ImputationSummary(Stages):
         Number of haploid samples: a line for each part of the chromosome that has some.
     windows : list of WindowSummary
         Windows in the order they were computed.
-    peak_memory_mb : float
-        Largest resident size in MB.
     untyped : list of Stretch
         Stretches of the panel without a typed site nearby, the largest of each part first.
     refusals : list of str
         Why the target would be refused without `force`; they are among the warnings, too.
-    warnings : list of str
-        Warnings to the user.
-    notes : list of str
-        Notes to the user, which go into the output's header, too.
     leave_one_out : LeaveOneOutQuality or None
         Accuracy at typed sites, if it was asked for.
-    imputed : ImputedSites or None
-        Estimated quality of imputed sites, if a report was asked for.
     """
 
     panel_sites: int = 0
@@ -134,13 +151,9 @@ class ImputationSummary(Stages):
     haploid: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     windows: list[WindowSummary] = field(default_factory=list)
-    peak_memory_mb: float = 0.0
     untyped: list[Stretch] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # for the output's header too
     leave_one_out: LeaveOneOutQuality | None = None
-    imputed: ImputedSites | None = None
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
         """Add the heterozygotes that are phased; unphased_TX is bool (T, n_samples)."""
@@ -212,7 +225,4 @@ class ImputationSummary(Stages):
                 f"window:   {window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
                 f"({window.typed / window.sites:.2%})"
             )
-        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
-        out.append(f"time:     {times}")
-        out.append(f"memory:   {self.peak_memory_mb:.0f} MB at most")
-        return out
+        return out + self.closing_lines()

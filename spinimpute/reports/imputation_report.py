@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
-from spinimpute.quality.metrics import curve
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
+from spinimpute.reports.charts import Series, histogram, lines_by_position
 from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
+from spinimpute.reports.sections import MOST_SAMPLES, course, made_by, quality_along, quality_by_frequency
 
-MOST_SAMPLES = 1_000  # in the table; of more, the lowest
 WEAKEST = 10  # windows
 MOST_STRETCHES = 100
 
@@ -54,47 +49,21 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
         f"{target} imputed from {panel}",
         cards(shown),
         notes([*summary.warnings, *summary.notes]),
-        _quality(frequency, leave_one_out),
+        quality_by_frequency(frequency, leave_one_out),
         _matching(summary),
         _along(imputed, leave_one_out),
         _untyped(summary),
         _samples(leave_one_out),
-        _course(summary),
-        footer=f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}",
+        course(
+            summary,
+            table(
+                ["window", "sites", "typed sites"],
+                [[f"{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
+                "Windows that were computed and written one after the other",
+            ),
+        ),
+        footer=made_by(),
     )
-
-
-def _quality(frequency: Sequence[dict[str, Any]], leave_one_out: LeaveOneOutQuality | None) -> str:
-    names = [row["bin"] for row in frequency]
-    lines = [Series("imputed sites: mean estimated R2", [row["r2"] for row in frequency])]
-    head = ["frequency", "imputed sites", "mean R2", f"share with R2 ≥ {GOOD_R2}"]
-    rows: list[Row] = [[row["bin"], row["sites"], row["r2"], row["good"]] for row in frequency]
-    texts = [
-        paragraph(
-            "R2 is estimated from the imputed dosages themselves: their variance over what it would be "
-            "without any doubt. It knows nothing of the truth."
-        )
-    ]
-    if leave_one_out is not None:
-        typed = leave_one_out.by_frequency()
-        n_typed = {row["bin"]: row["sites"] for row in typed}
-        pooled, each = (curve(typed, names, measure) for measure in ("pooled_r2", "mean_r2"))
-        lines += [Series("typed sites left out: pooled r²", pooled), Series("the same: mean ER2", each)]
-        head += ["typed sites", "left out: pooled r²", "mean ER2"]
-        for row, name, r2, er2 in zip(rows, names, pooled, each, strict=True):
-            row += [n_typed.get(name), r2, er2]
-        texts.append(
-            paragraph(
-                "The other numbers are measured: each typed call is predicted from the other typed calls of "
-                "its haplotype, then compared. Typed sites lie closer to other typed sites and are more "
-                "common than most imputed ones, so this is what good imputation looks like here, not a "
-                "promise for every site."
-            )
-        )
-    chart = lines_by_category(
-        names, lines, "minor allele frequency in the panel", "r²", "Quality by minor allele frequency."
-    )
-    return section("Quality by allele frequency", *texts, chart, table(head, rows, "Quality by frequency"))
 
 
 def _matching(summary: ImputationSummary) -> str:
@@ -129,15 +98,7 @@ def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> s
         "Coverage: how many typed sites there are along the chromosome.",
         unit_interval=False,
     )
-    quality = lines_by_position(
-        middle,
-        [Series("mean R2 of common imputed sites (frequency of 5 % and more)", [row["r2"] for row in along])],
-        "position, Mb",
-        "R2",
-        "Estimated quality along the chromosome.",
-        unit_interval=True,
-    )
-    parts = [density, quality]
+    parts = [density, quality_along(along)]
     if leave_one_out is not None:
         windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
         weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
@@ -202,20 +163,6 @@ def _samples(leave_one_out: LeaveOneOutQuality | None) -> str:
             f"Samples, the lowest first{more}",
             sortable=True,
         ),
-    )
-
-
-def _course(summary: ImputationSummary) -> str:
-    seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]
-    return section(
-        "Course of the run",
-        table(["stage", "seconds"], seconds, "Time"),
-        table(
-            ["window", "sites", "typed sites"],
-            [[f"{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
-            "Windows that were computed and written one after the other",
-        ),
-        paragraph(f"Peak memory: {summary.peak_memory_mb:,.0f} MB.", soft=True),
     )
 
 

@@ -45,6 +45,11 @@ class GenotypeLikelihoods:
         Biallelic sites that were looked at: ALT alleles of records, or the panel's SNPs for reads.
     skipped : dict of str to int
         What was not taken, by reason.
+    counted_index : int64
+        The panel's sites at which reads were counted, increasing: there are none where `panel_index` lacks
+        one of these. Empty where depth_SX is None.
+    n_exchanged : int
+        Sites whose REF and ALT are exchanged in the file.
     """
 
     samples: list[str]
@@ -54,6 +59,8 @@ class GenotypeLikelihoods:
     depth_SX: np.ndarray | None
     n_sites_file: int
     skipped: dict[str, int] = field(default_factory=dict)
+    counted_index: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    n_exchanged: int = 0
 
     @property
     def known_SX(self) -> np.ndarray:
@@ -176,6 +183,8 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
         None if no_depth else stored_depth(depth_SX),
         first.n_sites_file + second.n_sites_file,
         dict(Counter(first.skipped) + Counter(second.skipped)),
+        np.union1d(first.counted_index, second.counted_index),
+        first.n_exchanged + second.n_exchanged,
     )
 
 

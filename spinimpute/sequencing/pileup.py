@@ -83,6 +83,7 @@ def read_alignments(
     panel: ReferencePanel,
     region: Region | None = None,
     *,
+    names: Sequence[str | None] = (),
     reference: str | Path | None = None,
     sexes: dict[str, bool] | None = None,
     settings: PileupSettings = PileupSettings(),
@@ -100,6 +101,8 @@ def read_alignments(
         A panel, or a part of one of X.
     region : Region or None
         Which of the panel's sites are wanted; None for all.
+    names : sequence of str or None
+        Of the samples, in the order of the paths; None for that of the read groups, as are all by default.
     reference : str, Path or None
         The reference genome, FASTA with .fai, that CRAMs were written with.
     sexes : dict of str to bool or None
@@ -115,11 +118,13 @@ def read_alignments(
     Raises
     ------
     InputError
-        As of `AlignmentFile`; no file, or two of one sample; the panel has no SNP in the region, or no base
-        counts (`NoRecord`).
+        As of `AlignmentFile`; no file, or two of one sample; not as many names as files; the panel has no SNP
+        in the region, or no base counts (`NoRecord`).
     """
     if not paths:
         raise InputError("there is no file of reads: give a BAM or CRAM for each sample")
+    if names and len(names) != len(paths):
+        raise InputError(f"there are {len(names)} names of samples for {len(paths)} files of reads")
     check_region(region, panel)
     snps = _snps(panel.sites, region)
     if not len(snps.panel_index):
@@ -127,9 +132,9 @@ def read_alignments(
     samples: list[str] = []
     fragments: list[FragmentBases] = []
     skipped: Counter[str] = Counter()
-    for path in paths:
+    for path, name in zip(paths, names or [None] * len(paths), strict=True):
         with AlignmentFile(path, panel, reference) as file:
-            samples.append(file.sample)
+            samples.append(name or file.sample)
             bases = _bases_of_reads(file, snps, settings, skipped)
         fragments.append(fragment_bases(bases, settings.max_depth, skipped))
     if (twice := repeated(samples)) is not None:
@@ -142,7 +147,7 @@ def read_alignments(
             f"reads {', '.join(map(str, paths))}: no base counts at the {n_snps} SNPs of the panel in "
             f"{region or panel.chrom} ({counts or 'no read is there'})"
         )
-    return Pileup(_likelihoods(samples, fragments, panel, n_snps, skipped, sexes), fragments)
+    return Pileup(_likelihoods(samples, fragments, panel, snps.panel_index, skipped, sexes), fragments)
 
 
 class _Snps(NamedTuple):
@@ -232,7 +237,7 @@ def _likelihoods(
     samples: list[str],
     fragments: list[FragmentBases],
     panel: ReferencePanel,
-    n_snps: int,
+    snp_index: np.ndarray,
     skipped: Counter[str],
     sexes: dict[str, bool] | None,
 ) -> GenotypeLikelihoods:
@@ -245,4 +250,6 @@ def _likelihoods(
         phred_S3, depth_S = phred_of_bases(bases, panel_index)
         phred_SX3[:, s] = stored_phred(phred_S3, ploidy_X[s] == 1)
         depth_SX[:, s] = stored_depth(depth_S)
-    return GenotypeLikelihoods(samples, ploidy_X, panel_index, phred_SX3, depth_SX, n_snps, dict(+skipped))
+    return GenotypeLikelihoods(
+        samples, ploidy_X, panel_index, phred_SX3, depth_SX, len(snp_index), dict(+skipped), snp_index
+    )

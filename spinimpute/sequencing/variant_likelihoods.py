@@ -110,7 +110,9 @@ class _Found:
         self._n_sites = 0  # biallelic ones, of the file
         # records at the panel's positions, those of them with its alleles, those that state something
         self._n_at_panel = self._n_fit = self._n_stated = 0
+        self._n_exchanged = 0
         self._panel_index: list[int] = []
+        self._counted_index: list[int] = []
         self._rows = _Rows(len(file.samples))
 
     def add(self, record: Record) -> None:
@@ -135,7 +137,11 @@ class _Found:
         for site, phred_X3 in zip(new, stated.phreds, strict=True):
             self._taken[site] = True
             self._panel_index.append(site)
-            self._rows.add(phred_X3, stated.copies_X, self._reads(record, pairs[site]))
+            self._n_exchanged += pairs[site][0] > 0
+            reads_X = self._reads(record, pairs[site])
+            if reads_X is not None:
+                self._counted_index.append(site)
+            self._rows.add(phred_X3, stated.copies_X, reads_X)
 
     def _count(self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]) -> None:
         if len(alleles) == 1:
@@ -152,13 +158,17 @@ class _Found:
             self._n_fit += bool(pairs)
 
     def _reads(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
-        """How many reads each sample has, (X,), NaN where it is not said; None if it is nowhere."""
+        """How many reads each sample has, (X,), NaN where it is not said; None if it is of no sample."""
         formats = self._file.formats(record)
         if "AD" in formats:
             reads = self._file.numbers(record, "AD").values
-            if reads.shape[1] > max(pair):
+            if reads.shape[1] > max(pair) and not np.isnan(reads[:, pair]).all():
                 return reads[:, pair[0]] + reads[:, pair[1]]
-        return self._file.numbers(record, "DP").values[:, 0] if "DP" in formats else None
+        if "DP" in formats:
+            reads_X = self._file.numbers(record, "DP").values[:, 0]
+            if not np.isnan(reads_X).all():
+                return reads_X
+        return None
 
     def check(self, records: ChromosomeRecords) -> None:
         """Raise InputError unless sites are the panel's and of its genome build, and something is stated."""
@@ -215,9 +225,11 @@ class _Found:
             ploidy_X,
             panel_index[order],
             phred_SX3,
-            depth_SX,
+            depth_SX if self._counted_index else None,
             self._n_sites,
             dict(self._skipped + Counter(skipped)),
+            np.array(sorted(self._counted_index), np.int64),
+            self._n_exchanged,
         )
 
 
@@ -228,11 +240,9 @@ class _Rows:
         self._n_samples = n_samples
         self._new: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._no_reads = np.zeros(n_samples, np.float32)
-        self._any_depth = False
         self._phred, self._copies, self._depth = bytearray(), bytearray(), bytearray()
 
     def add(self, phred_X3: np.ndarray, copies_X: np.ndarray, reads_X: np.ndarray | None) -> None:
-        self._any_depth |= reads_X is not None
         self._new.append((phred_X3, copies_X, self._no_reads if reads_X is None else reads_X))
         if len(self._new) == _BLOCK_SITES:
             self._convert()
@@ -244,15 +254,15 @@ class _Rows:
         self._depth += stored_depth(np.nan_to_num(reads_SX)).tobytes()
         self._new = []
 
-    def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X) or None."""
+    def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X)."""
         if self._new:
             self._convert()
         shape = (len(order_S), self._n_samples)
         phred_SX3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_S]
         copies_SX = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_S]
         depth_SX = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_S]
-        return phred_SX3, copies_SX, depth_SX if self._any_depth else None
+        return phred_SX3, copies_SX, depth_SX
 
 
 def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:

@@ -51,7 +51,7 @@ def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: SPIN
             )
     with pytest.raises(InputError, match=r"must be an open one, such as Panel.open\('p.spin'\)"):
         spinimpute.impute_haplotypes("p.spin", good, typed)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="no typed site"):
+    with pytest.raises(InputError, match="no site in typed_sites"):
         spinimpute.impute_haplotypes(
             example_panel, good[:0], typed[:0], predictor=spinimpute.PredictorSettings(model=random_predictor)
         )

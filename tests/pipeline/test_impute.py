@@ -107,7 +107,8 @@ def test_dosages_and_genotypes_agree(
         assert v.INFO["AVG_CS"] == pytest.approx(np.maximum(hds, 1 - hds).mean(), abs=1.1e-3)
         if 0.05 < frequency < 0.95:
             r2 = hds.var() / (frequency * (1 - frequency))
-            assert v.INFO["R2"] == pytest.approx(r2, abs=5e-3)
+            # dosages are rounded by up to 5e-4, a hundredth of the least frequency
+            assert v.INFO["R2"] == pytest.approx(r2, abs=1e-2)
         if v.INFO.get("TYPED"):
             assert v.INFO["AVG_CS"] == 1
             assert v.INFO["R2"] == (0 if frequency in (0, 1) else 1)
@@ -435,7 +436,7 @@ def test_header_names_model_and_panel(
     header = [line for line in out.read_text().splitlines() if line.startswith("##")]
     predictor = spinimpute.load_predictor()
     assert f"##spinimpute_model={predictor.kind} {predictor.fingerprint} cpu" in header
-    assert "classes=22 nearest=6" in predictor.fingerprint
+    assert "classes=22 nearest=12" in predictor.fingerprint
     assert f"##spinimpute_panel={example_panel.checksum}" in header
     assert example_panel.contig_line in header
     assert "##mine=1" in header

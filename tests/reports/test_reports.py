@@ -58,19 +58,26 @@ def read(text: str) -> Reader:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    found = {"impute": folder / "impute.html", "evaluate": folder / "evaluate.html"}
+    found = {kind: folder / f"{kind}.html" for kind in ("impute", "sequenced", "evaluate")}
     spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", folder / "p.spin", EXAMPLE / "genetic.map").close()
     target = EXAMPLE / "target.vcf.gz"
     imputed = folder / "o.vcf.gz"
     output = spinimpute.OutputSettings(("GT", "DS", "GP"), report=found["impute"])
     spinimpute.impute(target, imputed, folder / "p.spin", output=output)
+    spinimpute.impute_sequenced(
+        folder / "s.vcf.gz",
+        folder / "p.spin",
+        spinimpute.SequencingSettings(target),
+        region=spinimpute.RegionSettings("20:1-200000"),
+        output=spinimpute.OutputSettings(report=found["sequenced"]),
+    )
     spinimpute.evaluate(
         EXAMPLE / "truth.vcf.gz", imputed, folder / "p.spin", target, report=found["evaluate"]
     )
     return found
 
 
-@pytest.mark.parametrize("kind", ["impute", "evaluate"])
+@pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
 def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> None:
     text = pages[kind].read_text()
     reader = read(text)
@@ -84,6 +91,12 @@ def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> 
             "Imputation report",
             "Quality by allele frequency",
             "Quality by sample",
+            "Along the chromosome",
+        ],
+        "sequenced": [
+            "Imputation report",
+            "Coverage by sample",
+            "Quality by allele frequency",
             "Along the chromosome",
         ],
         "evaluate": [
@@ -136,7 +149,7 @@ def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-@pytest.mark.parametrize("kind", ["impute", "evaluate"])
+@pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
 @pytest.mark.parametrize("width", [360, 1200])
 def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, tmp_path: Path) -> None:
     """Sorting works by keyboard, nothing fails, and no phone has to scroll sideways."""

@@ -263,6 +263,10 @@ def test_regions_make_up_the_whole(
     np.testing.assert_array_equal(joined.panel_index, whole.panel_index)
     np.testing.assert_array_equal(joined.phred_SX3, whole.phred_SX3)
     np.testing.assert_array_equal(joined.depth_SX, whole.depth_SX)
+    # without a read there, too
+    snps = [i for i, (_, ref, alt) in enumerate(sites) if len(ref) == len(alt) == 1]
+    assert joined.counted_index.tolist() == whole.counted_index.tolist() == snps
+    assert len(snps) > len(whole.panel_index)
 
 
 def test_cram_gives_what_bam_does(

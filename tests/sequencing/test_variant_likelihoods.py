@@ -77,6 +77,8 @@ def test_every_kind_of_file(
     ]
     assert found.depth_SX is not None
     assert found.depth_SX.tolist() == [[1, 0, 7], [12, 0, 0], [11, 0, 0], [6, 0, 2], [3, 0, 0], [0, 0, 0]]
+    assert found.counted_index.tolist() == [0, 1, 2, 3, 4]
+    assert found.n_exchanged == 1
     assert found.n_sites_file == 8
     assert found.skipped == {POSITION_NOT_IN_PANEL: 1, SYMBOLIC: 1}
     assert (found.phred_SX3.dtype, found.depth_SX.dtype, found.panel_index.dtype) == ("u1", "u2", "i8")
@@ -118,6 +120,24 @@ def test_pl_before_gl_before_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
         [FLAT, [40, 3, 0], [40, 0, 40], [40, 40, 0], [0, 3, 40]],
     ]
     assert found.depth_SX is None
+
+
+def test_where_reads_are_counted(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """By AD, or DP where no sample has an AD; a field that is missing in all samples counts nothing."""
+    path = gl_vcf(
+        "100 A C PL:AD:DP 0,3,30:.:4 0,3,30:.,.:.",
+        "200 A C PL:DP 0,3,30:. 0,3,30:.",
+        "300 C CT PL:DP 0,3,30:. 0,3,30:0",
+        "400 G T PL 0,3,30 0,3,30",
+    )
+    found = read(path, panel_of(PANEL))
+    assert found.panel_index.tolist() == [0, 1, 3, 4]
+    assert found.counted_index.tolist() == [0, 3]
+    assert found.depth_SX is not None
+    assert found.depth_SX.tolist() == [[4, 0], [0, 0], [0, 0], [0, 0]]
+    unknown = gl_vcf("100 A C PL:DP 0,3,30:. 0,3,30:.", name="u.vcf")
+    none = read(unknown, panel_of(PANEL))
+    assert (none.depth_SX, none.counted_index.tolist()) == (None, [])
 
 
 def test_half_missing_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:

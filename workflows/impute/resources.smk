@@ -6,6 +6,7 @@ from pathlib import Path
 
 LOOKED_AT = 20_000_000  # letters of a target, from which its size is estimated
 BESIDE = 3_600  # typed sites around a chunk that are read with it, at most
+BUFFER_CM = 1  # around a chunk of sequenced samples, on either side
 
 
 def memory_of_chunk(wildcards, input, threads, attempt):
@@ -42,6 +43,33 @@ def chunk_minutes(sites, haplotypes, samples, threads):
     return 5 + (results * 1.5 + results * haplotypes / 10_000) / 60 / threads * 4
 
 
+def memory_of_reads(wildcards, input, threads, attempt):
+    """MB, of a chunk of sequenced samples; more at each attempt."""
+    sites, haplotypes = _sizes_around(wildcards, input)
+    return round(attempt * reads_memory_mb(sites, haplotypes, len(READS[wildcards.target]), threads))
+
+
+def minutes_of_reads(wildcards, input, threads, attempt):
+    sites, haplotypes = _sizes_around(wildcards, input)
+    return round(attempt * reads_minutes(sites, haplotypes, len(READS[wildcards.target]), threads))
+
+
+def reads_memory_mb(sites, haplotypes, samples, threads):
+    """What `spinimpute impute --bam --region` takes, and keeps to: the program; of the sites that are computed at
+    once, patterns of the panel, and what each thread works on; likelihoods, and bases of up to four reads a site."""
+    at_once = min(sites, 131_072)
+    spans = at_once / 16
+    panel = haplotypes * (5 * spans + 40 * spans**0.5)
+    of_thread = (220 * haplotypes + 170_000) * spans**0.5 + 1_250 * at_once
+    return 300 + (panel + threads * of_thread + samples * (20 * at_once + 120 * sites)) / 1e6
+
+
+def reads_minutes(sites, haplotypes, samples, threads):
+    """Several times what was seen: starting, reading (one file after the other), and all haplotypes at all sites."""
+    results = sites * samples / 1e6
+    return 5 + (8 * results + 4 * results * haplotypes / 400 / threads) / 60
+
+
 @cache
 def calls_of(vcf):
     """Haplotypes times records; a large file's about, by how much of it the first ones take."""
@@ -71,3 +99,15 @@ def _sizes(wildcards, input):
         return 500_000, 5_000, 100, 1
     share = int(sites) / sum(int(row[2]) for row in rows)
     return int(sites), int(haplotypes), len(named.split("\t")) - 9, share
+
+
+def _sizes_around(wildcards, input):
+    """Sites that a chunk is computed with, which reach beyond it, and haplotypes of the panel."""
+    try:
+        with open(input.chunks) as table:
+            rows = [line.split("\t") for line in table.readlines()[1:]]
+    except FileNotFoundError:  # a dry run: nothing is made yet
+        return 500_000, 5_000
+    _, _, sites, length, haplotypes = rows[int(wildcards.chunk) - 1]
+    around = int(sites) * (1 + 2 * BUFFER_CM / max(float(length), 0.01))
+    return min(round(around), sum(int(row[2]) for row in rows)), int(haplotypes)

@@ -7,47 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from spinimpute.devices import choose_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import check_outputs
+from spinimpute.memory import FEWER_SAMPLES, peak_memory_mb, within_budget
+from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.phasing.stretches import in_stretches
+from spinimpute.phasing.stretches import in_stretches, threads_within
 from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
-from spinimpute.pipeline.regions import panel_ranges
-from spinimpute.pipeline.sequenced.inputs import LikelihoodReader, SequencingSettings, at_all_sites
-from spinimpute.pipeline.sequenced.summary import SequencedSummary
+from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
+from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares
+from spinimpute.quality.imputed_sites import ImputedSites
+from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import site_quality
-from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
 
-BUFFER_CM = 1.0  # of what lies further away next to nothing matters
-_WRITTEN_SITES = 8_192  # at once
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A panel or a part of one, and what is known at its sites [low, high); [first, last) are written."""
-
-    panel: Panel
-    likelihoods: GenotypeLikelihoods
-    first: int
-    last: int
-    low: int
-    high: int
+_WRITTEN = 2**18  # genotypes at once, and
+_WRITTEN_SITES = 8_192  # sites
 
 
 def impute_sequenced(
@@ -79,9 +66,9 @@ def impute_sequenced(
     region : RegionSettings
         Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given.
     output : OutputSettings
-        Formats, decimals, type and header lines of the file; nothing else of it.
+        Formats, decimals, type and header lines of the file, and a report; nothing else of it.
     resources : Resources
-        Threads.
+        Threads, and memory: fewer threads work where it is too little for all.
     force : bool
         Replace existing files.
     progress : callable, optional
@@ -95,7 +82,7 @@ def impute_sequenced(
     Raises
     ------
     InputError
-        The input cannot be used, or `out` exists, without `force`.
+        The input cannot be used, memory is too little for one thread, or `out` exists, without `force`.
     """
     check_settings(
         sequencing=(sequencing, SequencingSettings),
@@ -103,7 +90,7 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    check_outputs([out], force, [path_of(panel), genetic_map, *sequencing.paths])
+    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths])
     output_type = choose_output_type(Path(out), output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
@@ -111,8 +98,16 @@ def impute_sequenced(
     with ExitStack() as stack:
         with summary.stage("open panel"):
             panels = stack.enter_context(open_panels(panel, genetic_map))
-        with summary.stage("read samples"):
-            parts = _read(panels, sequencing, wanted, buffer_cM, summary, force=force)
+        reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
+        with summary.stage("read samples"), reading:
+            parts = read_parts(panels, sequencing, wanted, buffer_cM, summary, force=force)
+        threads_of_chains = min(
+            threads_within(resources.max_memory, one.panel, one.low, one.high, len(summary.samples), threads)
+            for one in parts
+        )
+        summary.note_few_samples(len(summary.samples))
+        if output.report is not None:
+            summary.imputed = ImputedSites()
         first = parts[0]
         writer = stack.enter_context(
             GenotypeWriter(
@@ -120,7 +115,7 @@ def impute_sequenced(
                 first.likelihoods.samples,
                 first.likelihoods.ploidy,
                 [first.panel.contig_line],
-                _header_lines(panels, output, wanted, parts),
+                _header_lines(panels, output, wanted, parts, summary.notes),
                 output.formats,
                 output_type,
                 threads,
@@ -131,73 +126,25 @@ def impute_sequenced(
         for number, part in enumerate(parts):
             if number > 0:
                 writer.set_ploidy(part.likelihoods.ploidy)
-            _impute(part, writer, summary, threads, shares.of(number))
+            _impute(part, writer, summary, threads_of_chains, shares.of(number))
         with summary.stage("finish file and index"):
             writer.finish()
         summary.peak_memory_mb = peak_memory_mb()
-        writer.close()
+        with ExitStack() as beside:  # both files get their names together
+            if output.report is not None:
+                partial = beside.enter_context(written_whole(Path(output.report)))
+                _write_report(partial, summary, sequencing, path_of(panel))
+            writer.close()
     return summary
 
 
-def _read(
-    panels: Sequence[ReferencePanel],
-    sequencing: SequencingSettings,
-    region: Region | None,
-    buffer_cM: float | None,
-    summary: SequencedSummary,
-    *,
-    force: bool,
-) -> list[_Part]:
-    """What is known of the parts that the region touches."""
-    ranges = panel_ranges(panels, region)
-    buffer_cM = BUFFER_CM if buffer_cM is None else buffer_cM
-    parts = []
-    of_haplotypes = [one.haplotypes for one in panels if one.haplotypes is not None]
-    if not of_haplotypes:
-        raise InputError(
-            f"panel {panels[0].path}: sequenced samples cannot be imputed from {panels[0].holds}; give a "
-            ".spin file, a VCF or a BCF"
-        )
-    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
-    summary.warnings += reader.warnings
-    for one in of_haplotypes:
-        if one.checksum not in ranges:
-            continue
-        first, last = ranges[one.checksum]
-        low, high = first, last
-        if region is not None:
-            cM = one.cM
-            low = int(np.searchsorted(cM, cM[first] - buffer_cM))
-            high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
-        around = None
-        if region is not None or len(panels) > 1:
-            around = Region(one.chrom, int(one.position[low]), int(one.position[high - 1]))
-        likelihoods = reader.read(one, around)
-        if likelihoods is None:
-            summary.warnings.append(
-                f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
-                f"{one.position[last - 1]}: its {last - first} sites are left out"
-            )
-            continue
-        summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
-        summary.count(likelihoods, high - low)
-        parts.append(_Part(one, likelihoods, first, last, low, high))
-    if not parts:
-        raise InputError(
-            f"nothing is known of any sample in {region or panels[0].chrom}: is it the right file?"
-        )
-    return parts
-
-
 def _impute(
-    part: _Part, writer: GenotypeWriter, summary: SequencedSummary, threads: int, progress: Progress | None
+    part: Part, writer: GenotypeWriter, summary: SequencedSummary, threads: int, progress: Progress | None
 ) -> None:
     likelihoods = part.likelihoods
     haploid_X = likelihoods.ploidy == 1
     phred_SX3 = at_all_sites(likelihoods, part.low, part.high)
     stretches = in_stretches(part.panel, part.low, phred_SX3, haploid_X, threads, progress)
-    # of a haploid sample the first column alone
-    written_Q = np.stack([np.ones_like(haploid_X), ~haploid_X], axis=1).ravel()
     while True:
         with summary.stage("impute"):
             start, p_S2X = next(stretches, (0, None))
@@ -205,10 +152,11 @@ def _impute(
             return
         with summary.stage("write"):
             low, high = max(start, part.first), min(start + len(p_S2X), part.last)
-            for at in range(low, high, _WRITTEN_SITES):
-                rows = slice(at, min(at + _WRITTEN_SITES, high))
+            step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
+            for at in range(low, high, step):
+                rows = slice(at, min(at + step, high))
                 p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                _write(writer, part.panel, rows, p_here_S2X, haploid_X, written_Q)
+                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.imputed)
             summary.written_sites += max(0, high - low)
 
 
@@ -218,53 +166,38 @@ def _write(
     rows: slice,
     p_S2X: np.ndarray,
     haploid_X: np.ndarray,
-    written_Q: np.ndarray,
+    collected: ImputedSites | None,
 ) -> None:
-    def in_columns(x_S2X: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(x_S2X.transpose(0, 2, 1).reshape(len(x_S2X), -1)[:, written_Q])
-
-    p_SQ = in_columns(p_S2X)
-    writer.write_block(
-        panel.chrom,
-        panel.sites.take(rows),
-        p_SQ,
-        site_quality(p_SQ),
-        in_columns(likeliest_alleles(p_S2X, haploid_X)),
-        np.zeros(len(p_SQ), bool),
-    )
+    p_SQ = in_columns(p_S2X, haploid_X)
+    info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
+    if collected is not None:
+        r2 = info["R2"]
+        assert r2 is not None
+        collected.add(panel.position[rows], panel.frequency[rows], r2, typed_S)
+    alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
+    writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 
 
-def likeliest_alleles(p_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
-    """Alleles of the likeliest genotype, int8 (S, 2, X); of a heterozygote ALT is where it is likelier.
+def _write_report(
+    partial: Path, summary: SequencedSummary, sequencing: SequencingSettings, panel: str | Path
+) -> None:
+    from spinimpute.reports.sequenced_report import write_sequenced_report
 
-    Parameters
-    ----------
-    p_S2X : float (S, 2, X)
-        P(ALT) of the two haplotypes of each sample.
-    haploid_X : bool (X,)
-        Samples with one copy.
-
-    Returns
-    -------
-    int8 (S, 2, X)
-        0 or 1.
-    """
-    first_SX, second_SX = p_S2X[:, 0], p_S2X[:, 1]
-    two_SX = first_SX * second_SX
-    none_SX = (1 - first_SX) * (1 - second_SX)
-    one_SX = 1 - two_SX - none_SX
-    copies_SX = np.where(one_SX >= np.maximum(none_SX, two_SX), 1, np.where(two_SX > none_SX, 2, 0))
-    copies_SX = np.where(haploid_X, 2 * (first_SX >= 0.5), copies_SX)
-    second_first_SX = second_SX > first_SX
-    return np.stack([copies_SX > second_first_SX, copies_SX > ~second_first_SX], axis=1).astype(np.int8)
+    assert summary.imputed is not None, "it is there if a report was asked for"
+    write_sequenced_report(summary, summary.imputed, sequencing.named, panel, partial)
 
 
 def _header_lines(
-    panels: Sequence[ReferencePanel], output: OutputSettings, region: Region | None, parts: Sequence[_Part]
+    panels: Sequence[ReferencePanel],
+    output: OutputSettings,
+    region: Region | None,
+    parts: Sequence[Part],
+    notes: Sequence[str],
 ) -> list[str]:
     lines = [
         f"##source=spinimpute {version('spinimpute')}",
         *(f"{PANEL_LINE}{panel.checksum}{panel.made_of}" for panel in panels),
+        *(f"##spinimpute_note={note}" for note in notes),
         *output.header_lines,
     ]
     if region is not None:

@@ -15,6 +15,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region
 from spinimpute.panels.panel import Panel
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
@@ -36,6 +37,8 @@ class SequencingSettings:
         A VCF, VCF.gz or BCF with PL, GL or GT, see `read_variant_likelihoods`.
     alignments : sequence of str or Path
         BAM or CRAM files, one for each sample, see `read_alignments`.
+    names : sequence of str or None
+        Of the samples of these files; None for that of the read groups, as are all by default.
     array : str, Path or None
         Typed calls, in any form of `read_target`.
     reference : str, Path or None
@@ -48,6 +51,7 @@ class SequencingSettings:
 
     likelihoods: str | Path | None = None
     alignments: Sequence[str | Path] = ()
+    names: Sequence[str | None] = field(default=(), kw_only=True)
     array: str | Path | None = None
     reference: str | Path | None = None
     pileup: PileupSettings = field(default_factory=PileupSettings)
@@ -57,6 +61,16 @@ class SequencingSettings:
     def paths(self) -> list[str | Path | None]:
         """All files that are read."""
         return [self.likelihoods, *self.alignments, self.array, self.reference]
+
+    @property
+    def named(self) -> str:
+        """What the samples are read from, for a report."""
+        files = [Path(path).name for path in (self.likelihoods, self.array) if path is not None]
+        if len(self.alignments) == 1:
+            files.append(Path(self.alignments[0]).name)
+        elif self.alignments:
+            files.append(f"{len(self.alignments)} files of reads")
+        return " and ".join(files)
 
 
 class LikelihoodReader:
@@ -140,6 +154,7 @@ class LikelihoodReader:
                     settings.alignments,
                     panel,
                     region,
+                    names=settings.names,
                     reference=settings.reference,
                     sexes=settings.sexes,
                     settings=settings.pileup,
@@ -191,6 +206,16 @@ def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> Genoty
         len(target.sites),
         dict(target.skipped),
     )
+
+
+def haplotypes_of(panel: ReferencePanel) -> Panel:
+    """The panel, if it is one of haplotypes. Raises InputError for one of inducing points."""
+    if panel.haplotypes is None:
+        raise InputError(
+            f"panel {panel.path}: sequenced samples cannot be imputed from {panel.holds}; give a .spin "
+            "file, a VCF or a BCF"
+        )
+    return panel.haplotypes
 
 
 def at_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.ndarray:

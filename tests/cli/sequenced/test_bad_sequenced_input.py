@@ -70,7 +70,6 @@ def test_nothing_at_all_names_sequenced_targets(refused: Refused) -> None:
         ["--loo", "quality"],
         ["--predictor", "haplotype"],
         ["--inducing-points", "8"],
-        ["--report", "r.html"],
         ["--model", "m.safetensors"],
         ["--phasing", "never"],
         ["--phasing", "auto"],
@@ -80,7 +79,6 @@ def test_nothing_at_all_names_sequenced_targets(refused: Refused) -> None:
         ["--min-typed-ratio", "0.1"],
         ["--device", "cpu"],
         ["--window-cm", "3"],
-        ["--max-memory", "2G"],
     ],
     ids=" ".join,
 )
@@ -274,6 +272,10 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
     assert "none.bam" in refused("", "--bam-list", listed)
     listed.write_bytes(b"\xff\xfe\x00")
     assert "list.txt" in refused("cannot be read", "--bam-list", listed)
+    listed.write_text(f"{bam}\ta\tb\n")
+    assert "list.txt" in refused("has 3 columns", "--bam-list", listed)
+    listed.write_text(f"{bam}\ta\n{bam}\ta\n")
+    refused("reads of sample a are in", "--bam-list", listed)
 
 
 def test_other_samples_than_the_reads(refused: Refused, gl: Path, bam: Path) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 
 import spinimpute
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-from spinimpute.pipeline.sequenced.summary import SequencedSummary
 from spinimpute.pipeline.settings import RegionSettings, Resources
+from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.pileup import PileupSettings
 
 Run = Callable[..., Any]
@@ -29,16 +30,26 @@ def numbers(path: Path) -> tuple[list[int], np.ndarray]:
     return [position for position, _ in found], np.array([dosage for _, dosage in found])
 
 
+def summary_of_one() -> SequencedSummary:
+    summary = SequencedSummary()
+    phred_SX3 = np.array([[[0, 3, 30]]], np.uint8)
+    summary.count(GenotypeLikelihoods(["one"], np.array([2], np.uint8), np.array([4]), phred_SX3, None, 1), 2)
+    return summary
+
+
 class TestArguments:
     def test_defaults(self, run: Run) -> None:
-        with mock.patch(LIBRARY, return_value=SequencedSummary(bare_X=np.zeros(1))) as library:
+        with mock.patch(LIBRARY, return_value=summary_of_one()) as library:
             done = run("impute", "--gl", "g.vcf", "--panel", "p.spin", "--out", "o.bcf")
         assert done.code == 0, done.err
         (out, panel, given), options = library.call_args
         assert (str(out), str(panel)) == ("o.bcf", "p.spin")
-        assert given == SequencingSettings("g.vcf", [], None, None, PileupSettings(10, 10, 40), None)
+        assert given == SequencingSettings(
+            "g.vcf", [], None, None, PileupSettings(10, 10, 40), None, names=[]
+        )
         output = options.pop("output")
         assert (tuple(output.formats), output.decimals, output.output_type) == (("GT", "DS"), 3, None)
+        assert output.report is None
         options.pop("progress")
         assert options == {
             "genetic_map": None,
@@ -49,28 +60,31 @@ class TestArguments:
 
     def test_everything(self, run: Run, tmp_path: Path) -> None:
         listed, sex = tmp_path / "list", tmp_path / "sex"
-        listed.write_text("\nc.bam\n  d e.cram \n")
+        listed.write_text("\nc.bam\n  d e.cram \tMr D\n")
         sex.write_text("one M\n")
         # fmt: off
         arguments = [
             "--gl", "g.vcf", "--bam", "a.bam", "--bam", "b.bam", "--bam-list", listed, "--reference", "r.fa",
             "--min-mapping-quality", 3, "--min-base-quality", 4, "--max-depth", 5, "--sex", sex,
             "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "gp,GT", "-r", "20:5-9", "--buffer", 2,
-            "--map", "m.map", "--threads", 3, "--force", "--quiet", "--decimals", 4,
+            "--map", "m.map", "--threads", 3, "--force", "--quiet", "--decimals", 4, "--report", "r.html",
+            "--max-memory", "2G",
         ]
         # fmt: on
-        with mock.patch(LIBRARY, return_value=SequencedSummary(bare_X=np.zeros(1))) as library:
+        with mock.patch(LIBRARY, return_value=summary_of_one()) as library:
             done = run("impute", *arguments)
         assert (done.code, done.err) == (0, "")
         given, options = library.call_args.args[2], library.call_args.kwargs
         assert list(given.alignments) == ["a.bam", "b.bam", "c.bam", "d e.cram"]
+        assert list(given.names) == [None, None, None, "Mr D"]
         assert (given.likelihoods, given.reference) == ("g.vcf", "r.fa")
         assert given.pileup == PileupSettings(3, 4, 5)
         assert given.sexes == {"one": True}
         assert tuple(options["output"].formats) == ("GT", "GP")
         assert (options["output"].output_type, options["output"].decimals) == ("b", 4)
+        assert options["output"].report == "r.html"
         assert options["region"] == RegionSettings("20:5-9", 2)
-        assert options["resources"] == Resources(3)
+        assert options["resources"] == Resources(3, max_memory=2 * 2**30)
         assert options["genetic_map"] == "m.map"
         assert options["force"] is True
 
@@ -95,7 +109,7 @@ def test_likelihoods(
     done = run("impute", "--gl", gl, "--panel", small_panel, "--out", out, "--threads", 1)
     assert done.code == 0, done.err
     assert "target:   5 samples" in done.err
-    assert "depth: " in done.err
+    assert done.err.count("reads a site, none at") == 5
     assert f"output:   {out}" in done.err
     position, dosage_SX = numbers(out)
     _, sites, genotype_SX = truth
@@ -129,6 +143,15 @@ def test_reads_and_a_list_of_them(
     assert texts[0] == texts[1]
     assert texts[0][0].split("\t")[9:] == ["one", "two"]
     assert len(texts[0]) == len(truth[1]) + 1
+    listed.write_text(f"{bam}\tMr One\n{two}\n")
+    renamed = run(
+        "impute", "--bam-list", listed, "--panel", small_panel, "--out", tmp_path / "n.vcf", "-t", 1
+    )
+    assert renamed.code == 0, renamed.err
+    lines = [line for line in (tmp_path / "n.vcf").read_text().splitlines() if not line.startswith("##")]
+    assert lines[0].split("\t")[9:] == ["Mr One", "two"]
+    assert lines[1:] == texts[0][1:]
+    listed.write_text(f"{bam}\n{two}\n")
     twice = run("impute", *given[2], "--panel", small_panel, "--out", tmp_path / "twice.vcf")
     assert twice.code == 2
     assert "reads of sample one are in" in twice.err

@@ -1,0 +1,92 @@
+"""`spinimpute check --gl`: what `impute --gl` would make of likelihoods."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Write = Callable[..., Path]
+Rows = list[list[str]]
+EXCHANGED = range(10, 17)
+MOVED = range(20, 25)
+SILENT = 2  # the sample of which nothing is known
+
+
+@pytest.fixture
+def damaged(rows: Rows, write_gl: Write, tmp_path: Path) -> Path:
+    changed = [list(row) for row in rows]
+    for i in EXCHANGED:
+        row = changed[i]
+        row[3:5] = row[4], row[3]
+        for x, text in enumerate(row[9:], 9):
+            likelihoods, depth = text.split(":")
+            row[x] = f"{','.join(likelihoods.split(',')[::-1])}:{depth}"
+    for i in MOVED:
+        changed[i][1] = str(int(changed[i][1]) + 1)
+    for row in changed:
+        row[9 + SILENT] = ".:0"
+    return write_gl(tmp_path / "damaged.vcf", changed)
+
+
+def test_what_impute_would_make_of_likelihoods(
+    run: Run, rows: Rows, damaged: Path, small_panel: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "samples.tsv"
+    done = run("check", "--gl", damaged, "--panel", small_panel, "--samples-out", table)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    matched = len(rows) - len(MOVED)
+    assert f"matched:  {matched} panel sites, of {len(rows)} that were looked at" in lines
+    assert f"          {len(EXCHANGED)} sites: REF and ALT swapped: exchanged" in lines
+    assert f"          {len(MOVED)} position not in panel" in lines
+    assert sum(line.startswith("coverage: s") for line in lines) == 5
+    (warning,) = [line for line in lines if line.startswith("warning: ")]
+    assert "nothing is known of 1 of 5 samples (s2)" in warning
+    with table.open() as file:
+        of_samples = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["sample"] for row in of_samples] == [f"s{x}" for x in range(5)]
+    assert [row["note"] for row in of_samples] == ["", "", "low", "", ""]
+    assert float(of_samples[SILENT]["depth"]) == 0
+    assert all(1.8 < float(row["depth"]) < 2.2 for row in of_samples if row["note"] == "")
+    again = run("check", "--gl", damaged, "--panel", small_panel, "--samples-out", table)
+    assert again.code == 2
+    assert "already exists" in again.err
+    imputed = run("impute", "--gl", damaged, "--panel", small_panel, "--out", tmp_path / "o.vcf", "-t", 1)
+    said = imputed.err.splitlines()
+    assert said[0] == f"spinimpute: {warning.replace(':  ', ': ')}"
+    assert [line for line in lines if line != warning] == said[1 : len(lines)]
+
+
+def test_what_impute_refuses(
+    run: Run, rows: Rows, write_gl: Write, small_panel: Path, tmp_path: Path
+) -> None:
+    elsewhere = write_gl(tmp_path / "other.vcf", [["7", *row[1:]] for row in rows], "7")
+    done = run("check", "--gl", elsewhere, "--panel", small_panel)
+    assert done.code == 2
+    assert "the file holds chromosome 7" in done.err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--vcf", "t.vcf"],
+        ["--bfile", "t"],
+        ["--ambiguous", "drop"],
+        ["--chain", "c.chain"],
+        ["--out", "sites.tsv"],
+    ],
+    ids=" ".join,
+)
+def test_options_of_arrays(run: Run, gl: Path, small_panel: Path, option: list[str]) -> None:
+    done = run("check", "--gl", gl, "--panel", small_panel, *option)
+    assert done.code == 2
+    assert f"{option[0]} has no meaning for sequenced samples (--gl)" in done.err
+
+
+def test_without_a_target_check_names_what_it_takes(run: Run, small_panel: Path) -> None:
+    done = run("check", "--panel", small_panel)
+    assert done.code == 2
+    assert "or what is sequenced with --gl FILE; found none of them" in done.err

@@ -1,0 +1,117 @@
+"""How much is known of each sequenced sample: in the summary, in warnings and on the page of --report."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.pipeline.sequenced.impute import impute_sequenced
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+from spinimpute.quality.sequenced_summary import SequencedSummary
+
+World = Any
+REGION = RegionSettings("20:1-30000", 0)
+
+
+@pytest.fixture(scope="module")
+def uneven(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Reads of six samples: s1 has a tenth of those of the others, s4 none where the panel is."""
+    folder = tmp_path_factory.mktemp("uneven")
+    paths = world.write_bams(folder, 1.0, [0, 2, 3, 5])
+    paths += world.write_bams(folder, 0.1, [1]) + world.write_bams(folder, 0.0, [4])
+    return sorted(paths)
+
+
+@pytest.fixture(scope="module")
+def run(
+    world: World, uneven: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[SequencedSummary, Path]:
+    folder = tmp_path_factory.mktemp("run")
+    output = OutputSettings(report=folder / "report.html")
+    given = SequencingSettings(alignments=uneven)
+    summary = impute_sequenced(folder / "o.vcf.gz", world.panel, given, region=REGION, output=output)
+    assert sorted(path.name for path in folder.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi", "report.html"]
+    return summary, folder / "report.html"
+
+
+def test_low_samples_are_warned_of(run: tuple[SequencedSummary, Path]) -> None:
+    summary, _ = run
+    nothing, little = summary.warnings
+    assert "nothing is known of 1 of 6 samples (s4)" in nothing
+    assert "1 of 6 samples (s1): less than a third of the reads" in little
+    rows = {row["sample"]: row for row in summary.coverage.by_sample()}
+    assert rows["s4"]["depth"] == 0
+    assert rows["s4"]["without_reads"] == rows["s4"]["expected"] == rows["s4"]["unknown"] == 1
+    assert 0 < rows["s1"]["depth"] < 0.3
+    for name in ("s0", "s2", "s3", "s5"):
+        assert rows[name]["depth"] == pytest.approx(1, abs=0.4)
+        assert rows[name]["without_reads"] == pytest.approx(rows[name]["expected"], abs=0.12)
+
+
+def test_the_page(run: tuple[SequencedSummary, Path]) -> None:
+    summary, page = run
+    text = page.read_text()
+    for title in (
+        "Imputation report",
+        "6 files of reads imputed from panel.spin",
+        "Coverage by sample",
+        "Quality by allele frequency",
+        "Along the chromosome",
+        "Course of the run",
+        *(warning.partition(" (")[0] for warning in summary.warnings),
+    ):
+        assert title in text
+    for of_arrays in ("typed", "left out", "Windows", "window"):
+        assert of_arrays not in re.sub("(?s)<(style|script)>.*?</", "", text)
+    table = text[text.index("<caption>Shares of") :].partition("</table>")[0]
+    rows = [re.sub("<[^>]*>", "\t", row).split("\t") for row in table.split("<tr>")[2:]]
+    cells = [[cell for cell in row if cell] for row in rows]
+    assert [row[0] for row in cells[:2]] == ["s4", "s1"]
+    assert [row[-1] for row in cells[:2]] == ["low", "low"]
+    told = {row["sample"]: row for row in summary.coverage.by_sample()}
+    for name, *numbers in cells:
+        expected = [told[name][key] for key in ("depth", "without_reads", "expected", "unknown")]
+        assert [float(value) for value in numbers[:4]] == pytest.approx(expected, abs=1e-4)
+    assert summary.imputed is not None
+    for row in summary.imputed.by_frequency():
+        assert f"{row['r2']:.4f}" in text
+
+
+def test_depths_of_a_file_of_likelihoods(world: World, tmp_path: Path) -> None:
+    """Of the sites that have a DP alone; without any there is no depth to tell."""
+    n_sites, n_samples = len(world.position), len(world.names)
+    rows = [
+        (s, [f"0,3,30:{s % 4}" if s % 4 else "0,0,0:0"] * n_samples) for s in range(0, n_sites, 2) if s % 8
+    ]
+    path = world.write_vcf(tmp_path / "gl.vcf", rows, form="PL:DP")
+    text = path.read_text().replace(
+        "#CHROM", '##FORMAT=<ID=DP,Number=1,Type=Integer,Description="d">\n#CHROM'
+    )
+    path.write_text(text)
+    summary = impute_sequenced(tmp_path / "o.vcf", world.panel, SequencingSettings(path), region=REGION)
+    reads = summary.coverage.reads
+    assert reads is not None
+    np.testing.assert_allclose(reads.depth_X, 2 * 2 / 3, atol=0.05)
+    np.testing.assert_allclose(reads.without_X, 1 / 3, atol=0.05)
+    np.testing.assert_allclose(summary.coverage.unknown_X, 3 / 4, atol=0.05)
+
+
+def test_an_existing_page_stays(world: World, gl: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    for report, said in ((page, "already exists"), (tmp_path / "o.vcf", "give two names")):
+        with pytest.raises(InputError, match=said):
+            impute_sequenced(
+                tmp_path / "o.vcf", world.panel, SequencingSettings(gl), output=OutputSettings(report=report)
+            )
+    assert page.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_what_was_imputed_is_named(gl: Path, bams: list[Path]) -> None:
+    assert SequencingSettings(gl, bams).named == "gl.vcf and 6 files of reads"
+    assert SequencingSettings(None, bams[:1], "a/array.bed").named == "array.bed and s0.bam"

@@ -1,0 +1,73 @@
+"""A budget of memory is kept by fewer threads, or refused with what is needed."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.phasing import memory
+from spinimpute.phasing.memory import COMPILED_CHAINS, STATED, chain_memory, chain_threads
+
+World = Any
+Lines = Callable[[Path], list[str]]
+# as a process of its own: what it holds, at most, is its own
+MEASURED = """
+import sys
+from spinimpute.cli.main import main
+try:
+    main()
+finally:
+    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def test_fewer_threads_where_memory_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 10**8)
+    size = (5_000, 20_000, 30_000, 40)  # haplotypes, sites at once, sites, samples
+    held = 10**8 + COMPILED_CHAINS + STATED * 30_000 * 40
+    needed = [round(held + chain_memory(5_000, 20_000, 40, threads)) for threads in (1, 2, 3)]
+    assert needed[0] < needed[1] < needed[2]
+    assert chain_threads(None, *size, 16) == 16
+    assert chain_threads(10**12, *size, 16) == 5  # eight samples side by side
+    assert chain_threads(needed[2], *size, 16) == 3
+    assert chain_threads(needed[2] - 1, *size, 16) == 2
+    assert chain_threads(needed[0], *size, 1) == 1
+    with pytest.raises(InputError, match=r"to impute 40 samples at 30000 sites .*MB are needed with one thr"):
+        chain_threads(needed[0] - 1, *size, 16)
+
+
+def test_a_budget_is_kept(world: World, gl: Path, without_header: Lines, tmp_path: Path) -> None:
+    """What is too little is said: for reading, then for imputing; with that it works, and takes no more."""
+    out = tmp_path / "o.vcf"
+
+    def impute(budget_MB: int) -> tuple[str, float]:
+        done = subprocess.run(
+            [
+                sys.executable, "-c", MEASURED, "impute", "--gl", gl, "--panel", world.panel, "--out", out,
+                "--threads", "4", "--max-memory", f"{budget_MB}M", "--quiet",
+            ],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == (2 if done.stderr else 0)
+        return done.stderr, int(done.stdout) / 1024
+
+    def needed(said: str) -> int:
+        found = re.search(r"([0-9]+) MB are needed", said)
+        assert found is not None, said
+        return int(found[1])
+
+    while_reading, _ = impute(30)
+    assert "30 MB of memory are too little" in while_reading
+    assert "for reading the samples. Give more, or impute fewer samples at a time" in while_reading
+    before_imputing, _ = impute(needed(while_reading) + 10)
+    assert "too little to impute 6 samples at 400 sites from a panel of 80 haplotypes" in before_imputing
+    assert not list(tmp_path.iterdir())
+    said, taken_MB = impute(needed(before_imputing))
+    assert said == ""
+    assert taken_MB <= needed(before_imputing)
+    assert len(without_header(out)) == 1 + len(world.position)
