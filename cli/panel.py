@@ -276,13 +276,20 @@ def info(file: str) -> None:
 @click.argument("file")
 @click.option("--length-cm", type=float, default=20.0, show_default=True, help="Of a chunk, at most.")
 @click.option("--sites", type=click.IntRange(min=1), default=500_000, show_default=True, help="At most.")
-def chunks(file: str, length_cm: float, sites: int) -> None:
+@click.option(
+    "--overlap-cm",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="How far a chunk reaches into the one before: 'ligate' joins the phase of sequenced samples there.",
+)
+def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
     """Regions that can be imputed apart and joined with 'ligate', and how large each is."""
     from spinimpute.genotypes.chunk_regions import cut_chunks
     from spinimpute.panels.opening import open_panels
 
     with open_panels(file) as parts:
-        found = cut_chunks(parts, length_cm, sites)
+        found = cut_chunks(parts, length_cm, sites, overlap_cm)
         haplotypes = max(part.n_haplotypes for part in parts)
     click.echo("chunk\tregion\tsites\tcM\thaplotypes")
     for number, chunk in enumerate(found, 1):

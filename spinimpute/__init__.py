@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.parts import build_panels
-    from spinimpute.pipeline.arrays import impute_haplotypes
+    from spinimpute.pipeline.arrays import ImputedSamples, impute_haplotypes, impute_likelihoods
     from spinimpute.pipeline.impute import impute
     from spinimpute.pipeline.ligate import ligate
     from spinimpute.pipeline.sequenced.impute import impute_sequenced
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "FileSettings": "pipeline.settings",
+    "ImputedSamples": "pipeline.arrays",
     "InducingPanel": "panels.inducing_panel",
     "InputError": "errors",
     "OutputSettings": "pipeline.settings",
@@ -53,6 +54,7 @@ _MODULES = {
     "evaluate": "evaluation.evaluate",
     "impute": "pipeline.impute",
     "impute_haplotypes": "pipeline.arrays",
+    "impute_likelihoods": "pipeline.arrays",
     "impute_sequenced": "pipeline.sequenced.impute",
     "ligate": "pipeline.ligate",
     "load_predictor": "predictors.loading",
@@ -64,6 +66,7 @@ _MODULES = {
 
 __all__ = [
     "FileSettings",
+    "ImputedSamples",
     "InducingPanel",
     "InputError",
     "OutputSettings",
@@ -80,6 +83,7 @@ __all__ = [
     "evaluate",
     "impute",
     "impute_haplotypes",
+    "impute_likelihoods",
     "impute_sequenced",
     "ligate",
     "load_predictor",

@@ -70,8 +70,12 @@ def resident_bytes(peak: bool = False) -> int:
         return int(peak_memory_mb() * 2**20)
 
 
+IN_CHUNKS = "or impute chunks (--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
+FEWER_SAMPLES = "or impute fewer samples at a time (none depends on the others), or chunks (--region)"
+
+
 @contextmanager
-def within_budget(budget: int | None, what: str) -> Iterator[None]:
+def within_budget(budget: int | None, what: str, instead: str = IN_CHUNKS) -> Iterator[None]:
     """Check that what is done inside keeps a budget.
 
     Parameters
@@ -80,6 +84,8 @@ def within_budget(budget: int | None, what: str) -> Iterator[None]:
         Bytes; None for no limit.
     what : str
         What is done inside, for the message.
+    instead : str
+        What can be done other than to give more, for the message.
 
     Raises
     ------
@@ -91,7 +97,7 @@ def within_budget(budget: int | None, what: str) -> Iterator[None]:
     if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
         raise InputError(
             f"{shown_size(budget)} of memory are too little: {shown_size(peak)} are needed for {what}. Give "
-            "more, or impute chunks (--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
+            f"more, {instead}"
         )
 
 

@@ -45,7 +45,7 @@ def read_answers(case: Case) -> Answers:
     people = list(file.samples)
     truth = read_truth(file, people, frequencies, read_typed_sites(case.scored_without, frequencies))
     count = np.where(truth.count == MISSING, np.nan, truth.count).astype(np.float32)
-    true, minor = turn_to_minor(count, truth.frequency, truth.ploidy)
+    true, minor = turn_to_minor(count, truth.frequency, truth.ploidy())
     typed = [key[1] for key in read_typed_sites(case.target, frequencies) if key in frequencies.frequency]
     position = np.array([key[1] for key in truth.keys], dtype=np.int64)
     return Answers(truth, people, position, minor, true, np.unique(np.array(typed, dtype=np.int64)))
@@ -55,7 +55,7 @@ def read_guess(answers: Answers, imputed: Path) -> Guess:
     """Dosages, and GP where the file has it; a site that the file lacks counts as the panel's frequency."""
     truth = answers.truth
     shape = answers.true_XS.shape
-    dosage = (truth.frequency[:, None] * truth.ploidy).astype(np.float32)
+    dosage = (truth.frequency[:, None] * truth.ploidy()).astype(np.float32)
     probability = None
     for block in ImputedReader(GenotypeFile(imputed, "imputed"), answers.people, truth).blocks():
         known = ~np.isnan(block.dosage)
@@ -63,6 +63,7 @@ def read_guess(answers: Answers, imputed: Path) -> Guess:
         if block.probability is not None:
             if probability is None:
                 probability = np.full((*shape, 3), np.nan, dtype=np.float32)
-            turned = turn_probabilities_to_minor(block.probability, truth.frequency[block.rows], truth.ploidy)
-            probability[block.rows] = turned
-    return Guess(turn_to_minor(dosage, truth.frequency, truth.ploidy)[0], probability)
+            probability[block.rows] = turn_probabilities_to_minor(
+                block.probability, truth.frequency[block.rows], truth.ploidy(block.rows)
+            )
+    return Guess(turn_to_minor(dosage, truth.frequency, truth.ploidy())[0], probability)

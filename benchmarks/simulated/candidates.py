@@ -21,22 +21,14 @@ from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.loading import load_predictor
 
-GRID = "6,160,4:12,320,4:24,640,4:24,640,2:48,1280,2"
-
-
-class Exactly(CandidateSettings):
-    """As many, whatever the panel's size."""
-
-    def for_panel(self, n_haplotypes: int) -> CandidateSettings:
-        """Unchanged."""
-        return self
+GRID = "6,120,2:12,120,2:12,160,2:24,640,2"
 
 
 def measure(case: Case, panel: Path, model: Path | None, numbers: str, work: Path) -> list[str]:
     """A row of the table: numbers, processor seconds, pooled r2 of all sites and by frequency."""
     base = load_predictor(model)
     assert isinstance(base, HaplotypePredictor)
-    candidates = Exactly(*(int(number) for number in numbers.split(",")))
+    candidates = CandidateSettings(*(int(number) for number in numbers.split(",")))
     predictor = HaplotypePredictor(base.weights, base.settings, base.fingerprint, candidates=candidates)
     out = work / "out.bcf"
     started = time.process_time()

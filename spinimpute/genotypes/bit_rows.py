@@ -1,6 +1,8 @@
 """Rows of alleles as 64-bit words, and the processor's bit instructions for numba.
 
-Bit s & 63 of word s >> 6 is place s. Axes: S places, X rows, W words.
+Bit s & 63 of word s >> 6 is place s. Packed bits are those of `numpy.packbits`, place by place.
+
+Axes: S places, X rows, W words, B bytes of a place's packed bits.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from numba.extending import intrinsic
 
 from spinimpute.kernels import kernel
 
+TILE_BYTES = 64  # of packed bits
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -44,6 +47,76 @@ def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
 def unpack_rows(bits_XW: np.ndarray, n_places: int) -> np.ndarray:
     """The alleles again, uint8 (X, S)."""
     return np.unpackbits(bits_XW.astype("<u8").view(np.uint8), axis=1, count=n_places, bitorder="little")
+
+
+@kernel()
+def _order_packed(packed_SB, order_X, out_SB):  # type: ignore[no-untyped-def]
+    n = len(order_X)
+    for s in range(len(packed_SB)):
+        bits_B = packed_SB[s]
+        for byte in range(out_SB.shape[1]):
+            first = 8 * byte
+            eight = 0
+            for i in range(first, min(first + 8, n)):
+                eight |= ((bits_B[order_X[i] >> 3] >> (7 - (order_X[i] & 7))) & 1) << (7 - (i - first))
+            out_SB[s, byte] = eight
+
+
+def order_packed(packed_SB: np.ndarray, order_X: np.ndarray) -> np.ndarray:
+    """Packed bits of rows in another order.
+
+    Parameters
+    ----------
+    packed_SB : uint8 (S, B)
+        Packed bits of at least max(order_X) + 1 rows.
+    order_X : int64 (X,)
+        The row that comes to each place.
+
+    Returns
+    -------
+    uint8 (S, ceil(X / 8))
+        Packed bits.
+    """
+    out_SB = np.empty((len(packed_SB), -(-len(order_X) // 8)), np.uint8)
+    _order_packed(packed_SB, order_X, out_SB)
+    return out_SB
+
+
+@kernel()
+def _rows_of_packed(packed_SB, bits_XW):  # type: ignore[no-untyped-def]
+    n = len(bits_XW)
+    n_bytes = packed_SB.shape[1]
+    for first in range(0, n_bytes, TILE_BYTES):  # their rows stay in the cache
+        last = min(first + TILE_BYTES, n_bytes)
+        for s in range(len(packed_SB)):
+            word, bit = s >> 6, np.uint64(1) << np.uint64(s & 63)
+            for byte in range(first, last):
+                eight = packed_SB[s, byte]
+                if eight == 0:
+                    continue
+                for i in range(8 * byte, min(8 * byte + 8, n)):
+                    if (eight >> (7 - (i & 7))) & 1:
+                        bits_XW[i, word] |= bit
+
+
+def rows_of_packed(packed_SB: np.ndarray, n_rows: int) -> np.ndarray:
+    """Packed bits as rows, as `pack_rows` gives them.
+
+    Parameters
+    ----------
+    packed_SB : uint8 (S, B)
+        Packed bits.
+    n_rows : int
+        X.
+
+    Returns
+    -------
+    uint64 (X, W)
+        Place s is bit s & 63 of word s >> 6.
+    """
+    bits_XW = np.zeros((n_rows, n_words(len(packed_SB))), np.uint64)
+    _rows_of_packed(packed_SB, bits_XW)
+    return bits_XW
 
 
 def _llvm_bits(name: str, extra: tuple[int, ...]) -> Any:

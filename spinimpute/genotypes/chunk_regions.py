@@ -8,8 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
-from spinimpute.genotypes.windows import cut_windows
+from spinimpute.genotypes.windows import Window, cut_windows
 
 DEFAULT_CHUNK_CM = 20.0
 DEFAULT_CHUNK_SITES = 500_000
@@ -41,7 +42,7 @@ class Chunk:
     Attributes
     ----------
     region : Region
-        It begins where the one before ends.
+        It begins where the one before ends, or before that, where chunks overlap.
     sites : int
         Panel sites in it.
     cM : float
@@ -57,10 +58,12 @@ def cut_chunks(
     panels: Sequence[PanelPositions],
     length_cM: float = DEFAULT_CHUNK_CM,
     most_sites: int = DEFAULT_CHUNK_SITES,
+    overlap_cM: float = 0.0,
 ) -> list[Chunk]:
     """Cut a chromosome into regions of about equal genetic length.
 
-    Each site of the panel is in exactly one region. No region spans two parts of chromosome X.
+    Without an overlap each site of the panel is in exactly one region, else in one or two neighbours. No
+    region spans two parts of chromosome X.
 
     Parameters
     ----------
@@ -70,6 +73,9 @@ def cut_chunks(
         The largest genetic length of a region.
     most_sites : int
         The largest number of sites of a region.
+    overlap_cM : float
+        By how much a region reaches into the one before, but not into the first half of its sites. The
+        limits above are without it.
 
     Returns
     -------
@@ -79,18 +85,31 @@ def cut_chunks(
     Raises
     ------
     InputError
-        As `cut_windows`.
+        As `cut_windows`; or the overlap is no length.
     """
-    starts, sites, lengths = [], [], []
+    if not overlap_cM >= 0:
+        raise InputError(f"an overlap must have a length of at least 0 cM: got {overlap_cM} cM")
+    cores, first_positions = [], []
     for panel in panels:
+        before: Window | None = None
         for window in cut_windows(panel.cM, panel.position, length_cM, 0.0, most_sites):
-            starts.append(int(panel.position[window.start]))
-            sites.append(window.stop - window.start)
-            lengths.append(float(panel.cM[window.stop - 1] - panel.cM[window.start]))
-    last = int(panels[-1].position[-1])
-    ends = [start - 1 for start in starts[1:]] + [last]
-    chrom = panels[0].chrom
+            start = window.start
+            if before is not None and overlap_cM > 0:
+                start = _reaching_back(panel, before, window, overlap_cM)
+            first_positions.append(int(panel.position[window.start]))
+            length = float(panel.cM[window.stop - 1] - panel.cM[start])
+            cores.append((int(panel.position[start]), window.stop - start, length))
+            before = window
+    ends = [position - 1 for position in first_positions[1:]] + [int(panels[-1].position[-1])]
     return [
-        Chunk(Region(chrom, start, end), n_sites, length)
-        for start, end, n_sites, length in zip(starts, ends, sites, lengths, strict=True)
+        Chunk(Region(panels[0].chrom, start, end), n_sites, length)
+        for (start, n_sites, length), end in zip(cores, ends, strict=True)
     ]
+
+
+def _reaching_back(panel: PanelPositions, before: Window, window: Window, overlap_cM: float) -> int:
+    """The first site of a window that reaches into the one before; records at a position stay together."""
+    wanted = int(np.searchsorted(panel.cM, panel.cM[window.start] - overlap_cM))
+    start = max(wanted, (before.start + before.stop + 1) // 2)
+    start = int(np.searchsorted(panel.position, panel.position[start]))
+    return start if panel.position[start] > panel.position[before.start] else window.start

@@ -36,13 +36,3 @@ class Candidates(NamedTuple):
         """Those of a query in a block."""
         first, last = self.first_BQ1[block, query : query + 2]
         return self.haplotype_C[first:last]
-
-    def part(self, first: int, last: int) -> Candidates:
-        """Those of the queries [first, last)."""
-        first_B, last_B = self.first_BQ1[:, first], self.first_BQ1[:, last]
-        lists = [self.haplotype_C[a:b] for a, b in zip(first_B.tolist(), last_B.tolist(), strict=True)]
-        end_B = np.cumsum(last_B - first_B)
-        start_B = np.concatenate([[0], end_B[:-1]])
-        return Candidates(
-            np.concatenate(lists), self.first_BQ1[:, first : last + 1] + (start_B - first_B)[:, None]
-        )

@@ -271,6 +271,7 @@ def _posteriors_of_lists(  # type: ignore[no-untyped-def]
     stop = min(block_last_B[n_blocks - 1], n_places - 1) + 1
     number_N = np.full(n_haplotypes, -1, np.int32)
     state_N = np.empty(n_haplotypes, np.int32)
+    forward_X = np.empty(0, np.float32)  # of all queries, one after the other: memory that is new costs time
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
         n = _states(candidate_C, first_BQ1, q, number_N, state_N)
@@ -283,7 +284,9 @@ def _posteriors_of_lists(  # type: ignore[no-untyped-def]
                 bits_WK[w, k] = panel_NW[state_N[k], w]
         share_K, allele_K = np.zeros(n_padded, np.float32), np.empty(n_padded, np.uint8)
         share_K[:n] = np.float32(1) / np.float32(n_haplotypes)
-        forward_SK = np.empty((stop - first, n_padded), np.float32)
+        if len(forward_X) < (stop - first) * n_padded:
+            forward_X = np.empty(2 * (stop - first) * n_padded, np.float32)
+        forward_SK = forward_X[: (stop - first) * n_padded].reshape((stop - first, n_padded))
         value_K, total = share_K.copy(), np.float32(1)
         for p in range(stop):
             _alleles_at(bits_WK, p, allele_K)

@@ -37,7 +37,7 @@ from spinimpute.panels.file_kind import (
     require_contig_line,
 )
 from spinimpute.panels.site_table import TABLE_SECTIONS, check_cM, check_positions, decode_texts
-from spinimpute.panels.stored_rows import RowLayout, packed_bytes
+from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
@@ -288,9 +288,7 @@ class Panel:
         InputError, ValueError
             As `alleles`.
         """
-        if not 0 <= start <= stop <= self.n_sites:
-            raise ValueError(f"sites [{start}, {stop}) must lie in [0, {self.n_sites})")
-        self._check_blocks(np.arange(start // BLOCK_SITES, -(-stop // BLOCK_SITES)))
+        self._check_sites(start, stop)
         layout = self._layout
         if not layout.listed_X[start:stop].any():
             bits = self._stored[layout.start_X1[start] : layout.start_X1[stop]]
@@ -321,6 +319,33 @@ class Panel:
             raise ValueError(f"sites must increase and lie in [0, {self.n_sites})")
         self._check_blocks(np.unique(index // BLOCK_SITES))
         return self._layout.expand(self._stored, index)
+
+    def stored_rows(self, start: int, stop: int) -> StoredRows:
+        """Alleles of the sites [start, stop) in the form in which the file has them.
+
+        Parameters
+        ----------
+        start, stop : int
+            Panel sites.
+
+        Returns
+        -------
+        StoredRows
+            A view on the file.
+
+        Raises
+        ------
+        InputError, ValueError
+            As `alleles`.
+        """
+        self._check_sites(start, stop)
+        return self._layout.rows(self._stored, start, stop)
+
+    def _check_sites(self, start: int, stop: int) -> None:
+        """Raise ValueError unless there are these sites, InputError if they are damaged."""
+        if not 0 <= start <= stop <= self.n_sites:
+            raise ValueError(f"sites [{start}, {stop}) must lie in [0, {self.n_sites})")
+        self._check_blocks(np.arange(start // BLOCK_SITES, -(-stop // BLOCK_SITES)))
 
     def _check_blocks(self, blocks: np.ndarray) -> None:
         """Raise InputError if one of these blocks of sites, int64, is damaged."""

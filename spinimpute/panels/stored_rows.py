@@ -13,6 +13,7 @@ Axes: X sites, I chosen sites, N haplotypes, B bytes of a site's packed bits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,28 @@ MOST_FOR_UINT16 = 65_536  # haplotypes
 def number_type(n_haplotypes: int) -> np.dtype:
     """The type of the haplotypes' numbers in lists."""
     return np.dtype("<u2" if n_haplotypes <= MOST_FOR_UINT16 else "<u4")
+
+
+class StoredRows(NamedTuple):
+    """Rows as they are stored, for kernels that need no more of a list than its haplotypes.
+
+    Attributes
+    ----------
+    stored : uint8
+        All rows of a panel.
+    start_X1 : int64 (X + 1,)
+        The first byte of each of some consecutive rows, and the end of the last.
+    listed_X, ref_is_minor_X : bool (X,)
+        See `RowLayout`; ref_is_minor_X is known of rows of bits, too.
+    number_bytes : int
+        Of a haplotype's number in a list.
+    """
+
+    stored: np.ndarray
+    start_X1: np.ndarray
+    listed_X: np.ndarray
+    ref_is_minor_X: np.ndarray
+    number_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +130,16 @@ class RowLayout:
             packed_IB,
         )
         return packed_IB
+
+    def rows(self, stored: np.ndarray, start: int, stop: int) -> StoredRows:
+        """The rows [start, stop) as they are stored in `stored`, uint8 (n_bytes,)."""
+        return StoredRows(
+            stored,
+            self.start_X1[start : stop + 1],
+            self.listed_X[start:stop],
+            self.ref_is_minor_X[start:stop],
+            number_type(self.n_haplotypes).itemsize,
+        )
 
 
 def packed_bytes(n_haplotypes: int) -> int:

@@ -1,12 +1,26 @@
-"""How much memory phasing needs. The sizes were measured (`python -m benchmarks.imputation budgets`)."""
+"""How much memory phasing and the chains of sequenced samples need.
+
+The sizes of phasing were measured (`python -m benchmarks.imputation budgets`), those of chains follow from
+their arrays.
+"""
 
 from __future__ import annotations
 
 from spinimpute.errors import InputError
-from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
+from spinimpute.hmm.parameters import LANES, SPAN
+from spinimpute.memory import COMPILED, FEWER_SAMPLES, remedy, resident_bytes, shown_size
+from spinimpute.phasing.passes import HALF
 
 SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
+
+# of chains
+GROUP_SITE = 1_100  # bytes for each site, of HALF samples
+GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made of them
+STATED = 6  # bytes for each site of the region and sample: likelihoods at all sites
+PATTERNS = 40  # of a span; real panels have 20 on average
+COMPILED_CHAINS = 50e6  # compiled functions and buffers that come only with them
+ALLOWANCE = 1.1  # what the system adds
 
 
 def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, threads: int) -> None:
@@ -38,3 +52,80 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
             f"panel of {panel_haplotypes} haplotypes with {threads} thread{'s' if threads > 1 else ''}: "
             f"{shown_size(needed)} are needed. {remedy(threads)}"
         )
+
+
+def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int) -> float:
+    """What the chains of sequenced samples need.
+
+    Parameters
+    ----------
+    panel_haplotypes : int
+        Haplotypes of the panel.
+    sites : int
+        Those that are computed at once, flanks included.
+    samples : int
+        Samples.
+    threads : int
+        Threads that compute.
+
+    Returns
+    -------
+    float
+        Bytes.
+    """
+    spans = -(-sites // SPAN)
+    group = max(1, round(spans**0.5))  # spans, of about as many groups
+    lanes = 4 * LANES
+    # values of haplotypes behind each group, of a group twice; of patterns at places of a group, twice
+    of_values = panel_haplotypes * (-(-spans // group) + 2 * group) + 2 * 2 * PATTERNS * SPAN * group
+    of_thread = lanes * of_values + GROUP_SITE * sites
+    of_panel = panel_haplotypes * (4 * spans + 2 * SPAN * group)  # the patterns, and alleles of a group
+    return ALLOWANCE * (of_panel + threads * of_thread + GENOTYPE * sites * samples)
+
+
+def chain_threads(
+    budget: int | None, panel_haplotypes: int, at_once: int, sites: int, samples: int, threads: int
+) -> int:
+    """How many threads can compute the chains of sequenced samples within a budget of memory.
+
+    Results do not depend on threads; stretches stay as they are, as results depend on them.
+
+    Parameters
+    ----------
+    budget : int or None
+        Bytes; None for no limit.
+    panel_haplotypes : int
+        Haplotypes of the panel.
+    at_once, sites : int
+        Sites that are computed at once, and all of the region.
+    samples : int
+        Samples.
+    threads : int
+        At most.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    InputError
+        One thread does not fit.
+    """
+    if budget is None:
+        return threads
+    threads = max(1, min(threads, -(-samples // HALF)))  # more would have nothing to do
+    held = resident_bytes() + COMPILED_CHAINS + STATED * sites * samples
+
+    def needed(n_threads: int) -> float:
+        return held + chain_memory(panel_haplotypes, at_once, samples, n_threads)
+
+    if needed(1) > budget:
+        enough = 1.03 * needed(1)  # what is held before differs a little from run to run
+        raise InputError(
+            f"{shown_size(budget)} of memory are too little to impute {samples} samples at {sites} sites "
+            f"from a panel of {panel_haplotypes} haplotypes: {shown_size(enough)} are needed with one "
+            f"thread. Give more, {FEWER_SAMPLES}"
+        )
+    return max(n for n in range(1, threads + 1) if needed(n) <= budget)

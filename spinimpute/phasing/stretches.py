@@ -14,6 +14,7 @@ import numpy as np
 
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.chains import genotypes_from_likelihoods
+from spinimpute.phasing.memory import chain_threads
 
 STRETCH = 65_536  # sites
 FLANK_CM = 1.0
@@ -44,9 +45,7 @@ def in_stretches(
     """
     stop = first + len(phred_SX3)
     behind = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)  # of the stretch before, beyond its end
-    for start in range(first, stop, STRETCH):
-        end = min(start + STRETCH, stop)
-        low, high = _with_flanks(panel.cM, start, end, first, stop)
+    for start, end, low, high in cut_stretches(panel.cM, first, stop):
 
         def told(share: float, start: int = start, end: int = end) -> None:
             if progress is not None:
@@ -62,7 +61,57 @@ def in_stretches(
         yield start, p_S2X[: end - start]
 
 
-def _with_flanks(cM: np.ndarray, start: int, end: int, first: int, stop: int) -> tuple[int, int]:
-    low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
-    high = int(np.searchsorted(cM, cM[end - 1] + FLANK_CM, side="right"))
-    return max(low, start - MOST_FLANK, first), min(high, end + MOST_FLANK, stop)
+def cut_stretches(cM: np.ndarray, first: int, stop: int) -> list[tuple[int, int, int, int]]:
+    """Cut the sites [first, stop) of a panel: sites of a stretch [start, end), with its flanks [low, high).
+
+    Parameters
+    ----------
+    cM : float (n_sites,)
+        Genetic positions of the panel's sites.
+    first, stop : int
+        What is cut.
+
+    Returns
+    -------
+    list of (int, int, int, int)
+        start, end, low and high of each.
+    """
+    found = []
+    for start in range(first, stop, STRETCH):
+        end = min(start + STRETCH, stop)
+        low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
+        high = int(np.searchsorted(cM, cM[end - 1] + FLANK_CM, side="right"))
+        found.append((start, end, max(low, start - MOST_FLANK, first), min(high, end + MOST_FLANK, stop)))
+    return found
+
+
+def threads_within(
+    budget: int | None, panel: Panel, first: int, stop: int, n_samples: int, threads: int
+) -> int:
+    """How many threads can work on the stretches of the sites [first, stop) within a budget of memory.
+
+    Parameters
+    ----------
+    budget : int or None
+        Bytes; None for no limit.
+    panel : Panel
+        Phased haplotypes.
+    first, stop : int
+        Its sites that are imputed.
+    n_samples : int
+        Samples.
+    threads : int
+        At most.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    InputError
+        As `chain_threads`.
+    """
+    widest = max(high - low for *_, low, high in cut_stretches(panel.cM, first, stop))
+    return chain_threads(budget, panel.n_haplotypes, widest, stop - first, n_samples, threads)

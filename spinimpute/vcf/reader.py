@@ -177,13 +177,23 @@ class HaplotypeReader:
             raise self._file.error(f"no usable record ({reasons})", NoRecord)
 
 
-def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
-    """The samples to read, and their places among those that the file then gives; None: the same order."""
-    if not file.samples:
-        raise file.error(NO_SAMPLES)
-    if wanted is None:
-        return file.samples, None
-    samples = list(wanted)
+def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
+    """Check a list of samples to read.
+
+    Parameters
+    ----------
+    file : VariantFile
+        Where they are to be.
+    samples : sequence of str
+        Their names.
+
+    Raises
+    ------
+    InputError
+        The list is no list or is empty, a name is there twice, or is not in the file.
+    """
+    if isinstance(samples, str):
+        raise InputError(f"samples must be a list of names: got the text {samples!r}")
     unknown = sorted(set(samples) - set(file.samples))
     if unknown:
         some = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
@@ -192,6 +202,16 @@ def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[li
         raise file.error(f"the sample {twice} is asked for more than once")
     if not samples:
         raise file.error("the list of samples to read is empty")
+
+
+def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
+    """The samples to read, and their places among those that the file then gives; None: the same order."""
+    if not file.samples:
+        raise file.error(NO_SAMPLES)
+    if wanted is None:
+        return file.samples, None
+    check_samples(file, wanted)
+    samples = list(wanted)
     file.choose_samples(samples)
     chosen = set(samples)
     place = {name: i for i, name in enumerate(name for name in file.samples if name in chosen)}

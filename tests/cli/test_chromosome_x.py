@@ -326,3 +326,89 @@ def test_two_names_of_x(run: Callable[..., Any], example: Path, x_panel: Path, t
     done = run("impute", "--vcf", target, "--panel", x_panel, "--out", tmp_path / "o.vcf")
     assert done.code == 2
     assert "chromosome X has two names, 23 and 25 (record 244); give it one" in done.err
+
+
+@pytest.fixture(scope="module")
+def compared(example: Path, x_panel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """Truth, imputed, panel and typed of the whole chromosome: the arguments of `evaluate`."""
+    folder = tmp_path_factory.mktemp("compared")
+    target = on_x(example / "target.vcf.gz", folder / "target.vcf", one_letter)
+    truth = on_x(example / "truth.vcf.gz", folder / "truth.vcf", one_letter)
+    output = spinimpute.OutputSettings(formats=("GT", "DS", "GP"))
+    spinimpute.impute(target, folder / "imputed.vcf", x_panel, output=output)
+    return truth, folder / "imputed.vcf", x_panel, target
+
+
+def test_evaluating_the_whole_chromosome(compared: tuple[Path, ...]) -> None:
+    truth, imputed, panel, typed = compared
+    result = spinimpute.evaluate(*compared)
+    frequency = read_panel(panel).frequency
+    left_out = {v.POS for v in cyvcf2.VCF(str(typed))}
+    pairs, of_sites = [], []
+    for v, (position, _, dosage) in zip(cyvcf2.VCF(str(truth)), records(imputed), strict=True):
+        p = frequency.get(("X", v.POS, v.REF, v.ALT[0]), 0)
+        if position in left_out or not 0 < p < 1:
+            continue
+        ploidy = np.array([len(call) - 1 for call in v.genotypes])
+        count = np.array([sum(call[:-1]) for call in v.genotypes])
+        site = np.array([count, dosage] if p <= 0.5 else [ploidy - count, ploidy - dosage])
+        pairs.append(site)
+        if site[0].std() > 0:
+            of_sites.append(np.corrcoef(site)[0, 1] ** 2 if site[1].std() > 1e-6 else 0.0)
+    row = result.by_frequency[result.by_frequency["imputer"] == "imputed"].iloc[0]
+    assert row["sites"] == result.scored_sites == len(pairs) > 3_800
+    assert row["pooled_r2"] == pytest.approx(np.corrcoef(np.hstack(pairs))[0, 1] ** 2, abs=1e-5)
+    assert row["mean_r2"] == pytest.approx(np.mean(of_sites), abs=1e-5)
+    assert result.missing_sites == result.missing_genotypes == 0
+    assert result.calibration is not None
+    assert result.calibration["calibration_error"].iloc[0] < 0.01
+    by_vcf = spinimpute.evaluate(truth, imputed, panel.with_name("panel.vcf"), typed)
+    assert by_vcf.by_frequency.equals(result.by_frequency)
+
+
+def test_men_who_are_homozygous_in_the_truth(
+    run: Callable[..., Any], example: Path, compared: tuple[Path, ...], tmp_path: Path
+) -> None:
+    truth, imputed, panel, typed = compared
+    doubled = on_x(example / "truth.vcf.gz", tmp_path / "doubled.vcf", two_letters)
+    with pytest.raises(InputError, match=r"has 1 allele at X:2699\d+ and 2 in the truth.*spinimpute convert"):
+        spinimpute.evaluate(doubled, imputed, panel, typed)
+    converted = tmp_path / "converted.vcf.gz"
+    assert run("convert", "--vcf", doubled, "--panel", panel, "--out", converted).code == 0
+    result = spinimpute.evaluate(converted, imputed, panel, typed)
+    assert result.by_frequency.equals(spinimpute.evaluate(*compared).by_frequency)
+
+    mixed = tmp_path / "mixed.vcf"  # of one man, in one of three records
+    lines = truth.read_text().splitlines()
+    for number, line in enumerate(lines):
+        fields = line.split("\t")
+        if line[0] != "#" and number % 3 == 0:
+            fields[9] = two_letters(fields[9])
+            lines[number] = "\t".join(fields)
+    mixed.write_text("\n".join(lines) + "\n")
+    with pytest.raises(
+        InputError, match=r"target_AFR_01 has 1 allele at X:\d+, 2 before and 1 before that; .* convert"
+    ):
+        spinimpute.evaluate(mixed, imputed, panel, typed)
+
+
+def test_evaluating_under_other_names_of_x(compared: tuple[Path, ...], tmp_path: Path) -> None:
+    """As PLINK writes X: by its number, or in parts of which the first is named PAR1."""
+    truth, *others = compared
+    found = []
+    for par, rest in ("X", "X"), ("chr23", "chr23"), ("PAR1", "X"):
+        lines = []
+        for line in truth.read_text().splitlines():
+            if line[0] != "#":
+                position = int(line.split("\t")[1])
+                if position % 6:  # the others are enough
+                    continue
+                line = line.replace("X", par if position <= PAR1_END else rest, 1)
+            lines.append(line)
+        text = "\n".join(lines) + "\n"
+        named = tmp_path / "named.vcf"
+        named.write_text(text.replace(CONTIG, "\n".join(f"##contig=<ID={name}>" for name in {par, rest})))
+        found.append(spinimpute.evaluate(named, *others))
+    assert found[0].scored_sites > 500
+    for other in found[1:]:
+        assert other.by_frequency.equals(found[0].by_frequency)

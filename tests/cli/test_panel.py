@@ -212,6 +212,16 @@ def test_chunks(run: Run, example: Path, tmp_path: Path) -> None:
         assert lines[1][1].startswith(f"{opened.chrom}:{opened.position[0]}-")
         assert lines[-1][1].endswith(f"-{opened.position[-1]}")
     assert [line[0] for line in lines[1:]] == [str(n) for n in range(1, len(lines))]
+    overlapping = run("panel", "chunks", panel, "--length-cm", "0.5", "--overlap-cm", "0.1")
+    rows = [line.split("\t") for line in overlapping.out.splitlines()]
+    assert [row[1].rpartition("-")[2] for row in rows] == [line[1].rpartition("-")[2] for line in lines]
+    assert rows[1] == lines[1]
+    for row, line in zip(rows[2:], lines[2:], strict=True):
+        assert int(row[2]) > int(line[2])
+        assert 0 < float(row[3]) - float(line[3]) <= 0.1 + 0.002  # and the step between two chunks
+    failed = run("panel", "chunks", panel, "--length-cm", "0.5", "--overlap-cm", "-0.1")
+    assert failed.code == 2
+    assert "an overlap must have a length" in failed.err
     failed = run("panel", "chunks", panel, "--length-cm", "-1")
     assert failed.code == 2
     assert "positive length" in failed.err

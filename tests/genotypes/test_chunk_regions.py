@@ -46,6 +46,32 @@ def test_every_site_is_in_one_chunk(parts: list[Positions], length: float, most:
         assert part.position[0] in [chunk.region.start for chunk in chunks]
 
 
+@given(parts=panels(), length=st.sampled_from([0.1, 5.0]), overlap=st.sampled_from([0.0, 0.05, 3.0, 1e9]))
+def test_overlaps_reach_into_the_chunk_before(parts: list[Positions], length: float, overlap: float) -> None:
+    """Not into its first half, and into no other part: `ligate` joins such chunks."""
+    plain, chunks = (cut_chunks(parts, length, 8, o) for o in (0.0, overlap))
+    assert [chunk.region.end for chunk in chunks] == [chunk.region.end for chunk in plain]
+    firsts = {int(part.position[0]) for part in parts}
+    position, cM = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+    for before, core, chunk in zip([plain[0], *plain], plain, chunks, strict=False):
+        rows = (position >= chunk.region.start) & (position <= chunk.region.end)
+        assert chunk.sites == rows.sum()
+        assert chunk.cM == pytest.approx(np.ptp(cM[rows]))
+        if overlap == 0 or core.region.start in firsts:
+            assert chunk == core
+            continue
+        assert before.region.start < chunk.region.start <= core.region.start
+        first, stop = np.searchsorted(position, [before.region.start, core.region.start])
+        wanted = np.arange((first + stop + 1) // 2, stop)
+        wanted = wanted[cM[wanted] >= cM[stop] - overlap]
+        if len(wanted) and position[wanted[0]] > before.region.start:
+            assert chunk.region.start == position[wanted[0]]
+        else:
+            assert chunk.region == core.region
+
+
 def test_a_length_of_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="positive length"):
         cut_chunks([Positions("1", np.array([5]), np.array([0.0]))], 0.0)
+    with pytest.raises(InputError, match="an overlap must have a length of at least 0 cM"):
+        cut_chunks([Positions("1", np.array([5]), np.array([0.0]))], 1.0, 9, -0.5)

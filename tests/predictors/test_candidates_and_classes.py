@@ -23,13 +23,15 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
     information,
 )
 from spinimpute.predictors.haplotype_attention.pbwt import (
+    SEEN,
     CandidateSettings,
-    TypedAlleles,
     find_candidates,
+    matches_on_left,
+    matches_on_right,
+    unite,
 )
-from spinimpute.predictors.haplotype_attention.predictor import (
-    CANDIDATES,
-)
+from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES
+from spinimpute.predictors.haplotype_attention.typed_alleles import PanelAlleles, TypedAlleles
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -48,20 +50,23 @@ def nearest_by_brute_force(
     order = sorted(range(n), key=lambda i: prefix[i])
     own = (tuple(query_S[place::-1] if place else query_S[:1]), -1)
     below = sum(key < own for key in prefix)
-    above, taken, last = below - 1, set[int](), -1
-    while len(taken) < most:
-        up = lengths[order[above]] if above >= 0 else 0
-        down = lengths[order[below]] if below < n else 0
-        best = max(up, down)
-        if best == 0 or (len(taken) >= nearest and best != last):
+    above, taken, n_taken = below - 1, set[int](), 0
+    while n_taken < nearest:
+        best = max(lengths[order[above]] if above >= 0 else 0, lengths[order[below]] if below < n else 0)
+        if best == 0:
             break
-        if up >= down:
-            taken.add(order[above])
-            above -= 1
-        else:
-            taken.add(order[below])
-            below += 1
-        last = best
+        first, last = above + 1, below
+        while first > 0 and lengths[order[first - 1]] == best:
+            first -= 1
+        while last < n and lengths[order[last]] == best:
+            last += 1
+        equal = order[first : above + 1] + order[below:last]
+        asked = min(len(equal), most - n_taken)
+        taken |= {equal[number * len(equal) // asked] for number in range(asked)}
+        n_taken += asked
+        above, below = first - 1, last
+        if asked < len(equal):
+            break
     return taken
 
 
@@ -72,9 +77,11 @@ def test_candidates_are_those_of_brute_force(
 ) -> None:
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 2)
-    panel, queries = TypedAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    panel, queries = PanelAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
     margin, core = int(rng.integers(0, 4)), int(rng.integers(1, 6))
     first_B = np.arange(0, n_sites + 1, core)
+    first, last = np.sort(rng.integers(0, len(first_B) + 1, 2))  # blocks of the chunk; flanks have none
+    first_B = first_B[first : max(last, first + 1)] if first < len(first_B) else first_B[-1:]
     n_gaps_B = np.minimum(core, n_sites + 1 - first_B)
     settings = CandidateSettings(nearest, most, margin)
     found = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, settings)
@@ -88,8 +95,53 @@ def test_candidates_are_those_of_brute_force(
             for place in range(max(0, left - margin), min(n_sites, right + margin + 1)):
                 expected |= nearest_by_brute_force(panel_SN, query_S, place, nearest, most)
         assert found.take(b, q).tolist() == sorted(expected)
-    some = found.part(1, 2)
+    sides = (
+        side(haplotypes, queries, first_B, n_gaps_B, settings).part(1, 2)
+        for side, haplotypes in ((matches_on_left, panel), (matches_on_right, panel.backwards()))
+    )
+    some = unite(*sides)
     assert all(np.array_equal(some.take(b, 0), found.take(b, 1)) for b in range(len(first_B)))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10**6), st.integers(20, 150), st.integers(1_000, 1_700))
+def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites: int, n: int) -> None:
+    """Many haplotypes that are alike, and a query that is like none."""
+    rng = np.random.default_rng(seed)
+    both = mosaic(rng, n_sites, n + 4, founders=30, errors=0.01)
+    both[:, -1] = rng.integers(0, 2, n_sites)
+    panel, queries = PanelAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    first_B, n_gaps_B = np.arange(0, n_sites, 8), np.full(-(-n_sites // 8), 8)
+    n_gaps_B[-1] = n_sites + 1 - first_B[-1]
+    directions = panel, panel.backwards(), queries
+    whole = find_candidates(*directions, first_B, n_gaps_B, CANDIDATES)
+    for b in rng.choice(len(first_B), 3, replace=False):
+        alone = find_candidates(*directions, first_B[b : b + 1], n_gaps_B[b : b + 1], CANDIDATES)
+        for q in range(4):
+            assert alone.take(0, q).tolist() == whole.take(b, q).tolist()
+
+
+def test_as_many_as_are_asked_for() -> None:
+    """Each haplotype of the panel matches for another length."""
+    n = 30
+    panel_SN = np.zeros((n + 1, n), np.uint8)
+    panel_SN[n - 1 - np.arange(n), np.arange(n)] = 1
+    panel, query = PanelAlleles.of(panel_SN), TypedAlleles.of(np.zeros((n + 1, 1), np.uint8))
+    for nearest in (1, 5, 12):
+        settings = CandidateSettings(nearest, most=20, margin=0)
+        found = matches_on_left(panel, query, np.array([n + 1]), np.array([1]), settings)
+        assert found.haplotype_C.tolist() == list(range(n - nearest, n))
+
+
+def test_equal_matches_are_taken_from_all_of_them() -> None:
+    n = 3_000
+    panel = PanelAlleles.of(np.zeros((20, n), np.uint8))
+    query = TypedAlleles.of(np.zeros((20, 1), np.uint8))
+    found = find_candidates(
+        panel, panel.backwards(), query, np.array([10]), np.array([4]), CandidateSettings(12, 120, 2)
+    )
+    taken = found.take(0, 0)
+    assert taken.tolist() == [number * SEEN // 120 for number in range(120)]
 
 
 def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
@@ -97,7 +149,7 @@ def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
     panel_SN = rng.integers(0, 2, (60, 200)).astype(np.uint8)
     query_S1 = panel_SN[:, 17:18].copy()
     query_S1[29] ^= 1
-    panel, query = TypedAlleles.of(panel_SN), TypedAlleles.of(query_S1)
+    panel, query = PanelAlleles.of(panel_SN), TypedAlleles.of(query_S1)
     first, n_gaps = np.array([24]), np.array([16])
     found = find_candidates(panel, panel.backwards(), query, first, n_gaps, CANDIDATES)
     assert 17 in found.take(0, 0)
@@ -120,7 +172,7 @@ def test_classes_are_those_of_brute_force(
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 1)
     query_S = np.where(rng.random(n_sites) < 0.1, 2, both[:, n])
-    panel, query = TypedAlleles.of(both[:, :n]), TypedAlleles.of(query_S[:, None])
+    panel, query = PanelAlleles.of(both[:, :n]), TypedAlleles.of(query_S[:, None])
     frequency_S = both[:, :n].mean(1)
     information_QS = information(query.alleles_SX, frequency_S, n)
     first = int(rng.integers(0, n_sites + 1))
@@ -129,7 +181,7 @@ def test_classes_are_those_of_brute_force(
     cM_S = np.sort(rng.random(n_sites))
     posterior_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
     m = find_ibs_classes(
-        panel.bits_XW, query.bits_XW, query.known_XW, information_QS, everyone, posterior_NP, np.array([0,
+        panel.bits_NW, query.bits_XW, query.known_XW, information_QS, everyone, posterior_NP, np.array([0,
         n]), cM_S, first, n_gaps, n_classes,
     )  # fmt: skip
     inform = information_QS[0].astype(float)
@@ -199,7 +251,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + n_queries)
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.1, 2, both_SX[:, n:])
-    panel, queries = TypedAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
+    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
     # distances of 0 and gaps without any link among them
     jump_S = jump_probabilities(np.cumsum(rng.choice([0, 1e-4, 0.01, 30.0], n_places)), n)
     assert jump_S[0] == 1
@@ -213,7 +265,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     candidates = Candidates.of(chosen_BQN)
     with mock.patch.object(parameters, "MOST_STATES", 0 if large else n):
         posterior_CP, candidates = copying_posteriors(
-            span_patterns(panel.bits_XW, n_places), panel.bits_XW,
+            span_patterns(panel.bits_NW, n_places), panel.bits_NW,
             allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates, first_B, n_gaps_B, 0,
         )  # fmt: skip
     for q in range(n_queries):
@@ -228,24 +280,17 @@ def test_chances_to_be_copied_are_those_of_brute_force(
             np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
 
 
-def test_large_panels_give_more_candidates() -> None:
-    few = CandidateSettings(nearest=6, most=160, margin=4)
-    assert few.for_panel(300) == few.for_panel(3_000) == few
-    assert few.for_panel(6_000) == CandidateSettings(nearest=12, most=320, margin=2)
-    assert few.for_panel(15_000) == few.for_panel(1_000_000) == CandidateSettings(30, 800, 2)
-
-
 def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
     rng = np.random.default_rng(5)
     both_SX = mosaic(rng, 60, 200, founders=6, errors=0.02)
-    panel, query = TypedAlleles.of(both_SX[:, 1:]), TypedAlleles.of(both_SX[:, :1])
-    patterns, jump_S = span_patterns(panel.bits_XW, 60), jump_probabilities(np.arange(60) * 0.01, 199)
+    panel, query = PanelAlleles.of(both_SX[:, 1:]), TypedAlleles.of(both_SX[:, :1])
+    patterns, jump_S = span_patterns(panel.bits_NW, 60), jump_probabilities(np.arange(60) * 0.01, 199)
     everyone = Candidates.of(np.ones((2, 1, 199), bool))
     blocks = np.array([0, 16]), np.array([16, 16])
     model = allele_emissions(query.alleles_SX.T, MISMATCH), jump_S
-    every_CP, same = copying_posteriors(patterns, panel.bits_XW, *model, everyone, *blocks, 0)
+    every_CP, same = copying_posteriors(patterns, panel.bits_NW, *model, everyone, *blocks, 0)
     assert all(np.array_equal(x, y) for x, y in zip(same, everyone, strict=True))
-    kept_CP, kept = copying_posteriors(patterns, panel.bits_XW, *model, everyone, *blocks, 0.2)
+    kept_CP, kept = copying_posteriors(patterns, panel.bits_NW, *model, everyone, *blocks, 0.2)
     likely_C = (every_CP >= 0.2 / 199).any(axis=1)
     assert 0 < likely_C.sum() < 398
     np.testing.assert_array_equal(kept_CP, every_CP[likely_C])

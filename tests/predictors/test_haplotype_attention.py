@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import cyvcf2
 import numpy as np
@@ -15,14 +14,13 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm import parameters
-from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.nn.model_weights import arrays_of
-from spinimpute.predictors.haplotype_attention import copying, pbwt
-from spinimpute.predictors.haplotype_attention import predictor as haplotype_predictor
+from spinimpute.panels.stored_rows import RowLayout, store_rows
+from spinimpute.predictors.haplotype_attention import copying
 from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.copying import hash_rows, scramble
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
@@ -33,13 +31,14 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
-from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles, find_candidates
+from spinimpute.predictors.haplotype_attention.pbwt import find_candidates, unite
 from spinimpute.predictors.haplotype_attention.predictor import (
     LEAST_SHARE,
     DevicePairNetwork,
     HaplotypePredictor,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
+from spinimpute.predictors.haplotype_attention.typed_alleles import TypedAlleles
 from spinimpute.predictors.train import train
 from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, chunks_between, reach, with_flanks
 
@@ -64,7 +63,6 @@ def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Panels are imputed as small ones are, and as large ones."""
     if request.param:
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
-        monkeypatch.setattr(pbwt, "FEW", 30)
 
 
 def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:
@@ -178,24 +176,6 @@ def test_edges_and_few_typed_sites(sites: np.ndarray, tmp_path: Path, typed: lis
     assert ((p >= 0) & (p <= 1)).all()
 
 
-def test_a_large_panel_is_asked_for_more_candidates(
-    sites: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def find(*arguments: Any) -> Candidates:
-        asked.append(arguments[-1])
-        return find_candidates(*arguments)
-
-    monkeypatch.setattr(haplotype_predictor, "find_candidates", find)
-    monkeypatch.setattr(pbwt, "FEW", 30)
-    with panel_of(sites, tmp_path / "a.spin") as panel:
-        spinimpute.impute_haplotypes(
-            panel, sites[TYPED, :2], TYPED, predictor=spinimpute.PredictorSettings(model=random_predictor())
-        )
-    assert {(of.nearest, of.most) for of in asked} == {(12, 320)}
-
-
 @pytest.mark.usefixtures("of_any_size")
 def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
     predictor = random_predictor()
@@ -239,7 +219,7 @@ def test_at_work_it_computes_what_training_computes(
     made = tmp_path / f"{len(list(tmp_path.iterdir()))}.spin"
     with panel_of(sites, made) as panel, torch.inference_mode():
         chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
-        of_chunk = predictor.find_candidates(panel, chunk, query_TQ)
+        of_chunk = unite(*(predictor.find_matches(chunk, query_TQ, on_left) for on_left in (True, False)))
         p_UQ = predictor.impute_chunk(panel, chunk, query_TQ, of_chunk, JUMPS_PER_CM)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
         first_B, n_gaps_B = chunk.block_gaps()
@@ -252,7 +232,7 @@ def test_at_work_it_computes_what_training_computes(
             predictor.candidates,
         )
         posterior_CP, candidates = copying_posteriors(
-            chunk.spans, chunk.panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH),
+            chunk.spans, chunk.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
             jump_probabilities(chunk.cM_S, panel.n_haplotypes),
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
@@ -261,7 +241,7 @@ def test_at_work_it_computes_what_training_computes(
             first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
             place_G = chunk.right_place(first + np.arange(n_gaps))
             m = find_ibs_classes(
-                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS,
+                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information_QS,
                 candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b], chunk.cM_S, int(place_G[0]),
                 n_gaps, k,
             )  # fmt: skip
@@ -377,25 +357,20 @@ def test_the_pair_network_of_a_device_in_bfloat16() -> None:
 
 def pattern_bits(patterns: tuple[np.ndarray, ...], gap: int, n_sites: int) -> np.ndarray:
     """Minor alleles of all haplotypes at a gap's sites, (N, U)."""
-    pattern_GN, count_G, first_word_G, minor_W = patterns
+    pattern_NG, count_G, first_word_G, minor_W = patterns
     width = (n_sites + 63) // 64
     words = minor_W[first_word_G[gap] :][: count_G[gap] * width].reshape(count_G[gap], width)
     bits = (words[:, :, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
-    return bits.reshape(count_G[gap], -1)[pattern_GN[gap], :n_sites].astype(np.float32)
+    return bits.reshape(count_G[gap], -1)[pattern_NG[:, gap], :n_sites].astype(np.float32)
 
 
-@pytest.mark.parametrize("at_once", [1, 500, 10_000])
-def test_how_many_gaps_are_expanded_at_once_changes_nothing(
-    sites: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_patterns_of_gaps_have_the_minor_alleles(sites: np.ndarray, tmp_path: Path) -> None:
     with panel_of(sites, tmp_path / "a.spin") as panel:
         start_G1, order_N = np.array([3, 3, 70, 200, 201, 201, 690]), np.arange(panel.n_haplotypes)[::-1]
         order_N = np.ascontiguousarray(order_N)
-        whole = copying.gap_patterns(panel.packed, panel.frequency, start_G1, order_N)
-        monkeypatch.setattr(copying, "EXPANDED_BYTES", at_once)
-        parts = copying.gap_patterns(panel.packed, panel.frequency, start_G1, order_N)
-        for one, other in zip(whole, parts, strict=True):
-            np.testing.assert_array_equal(one, other)
+        rows = panel.stored_rows(3, 690)
+        assert 0 < rows.listed_X.sum() < len(rows.listed_X)
+        parts = copying.gap_patterns(rows, start_G1 - 3, order_N)
         for gap in (0, 1, 2, 5):
             minor_NU = pattern_bits(parts, gap, int(start_G1[gap + 1] - start_G1[gap]))
             alleles_UN = panel.alleles(int(start_G1[gap]), int(start_G1[gap + 1]))[:, order_N]
@@ -478,9 +453,13 @@ def test_a_model_is_trained_and_imputes(tmp_path: Path, sites: np.ndarray) -> No
 def test_hashes_are_sums_over_differing_bits(seed: int, n: int, n_rows: int) -> None:
     rng = np.random.default_rng(seed)
     alleles = (rng.random((n_rows, n)) < rng.choice([0.001, 0.3, 0.99], (n_rows, 1))).astype(np.uint8)
-    flip = rng.integers(0, 2, n_rows, np.uint8)
+    packed, count = np.packbits(alleles, axis=1), alleles.sum(axis=1)
+    lists = bool(rng.integers(0, 2))
+    stored = np.frombuffer(store_rows(packed, n), np.uint8) if lists else packed.ravel()
+    rows = RowLayout.of(count, n, lists).rows(stored, 0, n_rows)
+    flip = (count > n / 2).astype(np.uint8)
     found = np.zeros(n, np.uint64)
-    hash_rows(np.packbits(alleles, axis=1), flip, n, 3, found)
+    hash_rows(*rows, 3, found)
     number = np.array([scramble(np.uint64(3 + x)) for x in range(n_rows)], np.uint64)
     with np.errstate(over="ignore"):
         expected = ((alleles != flip[:, None]) * number[:, None]).sum(axis=0, dtype=np.uint64)

@@ -30,8 +30,9 @@ from spinimpute.predictors.haplotype_attention.memory import (
     bytes_of_query,
     limits_within,
 )
-from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles, find_candidates
+from spinimpute.predictors.haplotype_attention.pbwt import find_candidates
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE
+from spinimpute.predictors.haplotype_attention.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import CHUNK, reach, with_flanks
 from spinimpute.vcf.reader import read_haplotypes
@@ -105,7 +106,7 @@ def test_limits_shrink_with_the_budget() -> None:
     sizes = (150 * MB, 2_000, 10_000, 2, ChunkSizes(10, 600, 5_000, 400))
     assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
     before = DEFAULT
-    for budget in (2_000, 500, 380, 345, 320, 310):
+    for budget in (2_000, 500, 380, 345, 320, 310, 300):
         limits = limits_within(budget * MB, *sizes)
         assert 0 < limits.chunks_ahead <= before.chunks_ahead
         assert 0 < limits.queries <= before.queries
@@ -125,19 +126,19 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     alleles = founders[:, rng.integers(0, 60, n + n_queries)]
     errors = rng.integers(0, alleles.size, alleles.size // 50)
     alleles.reshape(-1)[errors] ^= 1
-    panel, queries = TypedAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
+    panel, queries = PanelAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
     backwards, jump_S = panel.backwards(), jump_probabilities(np.linspace(0, 0.3, n_places), n)
     blocks = 20 + np.arange(0, CHUNK, CORE), np.full(CHUNK // CORE, CORE)
     tracemalloc.start()
-    candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES.for_panel(n))
+    candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES)
     found = copying_posteriors(
-        None, panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates,
+        None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates,
         *blocks, LEAST_SHARE,
     )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found[0]) > 50 * n_queries * len(blocks[0])
-    assert 0.2 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0))) < 1
+    assert 0.1 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0))) < 1
 
 
 def test_phasing_cannot_shrink() -> None:

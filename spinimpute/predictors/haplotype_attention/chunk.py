@@ -22,7 +22,7 @@ from spinimpute.hmm.patterns import SpanPatterns, span_patterns
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
-from spinimpute.predictors.haplotype_attention.pbwt import TypedAlleles
+from spinimpute.predictors.haplotype_attention.typed_alleles import PanelAlleles, TypedAlleles
 
 CORE = 16
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
@@ -39,7 +39,7 @@ class PanelChunk:
         Counted in all gaps of the target's typed sites.
     first_typed : int
         The typed site at place 0.
-    panel, panel_backwards : TypedAlleles
+    panel, panel_backwards : PanelAlleles
         Typed alleles of the panel, in order of places and in reverse order.
     typed_index_S : int64
         Panel sites of the places.
@@ -58,8 +58,8 @@ class PanelChunk:
     first_gap: int
     n_gaps: int
     first_typed: int
-    panel: TypedAlleles
-    panel_backwards: TypedAlleles
+    panel: PanelAlleles
+    panel_backwards: PanelAlleles
     typed_index_S: np.ndarray
     frequency_S: np.ndarray
     cM_S: np.ndarray
@@ -210,10 +210,11 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     packed_SB = panel.packed_rows(rows)
     ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
     edges_G1 = np.insert(ends[first_gap : first_gap + n_gaps], 0, ends[first_gap - 1] if first_gap else 0)
-    order_N = _order(panel, packed_SB, edges_G1)
-    typed = TypedAlleles.of(np.unpackbits(packed_SB, axis=1, count=panel.n_haplotypes)[:, order_N])
+    order_N = _order(panel, rows, edges_G1)
+    typed = PanelAlleles.ordered(packed_SB, order_N)
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
-    patterns = gap_patterns(panel.packed, panel.frequency, site_start_G1, order_N)
+    shown = panel.stored_rows(int(site_start_G1[0]), int(site_start_G1[-1]))
+    patterns = gap_patterns(shown, site_start_G1 - site_start_G1[0], order_N)
     panel.release_memory()  # a large file would stay with the process to its end
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
@@ -229,7 +230,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
         patterns,
-        span_patterns(typed.bits_XW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
+        span_patterns(typed.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
     )
 
 
@@ -250,10 +251,13 @@ def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
     return start, stop
 
 
-def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
+def _order(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
     """Haplotypes in an order that depends on their content and their siblings' only, int64 (N,)."""
     hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
-    hash_rows(packed_SB, np.zeros(len(packed_SB), np.uint8), panel.n_haplotypes, 1, hash_N)
+    salt = 1
+    for site in typed_S.tolist():
+        hash_rows(*panel.stored_rows(site, site + 1), salt, hash_N)
+        salt += 1
     salt = 1 << 40
     for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
         parts = (
@@ -262,8 +266,6 @@ def _order(panel: Panel, packed_SB: np.ndarray, edges_G1: np.ndarray) -> np.ndar
             else [(start, start + HASHED_SITES), (stop - HASHED_SITES, stop)]
         )
         for low, high in parts:
-            hash_rows(
-                panel.packed(low, high), np.zeros(high - low, np.uint8), panel.n_haplotypes, salt, hash_N
-            )
+            hash_rows(*panel.stored_rows(low, high), salt, hash_N)
             salt += high - low
     return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))

@@ -9,17 +9,17 @@ V value, W 64-bit words, X found entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.kernels import kernel
+from spinimpute.panels.stored_rows import StoredRows
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
 
-EXPANDED_BYTES = 2**24  # of packed bits that are held at once, if no gap needs more
-HASHED_BYTES = 512  # of a row that are hashed at once: hashes of their haplotypes take 32 KiB
+TURNED = 16  # gaps whose patterns are written at once, haplotype by haplotype
+HASHED_BYTES = 512  # of a row of bits that are hashed at once: hashes of their haplotypes take 32 KiB
 
 
 class GapPatterns(NamedTuple):
@@ -27,8 +27,8 @@ class GapPatterns(NamedTuple):
 
     Attributes
     ----------
-    pattern_GN : int32
-        The pattern of each haplotype.
+    pattern_NG : int32
+        The pattern of each haplotype; those of a block's gaps lie side by side.
     count_G : int32
         Number of patterns of a gap.
     first_word_G : int64
@@ -38,7 +38,7 @@ class GapPatterns(NamedTuple):
         set where it has the minor allele at the gap's site u.
     """
 
-    pattern_GN: np.ndarray
+    pattern_NG: np.ndarray
     count_G: np.ndarray
     first_word_G: np.ndarray
     minor_W: np.ndarray
@@ -69,35 +69,41 @@ def scramble(x):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _hash_byte(bits, number, eight):  # type: ignore[no-untyped-def]
-    for bit in range(8):
-        eight[bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
+def _listed(stored, at, number_bytes):  # type: ignore[no-untyped-def]
+    """A haplotype's number in a list, of 2 or 4 bytes."""
+    number = np.int64(stored[at]) | np.int64(stored[at + 1]) << 8
+    if number_bytes == 4:
+        number |= np.int64(stored[at + 2]) << 16 | np.int64(stored[at + 3]) << 24
+    return number
 
 
 @kernel()
-def hash_rows(rows_XB, flip_X, n_haplotypes, salt, hash_N):  # type: ignore[no-untyped-def]
-    """Add to hash_N (uint64) a number for every row where a haplotype's bit differs from flip_X.
+def _hash_byte(bits, number, hash_N):  # type: ignore[no-untyped-def]
+    for bit in range(len(hash_N)):
+        hash_N[bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
 
-    Bits are those of `packbits`. Some haplotypes after the others: their hashes stay in the cache.
-    """
-    n_bytes = n_haplotypes >> 6 << 3  # of whole words
-    for first in range(0, n_bytes, HASHED_BYTES):
-        last = min(first + HASHED_BYTES, n_bytes)
-        for x in range(rows_XB.shape[0]):
+
+@kernel()
+def hash_rows(stored, start_X1, listed_X, ref_is_minor_X, number_bytes, salt, hash_N):  # type: ignore[no-untyped-def]
+    """Add to hash_N (uint64) a number for every row, `StoredRows`, that is a haplotype's minor allele."""
+    n = len(hash_N)
+    n_bytes = (n + 7) >> 3
+    for x in range(len(listed_X)):
+        if listed_X[x]:
             number = scramble(np.uint64(salt + x))
-            word_W = rows_XB[x, first:last].view(np.uint64)
-            turn, turned = np.uint8(255 if flip_X[x] else 0), ~np.uint64(0) if flip_X[x] else np.uint64(0)
-            for w in range(len(word_W)):
-                if word_W[w] == turned:  # most sites are rare
-                    continue
-                for byte in range(first + w * 8, first + w * 8 + 8):
-                    bits = rows_XB[x, byte] ^ turn
-                    if bits:
-                        _hash_byte(bits, number, hash_N[byte * 8 : byte * 8 + 8])
-    for n in range(n_bytes * 8, n_haplotypes):
-        for x in range(rows_XB.shape[0]):
-            if ((rows_XB[x, n >> 3] >> (7 - (n & 7))) & 1) != flip_X[x]:
-                hash_N[n] += scramble(np.uint64(salt + x))
+            for at in range(start_X1[x], start_X1[x + 1], number_bytes):
+                haplotype = _listed(stored, at, number_bytes)
+                if haplotype < n:
+                    hash_N[haplotype] += number
+    for first in range(0, n_bytes, HASHED_BYTES):  # of bits, some haplotypes after the others
+        for x in range(len(listed_X)):
+            if listed_X[x]:
+                continue
+            number, turn = scramble(np.uint64(salt + x)), np.uint8(255 if ref_is_minor_X[x] else 0)
+            for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
+                bits = stored[start_X1[x] + byte] ^ turn
+                if bits:
+                    _hash_byte(bits, number, hash_N[8 * byte : min(8 * byte + 8, n)])
 
 
 @kernel()
@@ -119,60 +125,69 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
 
 
 @kernel()
-def _gap_patterns(rows_XB, flip_X, gap_start_G1, order_N, pattern_GN):  # type: ignore[no-untyped-def]
+def _gap_patterns(  # type: ignore[no-untyped-def]
+    stored, start_X1, listed_X, ref_is_minor_X, number_bytes, gap_start_G1, order_N, pattern_NG, count_G,
+    first_word_G,
+):  # fmt: skip
     n = len(order_N)
-    n_gaps = len(gap_start_G1) - 1
     size = 1
     while size < 2 * n:
         size *= 2
     table_T, owner_T = np.empty(size, np.uint64), np.empty(size, np.int32)
     representative_N = np.empty(n, np.int32)
     hash_N, ordered_N = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    count_G, first_word_G = np.zeros(n_gaps, np.int32), np.zeros(n_gaps, np.int64)
+    unordered_N = np.empty(n, np.int32)
+    pattern_TN = np.empty((TURNED, n), np.int32)
     minor_W = np.zeros(1024, np.uint64)
     n_words = 0
-    for g in range(n_gaps):
-        rows, flip = (
-            rows_XB[gap_start_G1[g] : gap_start_G1[g + 1]],
-            flip_X[gap_start_G1[g] : gap_start_G1[g + 1]],
-        )
+    for g in range(len(count_G)):
+        first, last = gap_start_G1[g], gap_start_G1[g + 1]
         hash_N[:] = 0
-        hash_rows(rows, flip, n, 0, hash_N)
+        hash_rows(
+            stored, start_X1[first : last + 1], listed_X[first:last], ref_is_minor_X[first:last],
+            number_bytes, 0, hash_N,
+        )  # fmt: skip
         for i in range(n):
             ordered_N[i] = hash_N[order_N[i]]
-        n_patterns = _number_patterns(ordered_N, table_T, owner_T, pattern_GN[g], representative_N)
-        width = (len(rows) + 63) >> 6
+        n_patterns = _number_patterns(ordered_N, table_T, owner_T, pattern_TN[g % TURNED], representative_N)
+        for i in range(n):
+            unordered_N[order_N[i]] = pattern_TN[g % TURNED, i]
+        if g % TURNED == TURNED - 1 or g == len(count_G) - 1:
+            for i in range(n):
+                for t in range(g % TURNED + 1):
+                    pattern_NG[i, g - g % TURNED + t] = pattern_TN[t, i]
+        width = (last - first + 63) >> 6
         count_G[g], first_word_G[g] = n_patterns, n_words
         if n_words + n_patterns * width > len(minor_W):
             longer = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
             longer[:n_words] = minor_W[:n_words]
             minor_W = longer
-        for d in range(n_patterns):
-            haplotype = order_N[representative_N[d]]
-            byte, shift = haplotype >> 3, np.uint8(7 - (haplotype & 7))
-            for u in range(len(rows)):
-                if ((rows[u, byte] >> shift) & 1) != flip[u]:
-                    minor_W[n_words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
-            n_words += width
-    return count_G, first_word_G, minor_W[:n_words].copy()
+        for u in range(last - first):
+            x, word, bit = first + u, n_words + (u >> 6), np.uint64(1) << np.uint64(u & 63)
+            if listed_X[x]:
+                for at in range(start_X1[x], start_X1[x + 1], number_bytes):
+                    haplotype = _listed(stored, at, number_bytes)
+                    if haplotype < n:
+                        minor_W[word + unordered_N[haplotype] * width] |= bit
+                continue
+            for d in range(n_patterns):
+                haplotype = order_N[representative_N[d]]
+                one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
+                if one != ref_is_minor_X[x]:
+                    minor_W[word + d * width] |= bit
+        n_words += n_patterns * width
+    return minor_W[:n_words].copy()
 
 
-def gap_patterns(
-    packed: Callable[[int, int], np.ndarray],
-    frequency_X: np.ndarray,
-    gap_start_G1: np.ndarray,
-    order_N: np.ndarray,
-) -> GapPatterns:
+def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray) -> GapPatterns:
     """Patterns of haplotypes, numbered in the given order.
 
     Parameters
     ----------
-    packed : callable
-        Gives the packed bits of the sites [start, stop), see `Panel.packed`; called for a few gaps at a time.
-    frequency_X : float
-        Of ALT, of all sites.
+    rows : StoredRows
+        Of all gaps' sites.
     gap_start_G1 : int64
-        Gap g has the sites [start[g], start[g + 1]).
+        Gap g has the rows [start[g], start[g + 1]).
     order_N : int64
         Haplotypes in the order of numbering.
 
@@ -182,33 +197,15 @@ def gap_patterns(
         Of all gaps.
     """
     n_gaps = len(gap_start_G1) - 1
-    pattern_GN = np.empty((n_gaps, len(order_N)), dtype=np.int32)
-    first_word_G = np.empty(n_gaps, dtype=np.int64)
-    count_G = np.empty(n_gaps, dtype=np.int32)
-    words: list[np.ndarray] = []
-    n_words = first = 0
-    most_sites = EXPANDED_BYTES * 8 // len(order_N)
-    while first < n_gaps:
-        last = int(np.searchsorted(gap_start_G1, gap_start_G1[first] + most_sites, side="right")) - 1
-        last = min(max(last, first + 1), n_gaps)
-        start, stop = int(gap_start_G1[first]), int(gap_start_G1[last])
-        count_G[first:last], word_G, minor_W = _gap_patterns(
-            packed(start, stop),
-            (frequency_X[start:stop] > 0.5).astype(np.uint8),
-            gap_start_G1[first : last + 1] - start,
-            order_N,
-            pattern_GN[first:last],
-        )
-        first_word_G[first:last] = word_G + n_words
-        words.append(minor_W)
-        n_words += len(minor_W)
-        first = last
-    return GapPatterns(pattern_GN, count_G, first_word_G, np.concatenate(words))
+    pattern_NG = np.empty((len(order_N), n_gaps), dtype=np.int32)
+    count_G, first_word_G = np.empty(n_gaps, dtype=np.int32), np.empty(n_gaps, dtype=np.int64)
+    minor_W = _gap_patterns(*rows, gap_start_G1, order_N, pattern_NG, count_G, first_word_G)
+    return GapPatterns(pattern_NG, count_G, first_word_G, minor_W)
 
 
 @kernel(fast=True)
 def _copy_block(  # type: ignore[no-untyped-def]
-    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, pattern_GN, count_G,
+    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, pattern_NG, count_G,
     first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
 ):  # fmt: skip
     n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
@@ -239,7 +236,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
             n_sites = gap_start_G1[g + 1] - gap_start_G1[g]
             if n_sites == 0:
                 continue
-            pattern_N, first_word = pattern_GN[first_gap + g], first_word_G[first_gap + g]
+            gap, first_word = first_gap + g, first_word_G[first_gap + g]
             n_words = (n_sites + 63) >> 6
             n_slots = n_sibling_slots = 0
             all_left_V[:] = 0
@@ -263,7 +260,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
                 n_here = n_siblings_here = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
-                    pattern = pattern_N[haplotype]
+                    pattern = pattern_NG[haplotype, gap]
                     slot = slot_D[pattern]
                     if slot < 0:
                         slot = n_slots
@@ -277,7 +274,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         here_I[n_here] = slot
                         n_here += 1
                     times_I[slot] += 1
-                    pattern = pattern_N[sibling_N[haplotype]]
+                    pattern = pattern_NG[sibling_N[haplotype], gap]
                     slot = sibling_slot_D[pattern]
                     if slot < 0:
                         slot = n_sibling_slots

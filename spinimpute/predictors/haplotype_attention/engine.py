@@ -20,6 +20,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk, prepare_chunk, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.memory import limits_of
+from spinimpute.predictors.haplotype_attention.pbwt import Matches, unite
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import chunks_between
 
@@ -30,7 +31,7 @@ Result = TypeVar("Result")
 class ChunkPredictor(Protocol):
     """What the engine needs of a predictor, see `HaplotypePredictor`."""
 
-    def find_candidates(self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray) -> Candidates:
+    def find_matches(self, chunk: PanelChunk, typed_TQ: np.ndarray, on_left: bool) -> Matches:
         """As of `HaplotypePredictor`."""
 
     def impute_chunk(
@@ -69,6 +70,16 @@ class _WindowGroup:
             else:
                 groups += [_WindowGroup([window], numbers) for window in together]
         return groups
+
+
+@dataclass(frozen=True)
+class _Walked:
+    """Some queries of a chunk, whose matches on both sides are known."""
+
+    chunk: PanelChunk
+    queries: range
+    left: Matches
+    right: Matches
 
 
 @dataclass(frozen=True)
@@ -148,8 +159,8 @@ class HaplotypeEngine(Engine):
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """As `Engine.impute_windows`.
 
-        Workers never wait for each other: a chunk's parts are submitted when it is prepared, whether or not
-        the window before is finished.
+        Workers never wait for each other: walks along a chunk are submitted when it is prepared, and parts
+        of queries when these are walked, whether or not the window before is finished.
         """
         n_queries = typed_TQ.shape[1]
         if len(self.typed_index) == 0:
@@ -157,33 +168,29 @@ class HaplotypeEngine(Engine):
                 yield panel_frequencies(self.panel.frequency, window, n_queries)
             return
         limits = self.limits
-        walked = limits.walked(n_queries, self.job.threads)
-        parts_of_chunk = [slice(i, min(i + walked, n_queries)) for i in range(0, n_queries, walked)]
 
         def prepare(task: tuple[Window, int]) -> PanelChunk:
             return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
 
-        def impute(chunk: PanelChunk, window: Window, results: ChunkResults, part: slice) -> None:
+        def impute(walked: _Walked, window: Window, results: ChunkResults, part: range) -> None:
+            chunk, queries = walked.chunk, slice(part.start, part.stop)
             first = int(chunk.site_start_G1[0])
-            typed_TP = typed_TQ[:, part]
-            candidates = self.predictor.find_candidates(self.panel, chunk, typed_TP)
-            n = typed_TP.shape[1]
-            for low in range(0, n, limits.queries):
-                high = min(low + limits.queries, n)
-                some, of_some = typed_TP[:, low:high], candidates.part(low, high)
-                p = self.predictor.impute_chunk(self.panel, chunk, some, of_some, self._jumps_per_cM.result())
-                start, stop = max(first, window.start), min(first + len(p), window.stop)
-                results.put(
-                    start - window.start,
-                    slice(part.start + low, part.start + high),
-                    p[start - first : stop - first],
-                )
+            of_part = part.start - walked.queries.start, part.stop - walked.queries.start
+            candidates = unite(walked.left.part(*of_part), walked.right.part(*of_part))
+            p = self.predictor.impute_chunk(
+                self.panel, chunk, typed_TQ[:, queries], candidates, self._jumps_per_cM.result()
+            )
+            start, stop = max(first, window.start), min(first + len(p), window.stop)
+            results.put(start - window.start, queries, p[start - first : stop - first])
 
         groups = _WindowGroup.of(windows, self.typed_index)
         prepared = self._ahead(prepare, [(one.whole, number) for one in groups for number in one.chunks])
+        walks = _parts(range(n_queries), limits.walk)
+        all_walked = self._walked(prepared, typed_TQ, walks)
         running: deque[_RunningChunk] = deque()
         entries = 0
         opened: ChunkResults | None = None
+        parts: list[Future[None]] = []
         try:
             for group in groups:
                 window = group.whole
@@ -192,11 +199,14 @@ class HaplotypeEngine(Engine):
                 results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
                 opened = results
                 for number in group.chunks:
-                    chunk = next(prepared)
-                    parts = [
-                        self.pool.submit(impute, chunk, window, results, part) for part in parts_of_chunk
-                    ]
-                    size = 0 if in_file else int(np.ptp(chunk.site_start_G1)) * n_queries
+                    parts = []
+                    for walked in itertools.islice(all_walked, len(walks)):
+                        share = -(-len(walked.queries) // self.job.threads)
+                        parts += [
+                            self.pool.submit(impute, walked, window, results, part)
+                            for part in _parts(walked.queries, min(limits.queries, share))
+                        ]
+                    size = 0 if in_file else int(np.ptp(walked.chunk.site_start_G1)) * n_queries
                     last = number == group.chunks[-1]
                     running.append(_RunningChunk(parts, size, results, group if last else None))
                     entries += size
@@ -206,10 +216,35 @@ class HaplotypeEngine(Engine):
             while running:
                 yield from running.popleft().finish()
         finally:
+            wait([part for part in parts if not part.cancel()])  # of a chunk that is not yet among them
             for chunk_left in running:
                 chunk_left.abandon()
             if opened is not None:  # its chunk may never have started
                 opened.close()
+
+    def _walked(
+        self, prepared: Iterator[PanelChunk], typed_TQ: np.ndarray, walks: Sequence[range]
+    ) -> Iterator[_Walked]:
+        """All chunks' queries in order; the next ones' matches are found meanwhile, a task for each side."""
+        waiting: deque[tuple[PanelChunk, range, list[Future[Matches]]]] = deque()
+
+        def first() -> _Walked:
+            chunk, queries, sides = waiting.popleft()
+            left, right = (side.result() for side in sides)
+            return _Walked(chunk, queries, left, right)
+
+        for chunk in prepared:
+            for queries in walks:
+                typed_TP = typed_TQ[:, queries.start : queries.stop]
+                sides = [
+                    self.pool.submit(self.predictor.find_matches, chunk, typed_TP, on_left)
+                    for on_left in (True, False)
+                ]
+                waiting.append((chunk, queries, sides))
+                if len(waiting) > 1:
+                    yield first()
+        while waiting:
+            yield first()
 
     def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results in order; the next ones are computed meanwhile."""
@@ -220,3 +255,8 @@ class HaplotypeEngine(Engine):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _parts(queries: range, most: int) -> list[range]:
+    """Consecutive queries, at most so many."""
+    return [queries[i : i + most] for i in range(0, len(queries), most)]

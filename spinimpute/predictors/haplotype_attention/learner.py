@@ -23,18 +23,14 @@ from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.chunk import CORE
 from spinimpute.predictors.haplotype_attention.ibs_classes import IBSClasses, find_ibs_classes, information
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
-from spinimpute.predictors.haplotype_attention.pbwt import (
-    MISSING,
-    CandidateSettings,
-    TypedAlleles,
-    find_candidates,
-)
+from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings, find_candidates
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
+from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.training.callset_errors import count_alleles
 from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.training.learner import Outcome
 
-CANDIDATES = CandidateSettings()  # more of them than at work
+CANDIDATES = CandidateSettings()  # of a wider surrounding than at work
 COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
 LEAST_SHARE = 0.05  # see `copying_posteriors`
 
@@ -145,13 +141,13 @@ class HaplotypeLearner:
         n_gaps_B = np.minimum(CORE, n_typed + 1 - first_B)
         frequency_X, typed_cM = count_alleles(split.alleles_XA, split.context_N) / n, source.cM[split.typed_T]
         typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
-        panel = TypedAlleles.of(typed_TN)
+        panel = PanelAlleles.of(typed_TN)
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidates = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
         scale = self.episodes.jumps_per_cM or most_likely_scale(typed_TN, typed_cM)
         posterior_CP, candidates = copying_posteriors(
-            span_patterns(panel.bits_XW, n_typed), panel.bits_XW,
+            span_patterns(panel.bits_NW, n_typed), panel.bits_NW,
             allele_emissions(queries.alleles_SX.T, self.episodes.mismatch),
             jump_probabilities(typed_cM, n, scale), candidates, first_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
@@ -160,7 +156,7 @@ class HaplotypeLearner:
             candidates.first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
             classes = find_ibs_classes(
-                panel.bits_XW, queries.bits_XW, queries.known_XW, information_QT, candidates.haplotype_C,
+                panel.bits_NW, queries.bits_XW, queries.known_XW, information_QT, candidates.haplotype_C,
                 posterior_CP, first_Q1, typed_cM, first, n_gaps, self.settings.classes,
             )  # fmt: skip
             parts.append(

@@ -17,22 +17,27 @@ from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
 
 PART = 128  # queries
 THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel and its sites
+PART_BYTES = 70e6  # of a part's candidates, which limits its queries: larger arrays are new memory each time
 LEAST_PART = 16
 FOUND = 90  # bytes of a query at a site of a block
 FOUND_ENTRIES = 1_000_000  # such entries of a part, at most, unless LEAST_PART has more
 CHUNK_ENTRIES = 4_000_000  # results of a part, likewise
 ENTRY = 45  # bytes of a result (site x haplotype) that is being written
 WAITING = 4  # of one that waits
-PLACE = 2.7  # bytes of a panel haplotype at a typed place of a prepared chunk,
+PLACE = 0.6  # bytes of a panel haplotype at a typed place of a prepared chunk,
 PATTERNS = 1_300  # and of its patterns there
 PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
-PREPARING = 2.7  # bytes of a panel haplotype at a typed place more, while a chunk is prepared
+PREPARING = 0.6  # bytes of a panel haplotype at a typed place more, while a chunk is prepared,
+HASHES = 200  # and of its hashes
 QUERY_HAPLOTYPE = 48  # bytes of a panel haplotype and a query in a thread: states and their probabilities,
 COUNTED = 45_000  # of whom no more count, as the number of candidates is bounded
-WALK = 1_024  # queries of a part
-WALKED_HAPLOTYPE = 10  # bytes of one of COUNTED haplotypes, and a query, in a walk: lists of candidates,
-MARKED_HAPLOTYPE = 0.5  # and of every one: marks
+WALK = 512  # queries whose matches are found at once
+WALKED_HAPLOTYPE = 10  # bytes of one of COUNTED haplotypes, and a query, of what was found on both sides,
+WALKS_AHEAD = 3  # so many times,
+MARKED_HAPLOTYPE = 0.5  # and of every one while a side is walked: marks,
+WALKED = 40  # and bytes of a haplotype, whatever the queries: orders,
+WALKS = 4  # in so many threads
 LEAST_ENTRIES = 100_000
 
 
@@ -52,7 +57,7 @@ class Limits:
     queries : int
         Queries that a thread computes at once.
     walk : int
-        Queries whose candidates are found at once, see `walked`.
+        Queries whose matches are found at once.
     """
 
     window: int = 8_000_000
@@ -60,23 +65,6 @@ class Limits:
     chunks_ahead: int = 3
     queries: int = PART
     walk: int = WALK
-
-    def walked(self, n_queries: int, threads: int) -> int:
-        """Queries of a part: candidates of all are found in one walk along the panel.
-
-        Parameters
-        ----------
-        n_queries : int
-            Of the job.
-        threads : int
-            Each computes a part.
-
-        Returns
-        -------
-        int
-            At least one; a thread's share, or less if that is very many.
-        """
-        return max(1, min(self.walk, -(-n_queries // threads)))
 
 
 DEFAULT = Limits()
@@ -142,7 +130,11 @@ def limits_within(
     InputError
         The memory budget is too small for the smallest limits.
     """
-    fitting = min(FOUND_ENTRIES // max(1, sizes.block_sites), CHUNK_ENTRIES // max(1, sizes.sites))
+    fitting = min(
+        FOUND_ENTRIES // max(1, sizes.block_sites),
+        CHUNK_ENTRIES // max(1, sizes.sites),
+        int(PART_BYTES / (QUERY_HAPLOTYPE * min(panel_haplotypes, COUNTED))),
+    )
     most = max(LEAST_PART, min(PART, fitting))
     limits = replace(DEFAULT, queries=most)
     if budget is None:
@@ -170,12 +162,14 @@ def _working(
     """Bytes of everything but results."""
     patterns = PATTERN_SITE * sizes.sites * min(panel_haplotypes, DIFFERENT)
     chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
-    preparing = panel_haplotypes * PREPARING * sizes.places + patterns
-    of_walked = WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED) + MARKED_HAPLOTYPE * panel_haplotypes
-    part = limits.walked(query_haplotypes, threads)
-    computed = min(limits.queries, part) * bytes_of_query(panel_haplotypes, sizes)
-    of_threads = threads * (part * of_walked + computed)
-    return COMPILED + chunk * min(limits.chunks_ahead + 1, sizes.n_chunks) + preparing + of_threads
+    preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + patterns
+    found = WALKS_AHEAD * WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED)
+    walk = min(limits.walk, query_haplotypes)
+    walked = walk * found + min(threads, WALKS) * panel_haplotypes * (MARKED_HAPLOTYPE * walk + WALKED)
+    part = min(limits.queries, -(-walk // threads))
+    of_threads = walked + threads * part * bytes_of_query(panel_haplotypes, sizes)
+    # some are computed, two are walked along, one waits for that
+    return COMPILED + chunk * min(limits.chunks_ahead + 3, sizes.n_chunks) + preparing + of_threads
 
 
 def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:

@@ -8,8 +8,11 @@ the longest matches that begin here.
 A block of gaps takes the neighbours at every typed site in and around it. So a haplotype whose match is
 interrupted by an error at one typed site is found at the sites behind it: mismatches do not cost a candidate.
 
+Up to the first block the haplotypes are sorted by eight sites at a time (a radix sort), which takes a tenth
+of the time of single steps. A missing call is then that of a neighbour, of eight sites at once.
+
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, A blocks that a place
-counts for, C candidates, W 64-bit words.
+counts for, C candidates, W 64-bit words, P bytes of packed bits.
 """
 
 from __future__ import annotations
@@ -19,14 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.bit_rows import mismatch_at_or_before, pack_rows, trailing_zeros
+from spinimpute.genotypes.bit_rows import ALL_ONES, mismatch_at_or_before, trailing_zeros
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.kernels import kernel
+from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 
-MISSING = 2
-FEW = 3_000  # haplotypes of a panel that needs no more candidates than are asked for,
-MOST_TIMES = 5  # and times as many as larger ones take, at most
-LEAST_MARGIN = 2  # of large panels
+SEEN = 2_048  # equal matches on each side of the query of which some are taken
+COUNTED = 512  # haplotypes between counts of those before them
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class CandidateSettings:
     nearest : int
         Haplotypes taken at each typed site and side, with all that match as long as the last of them.
     most : int
-        Largest number taken there; of equal matches those next in the order.
+        Largest number taken there; of more equal matches (SEEN on each side count) every second, third, ...
+        in the order. Those next to the query resemble one another where they differ from it.
     margin : int
         Typed sites beyond a block's ends whose neighbours count, too.
     """
@@ -47,46 +50,94 @@ class CandidateSettings:
     most: int = 256
     margin: int = 8
 
-    def for_panel(self, n_haplotypes: int) -> CandidateSettings:
-        """More for a panel of more than FEW haplotypes, in proportion: more of them match equally well.
 
-        With so many at each typed site, fewer sites beyond a block's ends are as good.
-        """
-        factor = min(max(1.0, n_haplotypes / FEW), MOST_TIMES)
-        return CandidateSettings(
-            nearest=round(factor * self.nearest),
-            most=round(factor * self.most),
-            margin=max(min(LEAST_MARGIN, self.margin), round(self.margin / factor)),
-        )
+@kernel()
+def _allele(bits_P, haplotype):  # type: ignore[no-untyped-def]
+    """A haplotype's allele at the place of these packed bits."""
+    return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)
 
 
 @kernel()
-def _advance(alleles_N, order_N, start_N, place, zeros_N1, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
+def _advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
     """One step of the PBWT: order and match starts after `place`, from those before it.
 
     order_N: haplotypes sorted by the reversed prefix; start_N[i]: where the match of order[i - 1] and
-    order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0.
+    order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0. ones_N and
+    one_start_N are for use here.
     """
     n = len(order_N)
-    zeros = 0
-    for i in range(n):
+    zeros = ones = np.int32(0)
+    start_0 = start_1 = np.int32(place + 1)
+    for i in range(n):  # without a branch: alleles cannot be foreseen
         zeros_N1[i] = zeros
-        zeros += 1 - alleles_N[order_N[i]]
+        haplotype, start = order_N[i], start_N[i]
+        one = _allele(bits_P, haplotype)
+        start_0, start_1 = max(start_0, start), max(start_1, start)
+        next_order_N[zeros], next_start_N[zeros] = haplotype, start_0
+        ones_N[ones], one_start_N[ones] = haplotype, start_1
+        zeros += np.int32(1) - one
+        ones += one
+        start_0 *= one
+        start_1 *= np.int32(1) - one
     zeros_N1[n] = zeros
-    at_0, at_1 = 0, zeros
-    start_0 = start_1 = place + 1
-    for i in range(n):
-        haplotype = order_N[i]
-        start_0 = max(start_0, start_N[i])
-        start_1 = max(start_1, start_N[i])
-        if alleles_N[haplotype] == 0:
-            next_order_N[at_0], next_start_N[at_0] = haplotype, start_0
-            at_0 += 1
-            start_0 = 0
-        else:
-            next_order_N[at_1], next_start_N[at_1] = haplotype, start_1
-            at_1 += 1
-            start_1 = 0
+    next_order_N[zeros:] = ones_N[:ones]
+    next_start_N[zeros:] = one_start_N[:ones]
+
+
+@kernel()
+def _byte(bits_W, step):  # type: ignore[no-untyped-def]
+    """The places 8 step ... 8 step + 7 of a row, the first one in the lowest bit."""
+    return np.int64((bits_W[step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
+
+
+@kernel()
+def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position_Q):  # type: ignore[no-untyped-def]
+    """The walk's state before `place`: order, match starts, and between which haplotypes queries lie.
+
+    A missing call is as that of the haplotype that the query follows or comes before.
+    """
+    n = len(order_N)
+    next_order_N = np.empty_like(order_N)
+    key_N = np.empty(n, np.uint8)
+    next_K = np.empty(256, np.int64)
+    before_CK = np.empty((n // COUNTED + 1, 256), np.int32)  # places that were given to keys before
+    for step in range((place + 7) >> 3):
+        asked = (1 << min(8, place - 8 * step)) - 1
+        next_K[:] = 0
+        for i in range(n):
+            key = _byte(panel_NW[i], step) & asked
+            key_N[i] = key
+            next_K[key] += 1
+        total = 0
+        for key in range(256):
+            total += next_K[key]
+            next_K[key] = total - next_K[key]
+        for i in range(n):
+            if i % COUNTED == 0:
+                for key in range(256):
+                    before_CK[i // COUNTED, key] = next_K[key]
+            haplotype = order_N[i]
+            key = key_N[haplotype]
+            next_order_N[next_K[key]] = haplotype
+            next_K[key] += 1
+        for q in range(len(position_Q)):
+            position = position_Q[q]
+            known = _byte(known_QW[q], step)
+            neighbour = key_N[order_N[position if position < n else position - 1]]
+            key = asked & ((_byte(query_QW[q], step) & known) | (neighbour & ~known))
+            if position == n:
+                position_Q[q] = next_K[key]
+                continue
+            counted = position // COUNTED
+            position_Q[q] = before_CK[counted, key]
+            for i in range(counted * COUNTED, position):
+                position_Q[q] += key_N[order_N[i]] == key
+        order_N[:] = next_order_N
+    known_W = np.full(panel_NW.shape[1], ALL_ONES)
+    start_N[0] = place
+    for i in range(1, n):
+        one_W, other_W = panel_NW[order_N[i - 1]], panel_NW[order_N[i]]
+        start_N[i] = mismatch_at_or_before(one_W, other_W, known_W, place - 1) + 1
 
 
 @kernel()
@@ -113,23 +164,32 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
         start_above = mismatch_at_or_before(panel_NW[order_N[above]], query_W, known_W, place) + 1
     if below < n:
         start_below = mismatch_at_or_before(panel_NW[order_N[below]], query_W, known_W, place) + 1
-    taken, last = 0, -1
-    while taken < most:
+    taken = 0
+    while taken < nearest:
         start = min(start_above, start_below)
-        if start == none or (taken >= nearest and start != last):
+        if start == none:
             break
-        if start_above <= start_below:
-            haplotype = order_N[above]
+        # all that match as long lie next to those before, on both sides
+        first = old_first = above + 1
+        last = old_last = below
+        while start_above == start and old_first - first < SEEN:
+            first = above
             start_above = max(start_above, start_N[above]) if above > 0 else none
             above -= 1
-        else:
-            haplotype = order_N[below]
+        while start_below == start and last - old_last < SEEN:
             below += 1
+            last = below
             start_below = max(start_below, start_N[below]) if below < n else none
-        for block in range(first_block, last_block):
-            marked_AW[block % len(marked_AW), haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
-        taken += 1
-        last = start
+        n_above, here = old_first - first, old_first - first + last - old_last
+        asked = min(here, most - taken)
+        for number in range(asked):
+            at = number * here // asked
+            haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
+            for block in range(first_block, last_block):
+                marked_AW[block % len(marked_AW), haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
+        taken += asked
+        if asked < here:
+            break
 
 
 @kernel()
@@ -144,29 +204,40 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _walk(  # type: ignore[no-untyped-def]
-    panel_SN, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_marked, start_BQ,
+    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_marked, start_BQ,
     stop_BQ,
 ):  # fmt: skip
     """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S).
 
-    Returns a list of those that were marked; start_BQ, stop_BQ: where those of a block and query lie in it.
-    n_marked: in how many blocks a place is, at most.
+    The walk begins at the first place that counts for a block and ends at the last one. Returns a list of the
+    haplotypes that were marked; start_BQ, stop_BQ: where those of a block and query lie in it. n_marked: in
+    how many blocks a place is, at most.
     """
-    n_places, n = panel_SN.shape
+    n_places, n = len(panel_SP), len(panel_NW)
     n_queries = query_SQ.shape[1]
     order_N, start_N = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
+    ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q = np.zeros(n_queries, dtype=np.int32)
     marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
     found_C, n_found = np.empty(4_096, np.int32), 0
-    for place in range(n_places):
-        _advance(panel_SN[place], order_N, start_N, place, zeros_N1, next_order_N, next_start_N)
+    begin, end = 0, n_places
+    while begin < end and first_S[begin] >= last_S[begin]:
+        begin += 1
+    while begin < end and first_S[end - 1] >= last_S[end - 1]:
+        end -= 1
+    _sort_before(begin, panel_NW, query_QW, known_QW, order_N, start_N, position_Q)
+    for place in range(begin, end):
+        _advance(
+            panel_SP[place], order_N, start_N, place, zeros_N1, ones_N, one_start_N,
+            next_order_N, next_start_N,
+        )  # fmt: skip
         zeros = zeros_N1[n]
         for q in range(n_queries):
             position, allele = position_Q[q], query_SQ[place, q]
             if allele == MISSING:  # as the haplotype that it follows or comes before
-                allele = panel_SN[place, order_N[position if position < n else position - 1]]
+                allele = _allele(panel_SP[place], order_N[position if position < n else position - 1])
             before = zeros_N1[position]
             position_Q[q] = before if allele == 0 else zeros + position - before
         order_N, next_order_N = next_order_N, order_N
@@ -203,7 +274,8 @@ def _walk(  # type: ignore[no-untyped-def]
 def _unite(one_C, one_start_BQ, one_stop_BQ, other_C, other_start_BQ, other_stop_BQ, first_BQ1):  # type: ignore[no-untyped-def]
     """What is in either list, and in first_BQ1 where it lies."""
     n_blocks, n_queries = one_start_BQ.shape
-    out_C, n = np.empty(len(one_C) + len(other_C), np.int32), 0
+    most = (one_stop_BQ - one_start_BQ).sum() + (other_stop_BQ - other_start_BQ).sum()
+    out_C, n = np.empty(most, np.int32), 0
     for b in range(n_blocks):
         for q in range(n_queries):
             first_BQ1[b, q] = n
@@ -246,78 +318,108 @@ def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.
     return first_S.astype(np.int32), last_S.astype(np.int32)
 
 
-@dataclass(frozen=True)
-class TypedAlleles:
-    """Alleles at typed places, of a panel's haplotypes or of queries (X).
+class Matches(NamedTuple):
+    """Haplotypes with the longest matches on one side.
 
     Attributes
     ----------
-    alleles_SX : uint8
-        0, 1 or MISSING.
-    bits_XW : uint64
-        Bit s is set where allele 1 is (`pack_rows`).
-    known_XW : uint64
-        Bit s is set where there is a call.
+    haplotype_C : int32
+        Lists, ascending.
+    start_BQ, stop_BQ : int64 (B, Q)
+        Where that of a block and query lies.
     """
-
-    alleles_SX: np.ndarray
-    bits_XW: np.ndarray
-    known_XW: np.ndarray
-
-    @classmethod
-    def of(cls, alleles_SX: np.ndarray) -> TypedAlleles:
-        """From any integers; what is neither 0 nor 1 is missing."""
-        known_SX = (alleles_SX == 0) | (alleles_SX == 1)
-        return cls(
-            np.ascontiguousarray(np.where(known_SX, alleles_SX, MISSING).astype(np.uint8)),
-            pack_rows((alleles_SX == 1).astype(np.uint8)),
-            pack_rows(known_SX.astype(np.uint8)),
-        )
-
-    def backwards(self) -> TypedAlleles:
-        """The same in reverse order of places."""
-        return TypedAlleles.of(self.alleles_SX[::-1])
-
-    def take(self, haplotypes: slice) -> TypedAlleles:
-        """Some of the haplotypes."""
-        return TypedAlleles(
-            self.alleles_SX[:, haplotypes], self.bits_XW[haplotypes], self.known_XW[haplotypes]
-        )
-
-
-class _Matches(NamedTuple):
-    """Lists of haplotypes, and where those of a block and query lie."""
 
     haplotype_C: np.ndarray
     start_BQ: np.ndarray
     stop_BQ: np.ndarray
 
+    def part(self, first: int, last: int) -> Matches:
+        """Those of the queries [first, last)."""
+        start_BQ, stop_BQ = (np.ascontiguousarray(x[:, first:last]) for x in (self.start_BQ, self.stop_BQ))
+        return Matches(self.haplotype_C, start_BQ, stop_BQ)
+
+
+def matches_on_left(
+    panel: PanelAlleles,
+    queries: TypedAlleles,
+    first_B: np.ndarray,
+    n_gaps_B: np.ndarray,
+    settings: CandidateSettings,
+) -> Matches:
+    """The longest matches that end on the left of a block's gaps, or near it.
+
+    Parameters
+    ----------
+    panel : PanelAlleles
+        In order of places.
+    queries, first_B, n_gaps_B, settings
+        As of `find_candidates`.
+
+    Returns
+    -------
+    Matches
+        Of each block and query.
+    """
+    return _longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings)
+
+
+def matches_on_right(
+    panel_backwards: PanelAlleles,
+    queries: TypedAlleles,
+    first_B: np.ndarray,
+    n_gaps_B: np.ndarray,
+    settings: CandidateSettings,
+) -> Matches:
+    """The longest matches that begin on the right of a block's gaps; as `matches_on_left`.
+
+    Parameters
+    ----------
+    panel_backwards : PanelAlleles
+        In reverse order of places.
+    queries, first_B, n_gaps_B, settings
+        As of `find_candidates`.
+
+    Returns
+    -------
+    Matches
+        Of each block and query.
+    """
+    last_B = len(panel_backwards.packed_SP) - 1 - first_B  # counted from the other end
+    return _longest_matches(panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings)
+
+
+def unite(left: Matches, right: Matches) -> Candidates:
+    """Candidates: the haplotypes that match on either side, of the same blocks and queries."""
+    n_blocks, n_queries = left.start_BQ.shape
+    first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
+    return Candidates(_unite(*left, *right, first_BQ1), first_BQ1)
+
 
 def _longest_matches(
-    panel: TypedAlleles,
+    panel: PanelAlleles,
     queries: TypedAlleles,
     left_B: np.ndarray,
     right_B: np.ndarray,
     settings: CandidateSettings,
-) -> _Matches:
+) -> Matches:
     """The haplotypes with the longest matches that end at the places [left, right] of a block, or near it.
 
     left_B and right_B both increase or both decrease. Of equally long matches those count that are next to
     the query in the order of reversed prefixes, in which equal haplotypes keep the panel's order and the
     query comes first.
     """
-    first_S, last_S = anchors(len(panel.alleles_SX), left_B - settings.margin, right_B + settings.margin)
+    first_S, last_S = anchors(len(panel.packed_SP), left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     haplotype_C = _walk(
-        panel.alleles_SX, panel.bits_XW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
+        panel.packed_SP, panel.bits_NW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
         last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())), start_BQ, stop_BQ,
     )  # fmt: skip
-    return _Matches(haplotype_C, start_BQ, stop_BQ)
+    return Matches(haplotype_C, start_BQ, stop_BQ)
 
 
 def find_candidates(
-    panel: TypedAlleles,
-    panel_backwards: TypedAlleles,
+    panel: PanelAlleles,
+    panel_backwards: PanelAlleles,
     queries: TypedAlleles,
     first_B: np.ndarray,
     n_gaps_B: np.ndarray,
@@ -327,7 +429,7 @@ def find_candidates(
 
     Parameters
     ----------
-    panel, panel_backwards : TypedAlleles
+    panel, panel_backwards : PanelAlleles
         Of the panel, in order of places and in reverse order.
     queries : TypedAlleles
         In order of places.
@@ -347,9 +449,7 @@ def find_candidates(
     ----------
     Durbin 2014, Bioinformatics 30:1266.
     """
-    # matches that end on the left of a gap, and those that begin on its right
-    left = _longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings)
-    last_B = len(panel.alleles_SX) - 1 - first_B  # counted from the other end
-    right = _longest_matches(panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings)
-    first_BQ1 = np.empty((len(first_B), queries.alleles_SX.shape[1] + 1), np.int64)
-    return Candidates(_unite(*left, *right, first_BQ1), first_BQ1)
+    blocks = first_B, n_gaps_B, settings
+    return unite(
+        matches_on_left(panel, queries, *blocks), matches_on_right(panel_backwards, queries, *blocks)
+    )

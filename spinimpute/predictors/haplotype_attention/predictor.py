@@ -27,10 +27,10 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import find_ibs_class
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.pbwt import (
-    MISSING,
     CandidateSettings,
-    TypedAlleles,
-    find_candidates,
+    Matches,
+    matches_on_left,
+    matches_on_right,
 )
 from spinimpute.predictors.haplotype_attention.settings import (
     HaplotypeSettings,
@@ -38,15 +38,16 @@ from spinimpute.predictors.haplotype_attention.settings import (
     gap_features,
     site_features,
 )
+from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, TypedAlleles
 from spinimpute.predictors.interface import Predictor, fitting_weights
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
-# (benchmarks/simulated), except candidates in larger panels (`CandidateSettings.for_panel`).
+# (benchmarks/simulated).
 CLASSES = 22
 DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
 MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
-CANDIDATES = CandidateSettings(nearest=6, most=160, margin=4)
+CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 LEAST_SHARE = 0.5  # see `copying_posteriors`
 
 
@@ -138,33 +139,31 @@ class HaplotypePredictor(Predictor):
         """As of `Predictor`."""
         limits_of(job)
 
-    def find_candidates(self, panel: Panel, chunk: PanelChunk, typed_TQ: np.ndarray) -> Candidates:
-        """Candidates in the chunk's blocks; of many queries at once, as walking along a panel takes long.
+    def find_matches(self, chunk: PanelChunk, typed_TQ: np.ndarray, on_left: bool) -> Matches:
+        """The longest matches on one side of the chunk's gaps, of which candidates are made.
+
+        Of many queries at once, as walking along a panel takes long.
 
         Parameters
         ----------
-        panel : Panel
-            Open.
         chunk : PanelChunk
             See `prepare_chunk`.
         typed_TQ : int8
             The queries' alleles at all typed sites, -1 where missing.
+        on_left : bool
+            On which side.
 
         Returns
         -------
-        Candidates
+        Matches
             Of each block and query.
         """
         first_B, n_gaps_B = chunk.block_gaps()
-        settings = self.candidates.for_panel(panel.n_haplotypes)
-        return find_candidates(
-            chunk.panel,
-            chunk.panel_backwards,
-            chunk.typed_alleles(typed_TQ),
-            chunk.right_place(first_B),
-            n_gaps_B,
-            settings,
-        )
+        queries = chunk.typed_alleles(typed_TQ)
+        blocks = chunk.right_place(first_B), n_gaps_B, self.candidates
+        if on_left:
+            return matches_on_left(chunk.panel, queries, *blocks)
+        return matches_on_right(chunk.panel_backwards, queries, *blocks)
 
     def impute_chunk(
         self,
@@ -178,8 +177,10 @@ class HaplotypePredictor(Predictor):
 
         Parameters
         ----------
-        panel, chunk, typed_TQ
-            As of `find_candidates`.
+        panel : Panel
+            Open.
+        chunk, typed_TQ
+            As of `find_matches`.
         candidates : Candidates
             Of these queries.
         jumps_per_cM : float
@@ -197,7 +198,7 @@ class HaplotypePredictor(Predictor):
         first_B, n_gaps_B = chunk.block_gaps()
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
         posterior_CP, candidates = copying_posteriors(
-            chunk.spans, chunk.panel.bits_XW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
+            chunk.spans, chunk.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
@@ -206,7 +207,7 @@ class HaplotypePredictor(Predictor):
             if block.sites.start == block.sites.stop:
                 continue
             classes = find_ibs_classes(
-                chunk.panel.bits_XW, queries.bits_XW, queries.known_XW, information_QS,
+                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information_QS,
                 candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b], chunk.cM_S, block.place,
                 block.n_gaps, round(self.classes * block.more_classes), block.wanted(queries),
             )  # fmt: skip
