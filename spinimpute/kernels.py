@@ -8,9 +8,10 @@ lie in the user's cache (`kernel_files`), under the digest of what they are made
 from __future__ import annotations
 
 import hashlib
-import pickle
+import io
 import sys
 from collections.abc import Callable
+from pickle import Unpickler
 from typing import Any
 
 import llvmlite
@@ -19,6 +20,7 @@ import numpy as np
 from numba.core import config
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
@@ -35,6 +37,28 @@ _SWITCHES = (
     "CPU_NAME", "CPU_FEATURES", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "EXTEND_VARIABLE_LIFETIMES",
     "ENABLE_PROFILING",
 )  # fmt: skip
+
+
+def _environment(module: str, constants: Any, name: str) -> Environment:
+    """As numba's `_rebuild_env`, for functions that leave the interpreter alone.
+
+    Those need nothing of the module that they are from, which numba would import: half of itself, and scipy.
+    """
+    environment = lookup_environment(name)
+    if environment is None:
+        environment = Environment(vars(sys.modules.get(module, sys.modules[__name__])))
+        environment.consts[:] = constants
+        environment.env_name = name
+        Environment._memo[name] = environment
+    return environment
+
+
+class _KernelReader(Unpickler):
+    """Reads what `save_overload` has written."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return _environment if found is _rebuild_env else found
 
 
 class _KernelCache(NullCache):
@@ -64,7 +88,8 @@ class _KernelCache(NullCache):
         head = self._head(sig, name)
         if not data.startswith(head):  # another kernel's file, under this name
             return None
-        return CompileResult._rebuild(target_context, *pickle.loads(data[len(head) :]))
+        parts = _KernelReader(io.BytesIO(data[len(head) :])).load()
+        return CompileResult._rebuild(target_context, *parts)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if not data.library.has_dynamic_globals and not data.lifted:

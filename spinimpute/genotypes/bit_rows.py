@@ -141,19 +141,49 @@ bits_set = _llvm_bits("ctpop", ())
 
 
 @kernel()
-def count_mismatches(x_W, y_W, known_W, first, last):  # type: ignore[no-untyped-def]
-    """How many places in [first, last) differ where the call is known."""
+def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
+    """How many of the places [first, last) are set."""
     if first >= last:
         return 0
     total = 0
     for word in range(first >> 6, ((last - 1) >> 6) + 1):
-        differ = (x_W[word] ^ y_W[word]) & known_W[word]
+        bits = bits_W[word]
         if word == first >> 6:
-            differ &= ALL_ONES << np.uint64(first & 63)
+            bits &= ALL_ONES << np.uint64(first & 63)
         if word == (last - 1) >> 6:
-            differ &= ALL_ONES >> np.uint64(63 - ((last - 1) & 63))
-        total += bits_set(differ)
+            bits &= ALL_ONES >> np.uint64(63 - ((last - 1) & 63))
+        total += bits_set(bits)
     return total
+
+
+@kernel()
+def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
+    """The last place <= `place` that is set; -1 if there is none."""
+    if place < 0:
+        return -1
+    word = place >> 6
+    bits = bits_W[word] & (ALL_ONES >> np.uint64(63 - (place & 63)))
+    while bits == np.uint64(0):
+        word -= 1
+        if word < 0:
+            return -1
+        bits = bits_W[word]
+    return (word << 6) + 63 - leading_zeros(bits)
+
+
+@kernel()
+def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
+    """The first place >= `place` that is set; n_places if there is none."""
+    if place >= n_places:
+        return n_places
+    word = place >> 6
+    bits = bits_W[word] & (ALL_ONES << np.uint64(place & 63))
+    while bits == np.uint64(0):
+        word += 1
+        if word >= len(bits_W):
+            return n_places
+        bits = bits_W[word]
+    return (word << 6) + trailing_zeros(bits)
 
 
 @kernel()
@@ -169,18 +199,3 @@ def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-
             return -1
         differ = (x_W[word] ^ y_W[word]) & known_W[word]
     return (word << 6) + 63 - leading_zeros(differ)
-
-
-@kernel()
-def mismatch_at_or_after(x_W, y_W, known_W, place, n_places):  # type: ignore[no-untyped-def]
-    """The first place >= `place` where two rows differ and the call is known; n_places if there is none."""
-    if place >= n_places:
-        return n_places
-    word = place >> 6
-    differ = (x_W[word] ^ y_W[word]) & known_W[word] & (ALL_ONES << np.uint64(place & 63))
-    while differ == np.uint64(0):
-        word += 1
-        if word >= len(x_W):
-            return n_places
-        differ = (x_W[word] ^ y_W[word]) & known_W[word]
-    return (word << 6) + trailing_zeros(differ)

@@ -19,8 +19,9 @@ from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     DEPTH,
     LOG_COUNT,
+    GapDistances,
+    Information,
     find_ibs_classes,
-    information,
 )
 from spinimpute.predictors.haplotype_attention.pbwt import (
     SEEN,
@@ -174,17 +175,17 @@ def test_classes_are_those_of_brute_force(
     query_S = np.where(rng.random(n_sites) < 0.1, 2, both[:, n])
     panel, query = PanelAlleles.of(both[:, :n]), TypedAlleles.of(query_S[:, None])
     frequency_S = both[:, :n].mean(1)
-    information_QS = information(query.alleles_SX, frequency_S, n)
+    information = Information.of(query.alleles_SX, frequency_S, n)
     first = int(rng.integers(0, n_sites + 1))
     n_gaps = int(rng.integers(1, n_sites + 2 - first))
     everyone = np.arange(n, dtype=np.int32)
     cM_S = np.sort(rng.random(n_sites))
     posterior_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
     m = find_ibs_classes(
-        panel.bits_NW, query.bits_XW, query.known_XW, information_QS, everyone, posterior_NP, np.array([0,
-        n]), cM_S, first, n_gaps, n_classes,
+        panel.bits_NW, query.bits_XW, query.known_XW, information, everyone, posterior_NP, np.array([0,
+        n]), GapDistances.of(cM_S, first, n_gaps), n_classes,
     )  # fmt: skip
-    inform = information_QS[0].astype(float)
+    inform = information.query_QS[0].astype(float)
     for g in range(n_gaps):
         members: dict[tuple[int, ...], list[int]] = {}
         for i in range(n):

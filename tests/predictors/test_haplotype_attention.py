@@ -26,8 +26,9 @@ from spinimpute.predictors.haplotype_attention.copying import hash_rows, scrambl
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
     LOG_COUNT,
+    GapDistances,
+    Information,
     find_ibs_classes,
-    information,
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
@@ -236,14 +237,14 @@ def test_at_work_it_computes_what_training_computes(
             jump_probabilities(chunk.cM_S, panel.n_haplotypes),
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
-        information_QS = information(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
+        information = Information.of(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
         for b in (0, 1, len(first_B) - 1):
             first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
             place_G = chunk.right_place(first + np.arange(n_gaps))
             m = find_ibs_classes(
-                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information_QS,
-                candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b], chunk.cM_S, int(place_G[0]),
-                n_gaps, k,
+                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information,
+                candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b],
+                GapDistances.of(chunk.cM_S, int(place_G[0]), n_gaps), k,
             )  # fmt: skip
             gap_GF = torch.from_numpy(gap_features(chunk.cM_S, place_G, panel.n_haplotypes))
             weights = model.weigh(torch.from_numpy(m.features_QGFK), torch.from_numpy(m.count_QGK), gap_GF)

@@ -335,6 +335,6 @@ def test_nothing_reads_pickle() -> None:
     for path in (REPOSITORY / "spinimpute").rglob("*.py"):
         text = path.read_text()
         if path.name == "kernels.py":
-            text = text.replace("import pickle\n", "", 1).replace("pickle.loads(data[", "", 1)
+            text = text.replace("from pickle import Unpickler\n", "", 1).replace("(Unpickler)", "", 1)
         assert "torch.load" not in text, path
         assert "pickle" not in text.replace("without pickle", "").replace("never pickle", ""), path

@@ -11,10 +11,12 @@ Axes: S typed places of a chunk, N panel haplotypes, G gaps, B blocks, U sites, 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from spinimpute.genotypes.blocks import end_distances, gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm import parameters
@@ -22,11 +24,105 @@ from spinimpute.hmm.patterns import SpanPatterns, span_patterns
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
-from spinimpute.predictors.haplotype_attention.typed_alleles import PanelAlleles, TypedAlleles
+from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
+from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
+from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 
 CORE = 16
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
 HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to distinguish haplotypes
+DENSE_CM = 0.004  # gaps of this mean width, or less, need few classes; wider ones more, by the square root,
+MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
+
+
+@dataclass(frozen=True)
+class ChunkBlock:
+    """The sites of a block of gaps, and their features.
+
+    Attributes
+    ----------
+    first, n_gaps : int
+        Its gaps, counted in the chunk.
+    sites : slice
+        Panel sites (U).
+    starts_G1 : int64
+        Sites of the gaps, counted in the block.
+    gap_U : int64
+        The gap of each site, counted in the block.
+    gap_GF, site_UF : float32
+        See `gap_features` and `site_features`.
+    fraction_U : float32
+        Where a site lies in its gap (`gap_geometry`).
+    frequency_U : float64
+        Of ALT.
+    flip_U : bool
+        Whether ALT is the major allele.
+    distances : GapDistances
+        Of the gaps.
+    more_classes : float
+        How many times as many classes the gaps need as narrow ones.
+    """
+
+    first: int
+    n_gaps: int
+    sites: slice
+    starts_G1: np.ndarray
+    gap_U: np.ndarray
+    gap_GF: np.ndarray
+    site_UF: np.ndarray
+    fraction_U: np.ndarray
+    frequency_U: np.ndarray
+    flip_U: np.ndarray
+    distances: GapDistances
+    more_classes: float
+    _typed_place_G: np.ndarray
+    _has_untyped_G: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        panel: Panel,
+        place_G: np.ndarray,
+        typed_index_S: np.ndarray,
+        typed_cM_S: np.ndarray,
+        first: int,
+        site_start_G1: np.ndarray,
+    ) -> ChunkBlock:
+        """The gaps on the left of places, with these panel sites; first: counted in the chunk."""
+        n_gaps, n = len(place_G), panel.n_haplotypes
+        start, stop = int(site_start_G1[0]), int(site_start_G1[-1])
+        gap_U = np.repeat(np.arange(n_gaps), np.diff(site_start_G1))
+        typed_place_G = place_G.clip(max=len(typed_cM_S) - 1)
+        width_cM = float(np.ptp(typed_cM_S[typed_place_G])) / n_gaps
+        cM_U, place_U = panel.cM[start:stop], place_G[gap_U]
+        frequency_U = panel.frequency[start:stop]
+        flip_U = frequency_U > 0.5
+        minor_U = np.where(flip_U, 1 - frequency_U, frequency_U)
+        fraction_U, _ = gap_geometry(cM_U, place_U, typed_cM_S)
+        untyped_U = np.isin(np.arange(start, stop), typed_index_S, assume_unique=True, invert=True)
+        has_untyped_G = np.zeros(n_gaps, bool)
+        has_untyped_G[gap_U[untyped_U & (minor_U > 0)]] = True
+        return cls(
+            first,
+            n_gaps,
+            slice(start, stop),
+            site_start_G1 - start,
+            gap_U,
+            gap_features(typed_cM_S, place_G, n),
+            site_features(minor_U, fraction_U, *end_distances(cM_U, place_U, typed_cM_S), n),
+            fraction_U,
+            frequency_U,
+            flip_U,
+            GapDistances.of(typed_cM_S, int(place_G[0]), n_gaps),
+            min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES),
+            typed_place_G,
+            has_untyped_G,
+        )
+
+    def wanted(self, queries: TypedAlleles) -> np.ndarray:
+        """Whether there is something to impute in a gap, at its untyped sites or typed ones, bool (G,)."""
+        missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
+        return self._has_untyped_G | missing_G
 
 
 @dataclass(frozen=True)
@@ -41,8 +137,6 @@ class PanelChunk:
         The typed site at place 0.
     panel, panel_backwards : PanelAlleles
         Typed alleles of the panel, in order of places and in reverse order.
-    typed_index_S : int64
-        Panel sites of the places.
     frequency_S, cM_S : float64
         Frequency of ALT, and genetic position.
     sibling_N : int64
@@ -53,6 +147,8 @@ class PanelChunk:
         Of those sites.
     spans : SpanPatterns or None
         Patterns of the typed places; None for panels larger than MOST_STATES.
+    blocks : tuple of ChunkBlock
+        All of its gaps in order.
     """
 
     first_gap: int
@@ -60,13 +156,13 @@ class PanelChunk:
     first_typed: int
     panel: PanelAlleles
     panel_backwards: PanelAlleles
-    typed_index_S: np.ndarray
     frequency_S: np.ndarray
     cM_S: np.ndarray
     sibling_N: np.ndarray
     site_start_G1: np.ndarray
     patterns: GapPatterns
     spans: SpanPatterns | None
+    blocks: tuple[ChunkBlock, ...]
 
     def block_gaps(self) -> tuple[np.ndarray, np.ndarray]:
         """The first gap (within the chunk) and the number of gaps of every block, int64 (B,)."""
@@ -218,19 +314,26 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     panel.release_memory()  # a large file would stay with the process to its end
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
+    cM_S, place_G = panel.cM[rows], first_gap - low + np.arange(n_gaps)
+    blocks = (
+        ChunkBlock.of(
+            panel, place_G[first : first + CORE], rows, cM_S, first, site_start_G1[first : first + CORE + 1]
+        )
+        for first in range(0, n_gaps, CORE)
+    )
     return PanelChunk(
         first_gap,
         n_gaps,
         low,
         typed,
         typed.backwards(),
-        rows,
         panel.frequency[rows],
-        panel.cM[rows],
+        cM_S,
         place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
         patterns,
         span_patterns(typed.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
+        tuple(blocks),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from spinimpute.fast_math import fast_log
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import Found
-from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded
+from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
 from spinimpute.predictors.haplotype_attention.settings import (
     ABSENT_LOGIT,
     COPIED_FEATURES,
@@ -35,7 +35,7 @@ class DecoderWeights:
     absent_spread_E, absent_site_F and absent_bias are the linear map for entries where nothing is found.
     """
 
-    first_HF: np.ndarray
+    first_FH: np.ndarray
     first_H: np.ndarray
     second_HH: np.ndarray
     second_H: np.ndarray
@@ -54,11 +54,11 @@ class DecoderWeights:
         if first.shape[1] != expected or len(absent) != SPREAD_FEATURES + SITE_FEATURES:
             raise ValueError(f"a decoder of {first.shape[1]} numbers, {expected} expected")
         return cls(
-            padded(first, 4, 4),
-            padded(weights["decoder.0.bias"], 4),
-            padded(weights["decoder.2.weight"], 4, 4),
-            padded(weights["decoder.2.bias"], 4),
-            padded(weights["decoder.4.weight"][0], 4),
+            transposed(first),
+            padded(weights["decoder.0.bias"]),
+            transposed(weights["decoder.2.weight"]),
+            padded(weights["decoder.2.bias"]),
+            padded(weights["decoder.4.weight"][0]),
             np.float32(weights["decoder.4.bias"][0]),
             absent[:SPREAD_FEATURES].copy(),
             absent[SPREAD_FEATURES:].copy(),
@@ -97,12 +97,12 @@ def _fill_absent(spread_QGE, gap_U, site_UF, spread_E, site_F, bias, flip_U, fre
 
 @kernel(fast=True)
 def _decode_found(  # type: ignore[no-untyped-def]
-    site_X, query_X, pooled_XF, spread_QGE, gap_U, site_UF, first_HF, first_H, second_HH, second_H, last_H,
+    site_X, query_X, pooled_XF, spread_QGE, gap_U, site_UF, first_FH, first_H, second_HH, second_H, last_H,
     last_bias, flip_U, out_UQ,
 ):  # fmt: skip
     n_copied, n_site = pooled_XF.shape[1], site_UF.shape[1]
     one, scale, least = np.float32(1), np.float32(SCALE), np.float32(EPSILON)
-    x_FP = np.zeros((first_HF.shape[1], ENTRIES_AT_ONCE), np.float32)
+    x_FP = np.zeros((first_FH.shape[0], ENTRIES_AT_ONCE), np.float32)
     first_HP = np.empty((len(first_H), ENTRIES_AT_ONCE), np.float32)
     second_HP = np.empty((len(second_H), ENTRIES_AT_ONCE), np.float32)
     logit_P = np.empty(ENTRIES_AT_ONCE, np.float32)
@@ -125,7 +125,7 @@ def _decode_found(  # type: ignore[no-untyped-def]
             logit_P[p] = x_FP[0, p] / scale
             x_FP[PROBABILITIES, p] *= scale
             x_FP[PROBABILITIES + 1, p] = fast_log(one + x_FP[PROBABILITIES + 1, p]) * scale
-        dense_relu(first_HF, first_H, x_FP, n, first_HP)
+        dense_relu(first_FH, first_H, x_FP, n, first_HP)
         dense_relu(second_HH, second_H, first_HP, n, second_HP)
         logit_P[:n] += last_bias
         for h in range(len(last_H)):
@@ -176,7 +176,7 @@ def decode(
         np.float32(ABSENT_LOGIT) + weights.absent_bias, flip_U, frequency_U, out_UQ,
     )  # fmt: skip
     _decode_found(
-        *found, spread_QGE, gap_U, site_UF, weights.first_HF, weights.first_H, weights.second_HH,
+        *found, spread_QGE, gap_U, site_UF, weights.first_FH, weights.first_H, weights.second_HH,
         weights.second_H, weights.last_H, weights.last_bias, flip_U, out_UQ,
     )  # fmt: skip
     return out_UQ

@@ -16,11 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.fast_math import bits_of_float, fast_log
-from spinimpute.genotypes.bit_rows import (
-    count_mismatches,
-    mismatch_at_or_after,
-    mismatch_at_or_before,
-)
+from spinimpute.genotypes.bit_rows import bit_at_or_after, bit_at_or_before, count_bits
 from spinimpute.kernels import kernel
 
 DEPTH = 2  # differences on each side
@@ -59,7 +55,7 @@ class IBSClasses(NamedTuple):
 
 
 @kernel()
-def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
+def _differences(differ_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
     """Places of differences in order: before the block, between its gaps, and behind it.
 
     DEPTH before the block (-1 where there are none) and DEPTH behind it (n_places where there are none).
@@ -68,19 +64,19 @@ def _differences(panel_W, query_W, known_W, n_places, first_gap_place, n_gaps, o
     """
     place = first_gap_place - 1
     for j in range(DEPTH):
-        place = mismatch_at_or_before(panel_W, query_W, known_W, place)
+        place = bit_at_or_before(differ_W, place)
         out_P[DEPTH - 1 - j] = place
         place -= 1
     end = min(first_gap_place + n_gaps - 1, n_places)
     between = 0
-    place = mismatch_at_or_after(panel_W, query_W, known_W, first_gap_place, n_places)
+    place = bit_at_or_after(differ_W, first_gap_place, n_places)
     while place < end:
         out_P[DEPTH + between] = place
         between += 1
-        place = mismatch_at_or_after(panel_W, query_W, known_W, place + 1, n_places)
+        place = bit_at_or_after(differ_W, place + 1, n_places)
     for j in range(DEPTH):
         out_P[DEPTH + between + j] = place
-        place = mismatch_at_or_after(panel_W, query_W, known_W, place + 1, n_places)
+        place = bit_at_or_after(differ_W, place + 1, n_places)
     return between
 
 
@@ -201,14 +197,14 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
 @kernel()
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
     panel_NW, query_QW, known_QW, information_QS, other_QS, candidates_C, posterior_CP, first_Q1,
-    first_gap_place, wanted_G,
-    log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+    wanted_G, first_gap_place, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
     n_queries, n_places = information_QS.shape
     n_gaps, n_classes = count_QGK.shape[1:]
     member_M = np.empty(n_queries * n_gaps * n_classes, dtype=np.int32)
     n_members = 0
     before_S1 = np.zeros(n_places + 1, dtype=np.float32)
+    differ_W = np.empty(panel_NW.shape[1], np.uint64)
     wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
     wide_last = min(block_end + WIDE, n_places)
     wide_2 = np.empty(2, np.float32)
@@ -230,15 +226,14 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
         )
         key_C, order_C = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
         for c in range(n_candidates):
-            differs_between_C[c] = _differences(
-                panel_NW[candidate_C[c]], query_QW[q], known_QW[q], n_places, first_gap_place, n_gaps,
-                differences_CP[c],
-            )  # fmt: skip
             haplotype_W = panel_NW[candidate_C[c]]
-            outside_C2[c, 0] = count_mismatches(
-                haplotype_W, query_QW[q], known_QW[q], wide_first, first_gap_place
+            for word in range(len(differ_W)):
+                differ_W[word] = (haplotype_W[word] ^ query_QW[q, word]) & known_QW[q, word]
+            differs_between_C[c] = _differences(
+                differ_W, n_places, first_gap_place, n_gaps, differences_CP[c]
             )
-            outside_C2[c, 1] = count_mismatches(haplotype_W, query_QW[q], known_QW[q], block_end, wide_last)
+            outside_C2[c, 0] = count_bits(differ_W, wide_first, first_gap_place)
+            outside_C2[c, 1] = count_bits(differ_W, block_end, wide_last)
             key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
         rank_C = np.argsort(-order_C)
         n_changed = 0  # since they were sorted
@@ -288,36 +283,106 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
     return member_M[:n_members].copy()
 
 
+class Information(NamedTuple):
+    """Information of alleles at typed places: -log of their panel frequency.
+
+    Attributes
+    ----------
+    query_QS : float32
+        Of queries' alleles; 0 where a call is missing.
+    other_QS : float32
+        Of the other allele, -log(1 - exp(-information)); 0 where a call is missing.
+    """
+
+    query_QS: np.ndarray
+    other_QS: np.ndarray
+
+    @classmethod
+    def of(cls, query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> Information:
+        """Of queries' alleles.
+
+        Parameters
+        ----------
+        query_SQ : uint8
+            0, 1 or MISSING.
+        frequency_S : float
+            Of allele 1 in the panel.
+        n_haplotypes : int
+            Of the panel. An allele that the panel lacks counts as if half a haplotype carried it.
+
+        Returns
+        -------
+        Information
+            At all places.
+        """
+        least = 0.5 / n_haplotypes
+        table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
+        information_S3 = -np.log(table_S3).astype(np.float32)
+        with np.errstate(divide="ignore"):
+            other_S3 = -np.log(-np.expm1(-information_S3))
+        other_S3 = np.where(information_S3 > 0, other_S3, 0).astype(np.float32)
+        at_SQ = query_SQ.astype(np.int64)
+        return cls(*(np.take_along_axis(x, at_SQ, axis=1).T.copy() for x in (information_S3, other_S3)))
+
+
+class GapDistances(NamedTuple):
+    """Logs of the genetic lengths from a block's gaps to differences.
+
+    Places -1 and S stand for the first and the last typed place.
+
+    Attributes
+    ----------
+    first_place : int
+        The place on the right of the first gap; gap g lies left of place first_place + g.
+    log_left_GS1 : float32
+        Leftwards, to places -1..S-1.
+    log_right_GS1 : float32
+        Rightwards, to places 0..S.
+    """
+
+    first_place: int
+    log_left_GS1: np.ndarray
+    log_right_GS1: np.ndarray
+
+    @classmethod
+    def of(cls, typed_cM_S: np.ndarray, first_place: int, n_gaps: int) -> GapDistances:
+        """Of the gaps on the left of the places from first_place on, with the typed places' positions."""
+        n_places = len(typed_cM_S)
+        edges = np.clip(first_place + np.arange(n_gaps)[:, None], 0, n_places)
+        left_edge = typed_cM_S[np.maximum(edges - 1, 0)]
+        right_edge = typed_cM_S[np.minimum(edges, n_places - 1)]
+        left = left_edge - np.concatenate([typed_cM_S[:1], typed_cM_S])
+        right = np.concatenate([typed_cM_S, typed_cM_S[-1:]]) - right_edge
+        logs = (np.log(np.maximum(d, 0) + SMALLEST_CM).astype(np.float32) for d in (left, right))
+        return cls(first_place, *logs)
+
+
 def find_ibs_classes(
     panel_NW: np.ndarray,
     query_QW: np.ndarray,
     known_QW: np.ndarray,
-    information_QS: np.ndarray,
+    information: Information,
     candidate_C: np.ndarray,
     posterior_CP: np.ndarray,
     first_Q1: np.ndarray,
-    typed_cM_S: np.ndarray,
-    first_gap_place: int,
-    n_gaps: int,
+    distances: GapDistances,
     n_classes: int,
     wanted_G: np.ndarray | None = None,
 ) -> IBSClasses:
-    """Classes of every query at the gaps of a block; gap g lies left of place first_gap_place + g.
+    """Classes of every query at the gaps of a block.
 
     Parameters
     ----------
     panel_NW, query_QW, known_QW : uint64
         Bits at typed places (`pack_rows`): alleles, and where there is a call.
-    information_QS : float32
-        See `information`; 0 where a call is missing.
+    information : Information
+        Of the queries' alleles.
     candidate_C, posterior_CP, first_Q1
         Candidates and their posteriors, as `copying_posteriors` gives them; first_Q1 is that of one block.
-    typed_cM_S : float64
-        Genetic positions of the typed places.
-    first_gap_place : int
-        The place on the right of the first gap.
-    n_gaps, n_classes : int
-        G and K.
+    distances : GapDistances
+        Of the block's gaps.
+    n_classes : int
+        K.
     wanted_G : bool, optional
         Other gaps get no classes.
 
@@ -326,74 +391,13 @@ def find_ibs_classes(
     IBSClasses
         Ranked by information, best first.
     """
-    n_queries = len(information_QS)
-    log_left_GS1, log_right_GS1 = log_distances(typed_cM_S, first_gap_place, n_gaps)
+    n_queries, n_gaps = len(information.query_QS), len(distances.log_left_GS1)
     features_QGFK = np.zeros((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
     count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _find_ibs_classes(
-        panel_NW, query_QW, known_QW, information_QS, other_information(information_QS), candidate_C,
-        posterior_CP, first_Q1, first_gap_place, np.ones(n_gaps, bool) if wanted_G is None else
-        wanted_G, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+        panel_NW, query_QW, known_QW, *information, candidate_C, posterior_CP, first_Q1,
+        np.ones(n_gaps, bool) if wanted_G is None else wanted_G, *distances,
+        features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
     return IBSClasses(features_QGFK, count_QGK, first_QGK, member_M)
-
-
-def log_distances(typed_cM_S: np.ndarray, first_gap_place: int, n_gaps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logs of the genetic length from a gap to a difference.
-
-    Places -1 and S stand for the first and the last typed place.
-
-    Parameters
-    ----------
-    typed_cM_S : float64
-        Genetic positions of the typed places.
-    first_gap_place : int
-        The place on the right of the first gap.
-    n_gaps : int
-        G.
-
-    Returns
-    -------
-    float32 (G, S + 1)
-        Leftwards, to places -1..S-1.
-    float32 (G, S + 1)
-        Rightwards, to places 0..S.
-    """
-    n_places = len(typed_cM_S)
-    edges = np.clip(first_gap_place + np.arange(n_gaps)[:, None], 0, n_places)
-    left_edge, right_edge = typed_cM_S[np.maximum(edges - 1, 0)], typed_cM_S[np.minimum(edges, n_places - 1)]
-    left = left_edge - np.concatenate([typed_cM_S[:1], typed_cM_S])
-    right = np.concatenate([typed_cM_S, typed_cM_S[-1:]]) - right_edge
-    return tuple(np.log(np.maximum(d, 0) + SMALLEST_CM).astype(np.float32) for d in (left, right))
-
-
-def information(query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Information of queries' alleles: -log of their panel frequency at typed places.
-
-    Parameters
-    ----------
-    query_SQ : uint8
-        0, 1 or MISSING.
-    frequency_S : float
-        Of allele 1 in the panel.
-    n_haplotypes : int
-        Of the panel. An allele that the panel lacks counts as if half a haplotype carried it.
-
-    Returns
-    -------
-    float32 (Q, S)
-        0 where a call is missing.
-    """
-    least = 0.5 / n_haplotypes
-    table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
-    return (
-        -np.log(np.take_along_axis(table_S3, query_SQ.astype(np.int64), axis=1)).astype(np.float32).T.copy()
-    )
-
-
-def other_information(information_QS: np.ndarray) -> np.ndarray:
-    """Information of the other allele of a site, -log(1 - exp(-information)); 0 where a call is missing."""
-    with np.errstate(divide="ignore"):
-        other = -np.log(-np.expm1(-information_QS))
-    return np.where(information_QS > 0, other, 0).astype(np.float32)

@@ -1,52 +1,96 @@
 """Layers of small networks for processors, in numba; each column is one input of the network.
 
-Axes: O outputs, I inputs, P columns.
+Axes: O outputs, I inputs, P columns, a multiple of LANES.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from spinimpute.hmm.lanes import load, store, where_positive
+from spinimpute.hmm.parameters import LANES
 from spinimpute.kernels import kernel
 
+OUTPUTS_AT_ONCE = 8  # sums that are kept in registers
 
-def padded(array: np.ndarray, *multiples: int) -> np.ndarray:
-    """float32, with zeros behind the end of each dimension, up to multiples of these numbers."""
-    array = np.asarray(array, dtype=np.float32)
-    return np.pad(array, [(0, -size % m) for size, m in zip(array.shape, multiples, strict=False)])
+
+def padded(outputs: np.ndarray) -> np.ndarray:
+    """float32, with zeros behind the end of the first dimension, up to a multiple of OUTPUTS_AT_ONCE."""
+    outputs = np.asarray(outputs, dtype=np.float32)
+    return np.pad(outputs, [(0, -len(outputs) % OUTPUTS_AT_ONCE)] + [(0, 0)] * (outputs.ndim - 1))
+
+
+def transposed(weight_OI: np.ndarray) -> np.ndarray:
+    """A layer's weights as `add_products` takes them, float32 (I, O), see `padded`."""
+    return np.ascontiguousarray(padded(weight_OI).T)
 
 
 @kernel(fast=True)
-def add_products(weight_OI, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
-    """out += weight @ x for the first n columns; O and I are multiples of 4.
+def add_products(weight_IO, x_IP, n, out_OP, positive):  # type: ignore[no-untyped-def]
+    """out += weight.T @ x for n columns at least, then 0 in place of what is negative, if `positive`.
 
-    Columns are the inner loop, with four rows of out and four of x at a time: each number that is loaded
-    serves several products.
+    O is a multiple of OUTPUTS_AT_ONCE. LANES columns at a time: each number of x that is loaded serves
+    OUTPUTS_AT_ONCE products.
     """
-    for o in range(0, weight_OI.shape[0], 4):
-        a_I, b_I, c_I, d_I = weight_OI[o], weight_OI[o + 1], weight_OI[o + 2], weight_OI[o + 3]
-        out_a_P, out_b_P, out_c_P, out_d_P = out_OP[o], out_OP[o + 1], out_OP[o + 2], out_OP[o + 3]
-        for i in range(0, weight_OI.shape[1], 4):
-            a0, a1, a2, a3 = a_I[i], a_I[i + 1], a_I[i + 2], a_I[i + 3]
-            b0, b1, b2, b3 = b_I[i], b_I[i + 1], b_I[i + 2], b_I[i + 3]
-            c0, c1, c2, c3 = c_I[i], c_I[i + 1], c_I[i + 2], c_I[i + 3]
-            d0, d1, d2, d3 = d_I[i], d_I[i + 1], d_I[i + 2], d_I[i + 3]
-            x0_P, x1_P, x2_P, x3_P = x_IP[i], x_IP[i + 1], x_IP[i + 2], x_IP[i + 3]
-            for p in range(n):
-                x0, x1, x2, x3 = x0_P[p], x1_P[p], x2_P[p], x3_P[p]
-                out_a_P[p] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-                out_b_P[p] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
-                out_c_P[p] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
-                out_d_P[p] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
+    n_inputs, n_outputs = weight_IO.shape
+    for p in range(0, n, LANES):
+        for o in range(0, n_outputs, OUTPUTS_AT_ONCE):
+            s0, s1, s2, s3 = (
+                load(out_OP[o], p),
+                load(out_OP[o + 1], p),
+                load(out_OP[o + 2], p),
+                load(out_OP[o + 3], p),
+            )
+            s4, s5, s6, s7 = (
+                load(out_OP[o + 4], p),
+                load(out_OP[o + 5], p),
+                load(out_OP[o + 6], p),
+                load(out_OP[o + 7], p),
+            )
+            for i in range(n_inputs):
+                x = load(x_IP[i], p)
+                s0 += x * weight_IO[i, o]
+                s1 += x * weight_IO[i, o + 1]
+                s2 += x * weight_IO[i, o + 2]
+                s3 += x * weight_IO[i, o + 3]
+                s4 += x * weight_IO[i, o + 4]
+                s5 += x * weight_IO[i, o + 5]
+                s6 += x * weight_IO[i, o + 6]
+                s7 += x * weight_IO[i, o + 7]
+            if positive:
+                s0, s1, s2, s3 = (
+                    where_positive(s0, s0),
+                    where_positive(s1, s1),
+                    where_positive(s2, s2),
+                    where_positive(s3, s3),
+                )
+                s4, s5, s6, s7 = (
+                    where_positive(s4, s4),
+                    where_positive(s5, s5),
+                    where_positive(s6, s6),
+                    where_positive(s7, s7),
+                )
+            store(out_OP[o], p, s0)
+            store(out_OP[o + 1], p, s1)
+            store(out_OP[o + 2], p, s2)
+            store(out_OP[o + 3], p, s3)
+            store(out_OP[o + 4], p, s4)
+            store(out_OP[o + 5], p, s5)
+            store(out_OP[o + 6], p, s6)
+            store(out_OP[o + 7], p, s7)
 
 
 @kernel(fast=True)
-def dense_relu(weight_OI, bias_O, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
-    """out = max(weight @ x + bias, 0) for the first n columns; sizes as for `add_products`."""
+def dense(weight_IO, bias_O, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
+    """out = weight.T @ x + bias for n columns at least; sizes as for `add_products`."""
     for o in range(len(bias_O)):
-        out_OP[o, :n] = bias_O[o]
-    add_products(weight_OI, x_IP, n, out_OP)
-    zero = np.float32(0)
+        out_OP[o] = bias_O[o]
+    add_products(weight_IO, x_IP, n, out_OP, False)
+
+
+@kernel(fast=True)
+def dense_relu(weight_IO, bias_O, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
+    """out = max(weight.T @ x + bias, 0) for n columns at least; sizes as for `add_products`."""
     for o in range(len(bias_O)):
-        for p in range(n):
-            out_OP[o, p] = max(out_OP[o, p], zero)
+        out_OP[o] = bias_O[o]
+    add_products(weight_IO, x_IP, n, out_OP, True)

@@ -21,7 +21,12 @@ from spinimpute.hmm.recombination_scale import most_likely_scale
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.chunk import CORE
-from spinimpute.predictors.haplotype_attention.ibs_classes import IBSClasses, find_ibs_classes, information
+from spinimpute.predictors.haplotype_attention.ibs_classes import (
+    GapDistances,
+    IBSClasses,
+    Information,
+    find_ibs_classes,
+)
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings, find_candidates
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
@@ -144,7 +149,7 @@ class HaplotypeLearner:
         panel = PanelAlleles.of(typed_TN)
         queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidates = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
-        information_QT = information(queries.alleles_SX, frequency_X[split.typed_T], n)
+        information = Information.of(queries.alleles_SX, frequency_X[split.typed_T], n)
         scale = self.episodes.jumps_per_cM or most_likely_scale(typed_TN, typed_cM)
         posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_NW, n_typed), panel.bits_NW,
@@ -156,8 +161,8 @@ class HaplotypeLearner:
             candidates.first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
             classes = find_ibs_classes(
-                panel.bits_NW, queries.bits_XW, queries.known_XW, information_QT, candidates.haplotype_C,
-                posterior_CP, first_Q1, typed_cM, first, n_gaps, self.settings.classes,
+                panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,
+                posterior_CP, first_Q1, GapDistances.of(typed_cM, first, n_gaps), self.settings.classes,
             )  # fmt: skip
             parts.append(
                 self._block(source, split, classes, np.arange(first, first + n_gaps), frequency_X, rng)

@@ -5,13 +5,11 @@ Axes: S typed places of a chunk, Q queries, G gaps of a block, B blocks, K class
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from spinimpute.genotypes.blocks import end_distances, gap_geometry
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
@@ -23,7 +21,7 @@ from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
-from spinimpute.predictors.haplotype_attention.ibs_classes import find_ibs_classes, information
+from spinimpute.predictors.haplotype_attention.ibs_classes import Information, find_ibs_classes
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.pbwt import (
@@ -35,54 +33,15 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
 from spinimpute.predictors.haplotype_attention.settings import (
     HaplotypeSettings,
     check_weights,
-    gap_features,
-    site_features,
 )
-from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, TypedAlleles
 from spinimpute.predictors.interface import Predictor, fitting_weights
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
 # (benchmarks/simulated).
 CLASSES = 22
-DENSE_CM = 0.004  # gaps of this mean width, or less, need CLASSES; wider ones more, by the square root,
-MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 LEAST_SHARE = 0.5  # see `copying_posteriors`
-
-
-class _Block:
-    """The sites of a block of gaps and their features. U: its sites; gap_U: counted in the block."""
-
-    def __init__(self, panel: Panel, chunk: PanelChunk, first: int, n_gaps: int) -> None:
-        self.first, self.n_gaps = first, n_gaps
-        place_G = chunk.right_place(first + np.arange(n_gaps))
-        self.place = int(place_G[0])
-        starts_G1 = chunk.site_start_G1[first : first + n_gaps + 1]
-        start, stop = int(starts_G1[0]), int(starts_G1[-1])
-        self.sites = slice(start, stop)
-        self.starts_G1 = starts_G1 - start
-        self.gap_U = np.repeat(np.arange(n_gaps), np.diff(starts_G1))
-        n = panel.n_haplotypes
-        width_cM = float(np.ptp(chunk.cM_S[place_G.clip(max=len(chunk.cM_S) - 1)])) / n_gaps
-        self.more_classes = min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES)
-        self.gap_GF = gap_features(chunk.cM_S, place_G, n)
-        cM_U, place_U = panel.cM[start:stop], place_G[self.gap_U]
-        self.fraction_U, _ = gap_geometry(cM_U, place_U, chunk.cM_S)
-        self.frequency_U = panel.frequency[start:stop]
-        self.flip_U = self.frequency_U > 0.5
-        minor_U = np.where(self.flip_U, 1 - self.frequency_U, self.frequency_U)
-        left_U, right_U = end_distances(cM_U, place_U, chunk.cM_S)
-        untyped_U = np.isin(np.arange(start, stop), chunk.typed_index_S, assume_unique=True, invert=True)
-        self.has_untyped_G = np.zeros(n_gaps, bool)
-        self.has_untyped_G[self.gap_U[untyped_U & (minor_U > 0)]] = True
-        self._typed_place_G = place_G.clip(max=len(chunk.cM_S) - 1)
-        self.site_UF = site_features(minor_U, self.fraction_U, left_U, right_U, n)
-
-    def wanted(self, queries: TypedAlleles) -> np.ndarray:
-        """Whether there is something to impute in a gap, at its untyped sites or typed ones, bool (G,)."""
-        missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
-        return self.has_untyped_G | missing_G
 
 
 class HaplotypePredictor(Predictor):
@@ -201,15 +160,14 @@ class HaplotypePredictor(Predictor):
             chunk.spans, chunk.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
-        information_QS = information(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
-        for b, (first, n_gaps) in enumerate(zip(first_B.tolist(), n_gaps_B.tolist(), strict=True)):
-            block = _Block(panel, chunk, first, n_gaps)
+        information = Information.of(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
+        for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
             classes = find_ibs_classes(
-                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information_QS,
-                candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b], chunk.cM_S, block.place,
-                block.n_gaps, round(self.classes * block.more_classes), block.wanted(queries),
+                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,
+                posterior_CP, first_Q1, block.distances, round(self.classes * block.more_classes),
+                block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
                 classes.features_QGFK, classes.count_QGK, block.gap_GF
