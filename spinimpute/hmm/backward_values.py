@@ -72,7 +72,7 @@ def fill_backwards(  # type: ignore[no-untyped-def]
     n_spans, n = pattern_IN.shape
     n_places = len(jump_S)
     most = most_patterns(first_I1)
-    behind_DL = np.empty((most, LANES), np.float32)
+    behind_DL, divisor_L = np.empty((most, LANES), np.float32), np.empty(LANES, np.float32)
     stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     last = first_I1[n_spans] - first_I1[n_spans - 1]
     sum_patterns(pattern_IN[n_spans - 1], behind_INL[n_spans - 1], behind_DL[:last])
@@ -87,7 +87,7 @@ def fill_backwards(  # type: ignore[no-untyped-def]
             come_PDL[at, first : first + d] = come_DL[:d]
             step_back(
                 bits_here_D, count_here_D, at, emission_S2L[place], jump_S[place], n, behind_DL, stay_DL,
-                come_DL,
+                come_DL, divisor_L,
             )  # fmt: skip
         if i > 0:
             go_through(

@@ -31,10 +31,10 @@ def _constant(value: float) -> ir.Constant:
 
 def _all_lanes(builder: Any, number: Any) -> Any:
     """One number in all lanes."""
-    index = ir.Constant(ir.IntType(32), 0)
-    first = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, index)
+    undefined = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
+    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(first, ir.Constant(VECTOR, ir.Undefined), zeros)
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 def _by_lane(instruction: str) -> FunctionType:
@@ -167,6 +167,38 @@ def by_allele(typing_context, alleles, index, emission_0, emission_1):  # type: 
         return builder.select(is_1, one, zero)
 
     return LANES_TYPE(alleles, types.intp, types.float32, types.float32), generate
+
+
+@intrinsic
+def by_bit(typing_context, words, index, bit, emission_0, emission_1):  # type: ignore[no-untyped-def]
+    """emission_1 where this bit of the words from `index` on, uint16 (X,), is set; emission_0 elsewhere."""
+    if not _holds(words, types.uint16) or words.ndim != 1:
+        return None
+    words_type = ir.VectorType(ir.IntType(16), LANES)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        array, at, number, *pair = arguments
+        address = _address(context, builder, signature.args[0], array, at, words_type)
+        word = builder.load(address, align=2, typ=words_type)
+        asked = builder.shl(ir.Constant(ir.IntType(16), 1), builder.trunc(number, ir.IntType(16)))
+        chosen = builder.and_(word, _all_lanes(builder, asked))
+        is_1 = builder.icmp_unsigned("!=", chosen, ir.Constant(words_type, [0] * LANES))
+        zero, one = (_all_lanes(builder, number) for number in pair)
+        return builder.select(is_1, one, zero)
+
+    return LANES_TYPE(words, types.intp, types.intp, types.float32, types.float32), generate
+
+
+@intrinsic
+def first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
+    """0 from lane n on."""
+    order = ir.Constant(ir.VectorType(ir.IntType(64), LANES), list(range(LANES)))
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        is_first = builder.icmp_signed("<", order, _all_lanes(builder, arguments[1]))
+        return builder.select(is_first, arguments[0], _constant(0.0))
+
+    return LANES_TYPE(LANES_TYPE, types.intp), generate
 
 
 @intrinsic

@@ -20,19 +20,18 @@ import numpy as np
 from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import side_by_side
-from spinimpute.hmm.lanes import all_lanes, load, store, sum_lanes
+from spinimpute.hmm.lanes import all_lanes, load, store
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, most_patterns
 from spinimpute.hmm.steps import (
     emit,
     end_span,
     go_through,
-    go_through_to_meet,
     leave,
     meet,
     step_back,
-    step_back_states,
-    step_forward_states,
+    step_back_list,
+    step_forward_list,
     sum_both,
     sum_patterns,
 )
@@ -125,11 +124,10 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
     wanted_stop = min(block_last_B[n_blocks - 1], n_places - 1) // SPAN + 1
     most = most_patterns(first_I1)
     kept_first = first_I1[wanted_first]
-    n_kept = first_I1[wanted_stop] - kept_first
-    start_INL = np.empty((wanted_stop - wanted_first, n, LANES), np.float32)
+    n_patterns = first_I1[wanted_stop] - kept_first
     stay_PDL, come_PDL = (
-        np.empty((SPAN, n_kept, LANES), np.float32),
-        np.empty((SPAN, n_kept, LANES), np.float32),
+        np.empty((SPAN, n_patterns, LANES), np.float32),
+        np.empty((SPAN, n_patterns, LANES), np.float32),
     )
     back_stay_PDL, back_come_PDL = (
         np.empty((SPAN, most, LANES), np.float32),
@@ -139,12 +137,17 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
     forward_DL, backward_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     product_DL = np.empty((most, LANES), np.float32)
     stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    scale_L, scale_PL = np.empty(LANES, np.float32), np.empty((SPAN, LANES), np.float32)
+    scale_L, scale_SL = np.empty(LANES, np.float32), np.empty((n_places, LANES), np.float32)
+    divisor_L, joint_L, joint_PL = (
+        np.empty(LANES, np.float32),
+        np.empty(LANES, np.float32),
+        np.empty((SPAN, LANES), np.float32),
+    )
+    kept_X, kept_IB = np.empty(1_024, np.float32), np.empty((n_spans, n_blocks), np.int64)
     for group in range(len(emission_GS2L)):
         emission_S2L = emission_GS2L[group]
+        n_kept = 0
         forward_NL[:] = np.float32(1) / n
-        if wanted_first == 0:
-            start_INL[0] = forward_NL
         sum_patterns(pattern_IN[0], forward_NL, forward_DL[: first_I1[1]])
         for i in range(wanted_stop):
             first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
@@ -156,72 +159,93 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
                 at = p - i * SPAN
                 leave(count_here_D, jump_S[p], n, scale_L, stay_DL, come_DL)
                 emit(bits_here_D, at, emission_S2L[p], forward_DL, scale_L, stay_DL, come_DL)
+                scale_SL[p] = scale_L
                 if i >= wanted_first:
                     stay_PDL[at, first - kept_first : first - kept_first + d] = stay_DL[:d]
                     come_PDL[at, first - kept_first : first - kept_first + d] = come_DL[:d]
-            if i + 1 == wanted_stop:
-                continue
-            end_span(count_here_D, scale_L, stay_DL, come_DL)
-            go_through(
-                pattern_IN[i], stay_DL, come_DL,
-                start_INL[i - wanted_first] if i >= wanted_first else forward_NL,
-                start_INL[i + 1 - wanted_first] if i + 1 >= wanted_first else forward_NL,
-                pattern_IN[i + 1], forward_DL[: first_I1[i + 2] - first_I1[i + 1]],
-            )  # fmt: skip
+            if i >= wanted_first:
+                for block in range(n_blocks):
+                    low, high = _shared(block_first_B[block], block_last_B[block], i, n_places)
+                    if low < high:
+                        kept_IB[i, block] = n_kept
+                        kept_X, n_kept = _keep_forward(
+                            forward_NL, candidate_C, first_BQ1[block], group * LANES, kept_X, n_kept
+                        )
+            if i + 1 < wanted_stop:
+                end_span(count_here_D, scale_L, stay_DL, come_DL)
+                go_through(
+                    pattern_IN[i], stay_DL, come_DL, forward_NL, forward_NL, pattern_IN[i + 1],
+                    forward_DL[: first_I1[i + 2] - first_I1[i + 1]],
+                )  # fmt: skip
         backward_NL[:] = 1
-        last_d = first_I1[n_spans] - first_I1[n_spans - 1]
-        if n_spans == wanted_stop:
-            sum_both(
-                pattern_IN[n_spans - 1], start_INL[n_spans - 1 - wanted_first], backward_NL,
-                forward_DL[:last_d], backward_DL[:last_d], product_DL[:last_d],
-            )  # fmt: skip
-        else:
-            sum_patterns(pattern_IN[n_spans - 1], backward_NL, backward_DL[:last_d])
+        sum_patterns(
+            pattern_IN[n_spans - 1], backward_NL, backward_DL[: first_I1[n_spans] - first_I1[n_spans - 1]]
+        )
         for i in range(n_spans - 1, wanted_first - 1, -1):
             first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
             kept = slice(first - kept_first, first - kept_first + d)
             bits_here_D, count_here_D = bits_D[first : first + d], count_D[first : first + d]
             wanted = i < wanted_stop
+            last = min(i * SPAN + SPAN, n_places) - 1
             stay_DL[:d] = 1
             come_DL[:d] = 0
-            for p in range(min(i * SPAN + SPAN, n_places) - 1, i * SPAN - 1, -1):
+            if i == wanted_stop - 1:
+                sum_both(
+                    pattern_IN[i], forward_NL, backward_NL, forward_DL[:d], backward_DL[:d], product_DL[:d]
+                )
+                _scale_of_place(
+                    count_here_D, forward_DL, backward_DL, product_DL, stay_PDL[last - i * SPAN, kept],
+                    come_PDL[last - i * SPAN, kept], stay_DL, come_DL, joint_L,
+                )  # fmt: skip
+            for p in range(last, i * SPAN - 1, -1):
                 at = p - i * SPAN
                 if wanted:
                     back_stay_PDL[at, :d] = stay_DL[:d]
                     back_come_PDL[at, :d] = come_DL[:d]
-                    _scale_of_place(
-                        count_here_D, forward_DL, backward_DL, product_DL, stay_PDL[at, kept],
-                        come_PDL[at, kept], stay_DL, come_DL, scale_PL[at],
-                    )  # fmt: skip
+                    joint_PL[at] = joint_L
                 step_back(
                     bits_here_D, count_here_D, at, emission_S2L[p], jump_S[p], n, backward_DL,
-                    stay_DL, come_DL,
+                    stay_DL, come_DL, divisor_L,
                 )  # fmt: skip
+                if wanted and p > 0:  # forward times backward values have the same sum, but for their scales
+                    store(joint_L, 0, load(joint_L, 0) * load(divisor_L, 0) * load(scale_SL[p - 1], 0))
             if wanted:
                 for block in range(n_blocks):
-                    low = max(block_first_B[block], i * SPAN)
-                    high = min(block_last_B[block] + 1, i * SPAN + SPAN, n_places)
+                    low, high = _shared(block_first_B[block], block_last_B[block], i, n_places)
                     if low < high:
                         _write_probabilities(
-                            pattern_IN[i], count_here_D, start_INL[i - wanted_first], backward_NL,
-                            stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, scale_PL,
+                            pattern_IN[i], count_here_D, kept_X[kept_IB[i, block] :], backward_NL,
+                            stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, joint_PL,
                             candidate_C, first_BQ1[block], group * LANES, low - i * SPAN, high - i * SPAN,
                             low - block_first_B[block], out_CP,
                         )  # fmt: skip
-            if i == wanted_first:
-                continue
-            next_d = first - first_I1[i - 1]
-            if i - 1 < wanted_stop:
-                go_through_to_meet(
-                    pattern_IN[i], stay_DL, come_DL, backward_NL, pattern_IN[i - 1],
-                    start_INL[i - 1 - wanted_first], backward_DL[:next_d], forward_DL[:next_d],
-                    product_DL[:next_d],
-                )  # fmt: skip
-            else:
+            if i > wanted_first:
                 go_through(
                     pattern_IN[i], stay_DL, come_DL, backward_NL, backward_NL, pattern_IN[i - 1],
-                    backward_DL[:next_d],
+                    backward_DL[: first - first_I1[i - 1]],
                 )  # fmt: skip
+
+
+@kernel()
+def _shared(block_first, block_last, span, n_places):  # type: ignore[no-untyped-def]
+    """The places [low, high) that a block and a span have in common."""
+    return max(block_first, span * SPAN), min(block_last + 1, span * SPAN + SPAN, n_places)
+
+
+@kernel()
+def _keep_forward(forward_NL, candidate_C, first_Q1, q0, kept_X, n_kept):  # type: ignore[no-untyped-def]
+    """Put aside forward values before a span, of LANES queries' candidates; returns all and their number."""
+    n_queries = min(LANES, len(first_Q1) - 1 - q0)
+    n = n_kept + first_Q1[q0 + n_queries] - first_Q1[q0]
+    if n > len(kept_X):
+        longer = np.empty(2 * n, np.float32)
+        longer[:n_kept] = kept_X[:n_kept]
+        kept_X = longer
+    for l in range(n_queries):
+        for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
+            kept_X[n_kept] = forward_NL[candidate_C[c], l]
+            n_kept += 1
+    return kept_X, n_kept
 
 
 @kernel(fast=True)
@@ -242,19 +266,24 @@ def _scale_of_place(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _write_probabilities(  # type: ignore[no-untyped-def]
-    pattern_N, count_D, forward_NL, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, scale_PL,
+    pattern_N, count_D, forward_X, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL,
     candidate_C, first_Q1, q0, low, high, slot, out_CP,
 ):  # fmt: skip
-    """Of the candidates of LANES queries at the places [low, high) of a span; slot: where the first goes."""
+    """Of the candidates of LANES queries at the places [low, high) of a span.
+
+    forward_X: their values before it. joint_PL: one over the sums of forward times backward values. slot:
+    where the first place goes.
+    """
+    start = first_Q1[q0]
     for l in range(min(LANES, len(first_Q1) - 1 - q0)):
         for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
             h = candidate_C[c]
             d = pattern_N[h]
-            f, b, share = forward_NL[h, l], backward_NL[h, l], np.float32(1) / count_D[d]
+            f, b, share = forward_X[c - start], backward_NL[h, l], np.float32(1) / count_D[d]
             for p in range(low, high):
                 forward = stay_PDL[p, d, l] * f + come_PDL[p, d, l] * share
                 backward = back_stay_PDL[p, d, l] * b + back_come_PDL[p, d, l]
-                out_CP[c, slot + p - low] = forward * backward * scale_PL[p, l]
+                out_CP[c, slot + p - low] = forward * backward * joint_PL[p, l]
 
 
 # a query's own candidates are states
@@ -264,55 +293,63 @@ def _write_probabilities(  # type: ignore[no-untyped-def]
 def _posteriors_of_lists(  # type: ignore[no-untyped-def]
     panel_NW, emission_QS2, jump_S, block_first_B, block_last_B, first_BQ1, candidate_C, out_CP
 ):
-    """Fill out_CP as `_posteriors_of_all` does."""
+    """Fill out_CP as `_posteriors_of_all` does: with candidates' forward values at first."""
     n_places, n_blocks = len(jump_S), len(block_first_B)
-    n_haplotypes, n_words = panel_NW.shape
+    n_haplotypes = len(panel_NW)
     first = max(block_first_B[0], 0)
     stop = min(block_last_B[n_blocks - 1], n_places - 1) + 1
-    number_N = np.full(n_haplotypes, -1, np.int32)
-    state_N = np.empty(n_haplotypes, np.int32)
-    forward_X = np.empty(0, np.float32)  # of all queries, one after the other: memory that is new costs time
+    share = np.float32(1) / np.float32(n_haplotypes)
+    number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
+    total_S = np.empty(n_places, np.float32)
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
-        n = _states(candidate_C, first_BQ1, q, number_N, state_N)
+        n, at_C = _states(candidate_C, first_BQ1, q, number_N, state_N)
         if n == 0:
             continue
-        n_padded = -(-n // LANES) * LANES
-        bits_WK = np.zeros((n_words, n_padded), np.uint64)
-        for k in range(n):
-            for w in range(n_words):
-                bits_WK[w, k] = panel_NW[state_N[k], w]
-        share_K, allele_K = np.zeros(n_padded, np.float32), np.empty(n_padded, np.uint8)
-        share_K[:n] = np.float32(1) / np.float32(n_haplotypes)
-        if len(forward_X) < (stop - first) * n_padded:
-            forward_X = np.empty(2 * (stop - first) * n_padded, np.float32)
-        forward_SK = forward_X[: (stop - first) * n_padded].reshape((stop - first, n_padded))
-        value_K, total = share_K.copy(), np.float32(1)
-        for p in range(stop):
-            _alleles_at(bits_WK, p, allele_K)
-            next_K = value_K if p < first else forward_SK[p - first]
-            total = step_forward_states(allele_K, share_K, emission_S2[p], jump_S[p], value_K, total, next_K)
-            value_K = next_K
-        backward_K, posterior_K = np.ones(n_padded, np.float32), np.empty(n_padded, np.float32)
+        bits_IK, value_K = _bits_by_span(panel_NW, state_N[:n]), np.empty(-(-n // LANES) * LANES, np.float32)
+        value_K[:n] = share
+        value_K[n:] = 0
+        total = np.float32(1)
+        for p in range(n_places):
+            total = step_forward_list(bits_IK, p, n, share, emission_S2[p], jump_S[p], total, value_K)
+            total_S[p] = total
+            if first <= p < stop:
+                i = 0
+                for b in range(n_blocks):
+                    start, end = first_BQ1[b, q], first_BQ1[b, q + 1]
+                    if block_first_B[b] <= p <= block_last_B[b]:
+                        slot = p - block_first_B[b]
+                        for c in range(start, end):
+                            out_CP[c, slot] = value_K[at_C[i + c - start]]
+                    i += end - start
+        value_K[:n] = 1
+        keep, arrive, joint = np.float32(1), np.float32(0), np.float32(1) / total
         for p in range(n_places - 1, first - 1, -1):
             if p < stop:
-                _multiply(forward_SK[p - first], backward_K, posterior_K)
+                i = 0
                 for b in range(n_blocks):
+                    start, end = first_BQ1[b, q], first_BQ1[b, q + 1]
                     if block_first_B[b] <= p <= block_last_B[b]:
-                        for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-                            out_CP[c, p - block_first_B[b]] = posterior_K[number_N[candidate_C[c]]]
-            _alleles_at(bits_WK, p, allele_K)
-            step_back_states(allele_K, share_K, emission_S2[p], jump_S[p], share_K, np.float32(1), backward_K)
-        for k in range(n):
-            number_N[state_N[k]] = -1
+                        slot = p - block_first_B[b]
+                        for c in range(start, end):
+                            out_CP[c, slot] *= (value_K[at_C[i + c - start]] * keep + arrive) * joint
+                    i += end - start
+            divisor = share * step_back_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
+            keep, arrive = (np.float32(1) - jump_S[p]) / divisor, jump_S[p]
+            if p > 0:  # forward times backward values have the same sum, but for their scales
+                joint *= divisor / total_S[p - 1]
 
 
 @kernel()
 def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
-    """List a query's candidates once each in state_N, and return their number.
+    """List a query's candidates once each in state_N; returns their number, and where each candidate is.
 
-    number_N: -1, then their places in the list.
+    number_N: -1, also afterwards.
     """
+    n_candidates = 0
+    for b in range(len(first_BQ1)):
+        n_candidates += first_BQ1[b, q + 1] - first_BQ1[b, q]
+    at_C, i = np.empty(n_candidates, np.int32), 0
     n_states = 0
     for b in range(len(first_BQ1)):
         for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
@@ -321,24 +358,21 @@ def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-un
                 number_N[h] = n_states
                 state_N[n_states] = h
                 n_states += 1
-    return n_states
+            at_C[i] = number_N[h]
+            i += 1
+    for k in range(n_states):
+        number_N[state_N[k]] = -1
+    return n_states, at_C
 
 
 @kernel()
-def _alleles_at(bits_WK, place, allele_K):  # type: ignore[no-untyped-def]
-    word, bit = place >> 6, np.uint64(place & 63)
-    for k in range(len(allele_K)):
-        allele_K[k] = (bits_WK[word, k] >> bit) & np.uint64(1)
-
-
-@kernel(fast=True)
-def _multiply(forward_K, backward_K, posterior_K):  # type: ignore[no-untyped-def]
-    """Posteriors of the states."""
-    total = all_lanes(np.float32(0))
-    for k in range(0, len(posterior_K), LANES):
-        product = load(forward_K, k) * load(backward_K, k)
-        store(posterior_K, k, product)
-        total += product
-    scale = np.float32(1) / sum_lanes(total)
-    for k in range(0, len(posterior_K), LANES):
-        store(posterior_K, k, load(posterior_K, k) * scale)
+def _bits_by_span(panel_NW, state_K):  # type: ignore[no-untyped-def]
+    """Typed alleles of states, uint16 (I, K), of 16 places each; K is a multiple of LANES."""
+    n_words = panel_NW.shape[1]
+    bits_IK = np.zeros((4 * n_words, -(-len(state_K) // LANES) * LANES), np.uint16)
+    for k in range(len(state_K)):
+        row_W = panel_NW[state_K[k]]
+        for w in range(n_words):
+            for part in range(4):
+                bits_IK[4 * w + part, k] = np.uint16((row_W[w] >> np.uint64(16 * part)) & np.uint64(0xFFFF))
+    return bits_IK

@@ -25,6 +25,8 @@ import numpy as np
 from spinimpute.hmm.lanes import (
     all_lanes,
     by_allele,
+    by_bit,
+    first_lanes,
     load,
     store,
     sum_lanes,
@@ -67,16 +69,19 @@ def emit(bits_D, at, emission_2L, left_DL, scale_L, stay_DL, come_DL):  # type: 
 
 
 @kernel(fast=True)
-def step_back(bits_D, count_D, at, emission_2L, jump, n, right_DL, stay_DL, come_DL):  # type: ignore[no-untyped-def]
+def step_back(  # type: ignore[no-untyped-def]
+    bits_D, count_D, at, emission_2L, jump, n, right_DL, stay_DL, come_DL, divisor_L
+):
     """Backward values from right of place `at` of the span to left of it, scaled to a mean of about 1.
 
-    right_DL: sums of values behind the span.
+    right_DL: sums of values behind the span. divisor_L becomes what values are divided by.
     """
     total = all_lanes(np.float32(0))
     for d in range(len(bits_D)):
         emission = load(emission_2L, allele_at(bits_D[d], at))
         total += emission * (load(stay_DL, d) * load(right_DL, d) + load(come_DL, d) * count_D[d])
     keep = (np.float32(1) - jump) * (np.float32(n) / total)
+    store(divisor_L, 0, total * (np.float32(1) / np.float32(n)))
     for d in range(len(bits_D)):
         kept = load(emission_2L, allele_at(bits_D[d], at)) * keep
         store(stay_DL, d, without_tiny(kept * load(stay_DL, d)))
@@ -268,3 +273,51 @@ def step_back_states(  # type: ignore[no-untyped-def]
     for k in range(0, len(allele_K), LANES):
         store(backward_K, k, load(backward_K, k) * keep + arrive)
     return come / (come + stayed)
+
+
+@kernel(fast=True)
+def step_forward_list(bits_IK, place, n, share, emission_2, jump, before_total, value_K):  # type: ignore[no-untyped-def]
+    """As `step_forward_states`, in place, of n states with the same share each.
+
+    bits_IK: uint16, their alleles at 16 places side by side.
+    """
+    bits_K, bit = bits_IK[place >> 4], place & 15
+    keep, arrive = (np.float32(1) - jump) * (np.float32(1) / before_total), jump * share
+    total = all_lanes(np.float32(0))
+    whole = n // LANES * LANES
+    for k in range(0, whole, LANES):
+        value = (load(value_K, k) * keep + arrive) * by_bit(bits_K, k, bit, emission_2[0], emission_2[1])
+        store(value_K, k, value)
+        total += value
+    if whole < n:
+        value = (load(value_K, whole) * keep + arrive) * by_bit(
+            bits_K, whole, bit, emission_2[0], emission_2[1]
+        )
+        value = first_lanes(value, n - whole)
+        store(value_K, whole, value)
+        total += value
+    return sum_lanes(total)
+
+
+@kernel(fast=True)
+def step_back_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ignore[no-untyped-def]
+    """Backward values from right of this place to left of it, but for `keep` and `arrive`; returns their sum.
+
+    The values are value_K * keep + arrive, before as well as after, when the caller has set them anew: so
+    that one pass is enough. bits_IK as by `step_forward_list`.
+    """
+    bits_K, bit = bits_IK[place >> 4], place & 15
+    total = all_lanes(np.float32(0))
+    whole = n // LANES * LANES
+    for k in range(0, whole, LANES):
+        value = (load(value_K, k) * keep + arrive) * by_bit(bits_K, k, bit, emission_2[0], emission_2[1])
+        store(value_K, k, value)
+        total += value
+    if whole < n:
+        value = (load(value_K, whole) * keep + arrive) * by_bit(
+            bits_K, whole, bit, emission_2[0], emission_2[1]
+        )
+        value = first_lanes(value, n - whole)
+        store(value_K, whole, value)
+        total += value
+    return sum_lanes(total)

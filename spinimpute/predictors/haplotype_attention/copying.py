@@ -19,6 +19,7 @@ from spinimpute.panels.stored_rows import StoredRows
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
 
 TURNED = 16  # gaps whose patterns are written at once, haplotype by haplotype
+FEW_PATTERNS = 1_024  # for which a table has room at first
 HASHED_BYTES = 512  # of a row of bits that are hashed at once: hashes of their haplotypes take 32 KiB
 
 
@@ -108,20 +109,40 @@ def hash_rows(stored, start_X1, listed_X, ref_is_minor_X, number_bytes, salt, ha
 
 @kernel()
 def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # type: ignore[no-untyped-def]
-    """Number equal hashes in order of appearance; returns how many there are. The table has 2^n places."""
-    mask = np.uint64(len(table_T) - 1)
-    owner_T[:] = -1
+    """Number equal hashes in order of appearance; returns how many there are.
+
+    The table has 2^n places, more than twice as many as hashes; as few of them as possible are used, for they
+    lie in the cache.
+    """
+    size = min(FEW_PATTERNS, len(table_T))
+    mask = np.uint64(size - 1)
+    owner_T[:size] = -1
     n_patterns = 0
     for n in range(len(hash_N)):
-        at = scramble(hash_N[n]) & mask
-        while owner_T[at] >= 0 and table_T[at] != hash_N[n]:
-            at = (at + np.uint64(1)) & mask
+        at = _place_in_table(hash_N[n], table_T, owner_T, mask)
         if owner_T[at] < 0:
             table_T[at], owner_T[at] = hash_N[n], n_patterns
             representative_N[n_patterns] = n
             n_patterns += 1
         pattern_N[n] = owner_T[at]
+        if 2 * n_patterns > size:
+            size *= 2
+            mask = np.uint64(size - 1)
+            owner_T[:size] = -1
+            for d in range(n_patterns):
+                number = hash_N[representative_N[d]]
+                at = _place_in_table(number, table_T, owner_T, mask)
+                table_T[at], owner_T[at] = number, d
     return n_patterns
+
+
+@kernel()
+def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
+    """Where a hash is, or would be."""
+    at = scramble(number) & mask
+    while owner_T[at] >= 0 and table_T[at] != number:
+        at = (at + np.uint64(1)) & mask
+    return at
 
 
 @kernel()
@@ -130,13 +151,15 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     first_word_G,
 ):  # fmt: skip
     n = len(order_N)
+    place_N = np.empty(n, np.int32)
+    for i in range(n):
+        place_N[order_N[i]] = i
     size = 1
     while size < 2 * n:
         size *= 2
     table_T, owner_T = np.empty(size, np.uint64), np.empty(size, np.int32)
     representative_N = np.empty(n, np.int32)
-    hash_N, ordered_N = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    unordered_N = np.empty(n, np.int32)
+    hash_N = np.empty(n, np.uint64)
     pattern_TN = np.empty((TURNED, n), np.int32)
     minor_W = np.zeros(1024, np.uint64)
     n_words = 0
@@ -147,15 +170,12 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
             stored, start_X1[first : last + 1], listed_X[first:last], ref_is_minor_X[first:last],
             number_bytes, 0, hash_N,
         )  # fmt: skip
-        for i in range(n):
-            ordered_N[i] = hash_N[order_N[i]]
-        n_patterns = _number_patterns(ordered_N, table_T, owner_T, pattern_TN[g % TURNED], representative_N)
-        for i in range(n):
-            unordered_N[order_N[i]] = pattern_TN[g % TURNED, i]
+        pattern_N = pattern_TN[g % TURNED]
+        n_patterns = _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N)
         if g % TURNED == TURNED - 1 or g == len(count_G) - 1:
-            for i in range(n):
+            for haplotype in range(n):
                 for t in range(g % TURNED + 1):
-                    pattern_NG[i, g - g % TURNED + t] = pattern_TN[t, i]
+                    pattern_NG[place_N[haplotype], g - g % TURNED + t] = pattern_TN[t, haplotype]
         width = (last - first + 63) >> 6
         count_G[g], first_word_G[g] = n_patterns, n_words
         if n_words + n_patterns * width > len(minor_W):
@@ -168,10 +188,10 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
                 for at in range(start_X1[x], start_X1[x + 1], number_bytes):
                     haplotype = _listed(stored, at, number_bytes)
                     if haplotype < n:
-                        minor_W[word + unordered_N[haplotype] * width] |= bit
+                        minor_W[word + pattern_N[haplotype] * width] |= bit
                 continue
             for d in range(n_patterns):
-                haplotype = order_N[representative_N[d]]
+                haplotype = representative_N[d]
                 one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
                 if one != ref_is_minor_X[x]:
                     minor_W[word + d * width] |= bit
@@ -180,7 +200,7 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
 
 
 def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray) -> GapPatterns:
-    """Patterns of haplotypes, numbered in the given order.
+    """Patterns of haplotypes.
 
     Parameters
     ----------
@@ -189,7 +209,7 @@ def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray
     gap_start_G1 : int64
         Gap g has the rows [start[g], start[g + 1]).
     order_N : int64
-        Haplotypes in the order of numbering.
+        Haplotypes in their order in the result.
 
     Returns
     -------

@@ -28,6 +28,7 @@ from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 
 SEEN = 2_048  # equal matches on each side of the query of which some are taken
+COMPARED = 32  # matches at once
 COUNTED = 512  # haplotypes between counts of those before them
 
 
@@ -141,13 +142,57 @@ def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position
 
 
 @kernel()
+def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
+    """Whether one of COMPARED matches from `first` on starts behind `start`."""
+    latest = np.int32(0)
+    for match_start in start_N[first : first + COMPARED]:
+        latest = max(latest, match_start)
+    return latest > start
+
+
+@kernel()
+def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
+    """The last of the places first + 1 ... last whose match starts behind `start`; else `first`."""
+    while last - first >= COMPARED and not _any_later(start_N, last - COMPARED + 1, start):
+        last -= COMPARED
+    while last > first and start_N[last] <= start:
+        last -= 1
+    return last
+
+
+@kernel()
+def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
+    """The first of the places first ... end - 1 whose match starts behind `start`; else `end`."""
+    while end - first >= COMPARED and not _any_later(start_N, first, start):
+        first += COMPARED
+    while first < end and start_N[first] <= start:
+        first += 1
+    return first
+
+
+@kernel()
+def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2):  # type: ignore[no-untyped-def]
+    """Where the matches of queries with both neighbours start that end at `place`; place + 1 without one.
+
+    For all queries at once, as a processor can wait for several rows of the panel at the same time.
+    """
+    n = len(order_N)
+    for q in range(len(position_Q)):
+        for side in range(2):
+            neighbour = position_Q[q] - 1 + side
+            start_Q2[q, side] = place + 1
+            if 0 <= neighbour < n:
+                row_W = panel_NW[order_N[neighbour]]
+                start_Q2[q, side] = mismatch_at_or_before(row_W, query_QW[q], known_QW[q], place) + 1
+
+
+@kernel()
 def _mark_neighbours(  # type: ignore[no-untyped-def]
     order_N,
     start_N,
-    panel_NW,
-    query_W,
-    known_W,
     position,
+    start_above,
+    start_below,
     place,
     nearest,
     most,
@@ -159,11 +204,6 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
     n = len(order_N)
     above, below = position - 1, position
     none = place + 1
-    start_above = start_below = none
-    if above >= 0:
-        start_above = mismatch_at_or_before(panel_NW[order_N[above]], query_W, known_W, place) + 1
-    if below < n:
-        start_below = mismatch_at_or_before(panel_NW[order_N[below]], query_W, known_W, place) + 1
     taken = 0
     while taken < nearest:
         start = min(start_above, start_below)
@@ -172,19 +212,21 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
         # all that match as long lie next to those before, on both sides
         first = old_first = above + 1
         last = old_last = below
-        while start_above == start and old_first - first < SEEN:
-            first = above
-            start_above = max(start_above, start_N[above]) if above > 0 else none
-            above -= 1
-        while start_below == start and last - old_last < SEEN:
-            below += 1
-            last = below
-            start_below = max(start_below, start_N[below]) if below < n else none
+        if start_above == start:
+            first = _last_later(start_N, max(above + 1 - SEEN, 0), above, start)
+            above, start_above = first - 1, max(start, start_N[first]) if first > 0 else none
+        if start_below == start:
+            last = _first_later(start_N, below + 1, min(below + SEEN, n), start)
+            below, start_below = last, max(start, start_N[last]) if last < n else none
         n_above, here = old_first - first, old_first - first + last - old_last
         asked = min(here, most - taken)
-        for number in range(asked):
-            at = number * here // asked
+        at, rest = 0, 0  # number * here // asked, without a division
+        step, step_rest = here // asked, here % asked
+        for _ in range(asked):
             haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
+            at, rest = at + step, rest + step_rest
+            if rest >= asked:
+                at, rest = at + 1, rest - asked
             for block in range(first_block, last_block):
                 marked_AW[block % len(marked_AW), haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
         taken += asked
@@ -219,7 +261,7 @@ def _walk(  # type: ignore[no-untyped-def]
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
-    position_Q = np.zeros(n_queries, dtype=np.int32)
+    position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
     marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
     found_C, n_found = np.empty(4_096, np.int32), 0
     begin, end = 0, n_places
@@ -245,10 +287,11 @@ def _walk(  # type: ignore[no-untyped-def]
         first, last = first_S[place], last_S[place]
         if first >= last:
             continue
+        _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2)
         for q in range(n_queries):
             _mark_neighbours(
-                order_N, start_N, panel_NW, query_QW[q], known_QW[q], position_Q[q], place,
-                nearest, most, first, last, marked_QAW[q],
+                order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most, first,
+                last, marked_QAW[q],
             )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
