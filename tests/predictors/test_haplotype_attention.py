@@ -21,7 +21,7 @@ from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.predictors.haplotype_attention import copying
-from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, windows_of_chunks
+from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.copying import hash_rows, scramble
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
@@ -221,7 +221,8 @@ def test_at_work_it_computes_what_training_computes(
     with panel_of(sites, made) as panel, torch.inference_mode():
         chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
         of_chunk = unite(*(predictor.find_matches(chunk, query_TQ, on_left) for on_left in (True, False)))
-        p_UQ = predictor.impute_chunk(panel, chunk, query_TQ, of_chunk, JUMPS_PER_CM)
+        patterns = read_patterns(panel, chunk)
+        p_UQ = predictor.impute_chunk(panel, chunk, patterns, query_TQ, of_chunk, JUMPS_PER_CM)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
         first_B, n_gaps_B = chunk.block_gaps()
         candidates = find_candidates(
@@ -250,7 +251,7 @@ def test_at_work_it_computes_what_training_computes(
             weights = model.weigh(torch.from_numpy(m.features_QGFK), torch.from_numpy(m.count_QGK), gap_GF)
             for g in range(n_gaps):
                 start, stop = chunk.site_start_G1[first + g : first + g + 2].tolist()
-                bits_NU = pattern_bits(chunk.patterns, first + g, stop - start)
+                bits_NU = pattern_bits(patterns, first + g, stop - start)
                 shares = np.zeros((2, 5, 1, stop - start, k), np.float32)
                 for q in range(5):
                     for c in range(k):

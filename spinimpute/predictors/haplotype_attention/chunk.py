@@ -143,8 +143,8 @@ class PanelChunk:
         The sibling haplotype of each haplotype.
     site_start_G1 : int64
         Panel sites of the gaps, cut to the blocks that the window touches.
-    patterns : GapPatterns
-        Of those sites.
+    order_N : int64
+        The panel's haplotypes in the order in which all arrays have them.
     spans : SpanPatterns or None
         Patterns of the typed places; None for panels larger than MOST_STATES.
     blocks : tuple of ChunkBlock
@@ -160,7 +160,7 @@ class PanelChunk:
     cM_S: np.ndarray
     sibling_N: np.ndarray
     site_start_G1: np.ndarray
-    patterns: GapPatterns
+    order_N: np.ndarray
     spans: SpanPatterns | None
     blocks: tuple[ChunkBlock, ...]
 
@@ -273,7 +273,7 @@ def windows_of_chunks(
 
 
 def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Window) -> PanelChunk:
-    """Read a chunk of the panel.
+    """Read a chunk of the panel; what lies between its typed sites is read by `read_patterns`.
 
     Parameters
     ----------
@@ -309,8 +309,6 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     order_N = _order(panel, rows, edges_G1)
     typed = PanelAlleles.ordered(packed_SB, order_N)
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
-    shown = panel.stored_rows(int(site_start_G1[0]), int(site_start_G1[-1]))
-    patterns = gap_patterns(shown, site_start_G1 - site_start_G1[0], order_N)
     panel.release_memory()  # a large file would stay with the process to its end
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
@@ -331,10 +329,37 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         cM_S,
         place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
-        patterns,
+        order_N,
         span_patterns(typed.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
         tuple(blocks),
     )
+
+
+def read_patterns(panel: Panel, chunk: PanelChunk) -> GapPatterns:
+    """The patterns of a chunk's gaps; matches are found without them.
+
+    Parameters
+    ----------
+    panel : Panel
+        Open.
+    chunk : PanelChunk
+        Of it.
+
+    Returns
+    -------
+    GapPatterns
+        Of the sites that the chunk's window shows.
+
+    Raises
+    ------
+    InputError
+        As `Panel.packed`.
+    """
+    first = int(chunk.site_start_G1[0])
+    shown = panel.stored_rows(first, int(chunk.site_start_G1[-1]))
+    patterns = gap_patterns(shown, chunk.site_start_G1 - first, chunk.order_N)
+    panel.release_memory()
+    return patterns
 
 
 def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:

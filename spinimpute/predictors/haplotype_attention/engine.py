@@ -18,7 +18,13 @@ from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
-from spinimpute.predictors.haplotype_attention.chunk import PanelChunk, prepare_chunk, windows_of_chunks
+from spinimpute.predictors.haplotype_attention.chunk import (
+    PanelChunk,
+    prepare_chunk,
+    read_patterns,
+    windows_of_chunks,
+)
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pbwt import Matches, unite
 from spinimpute.predictors.results import ChunkResults, FileResults
@@ -38,6 +44,7 @@ class ChunkPredictor(Protocol):
         self,
         panel: Panel,
         chunk: PanelChunk,
+        patterns: GapPatterns,
         typed_TQ: np.ndarray,
         candidates: Candidates,
         jumps_per_cM: float,
@@ -77,6 +84,7 @@ class _Walked:
     """Some queries of a chunk, whose matches on both sides are known."""
 
     chunk: PanelChunk
+    patterns: GapPatterns
     queries: range
     left: Matches
     right: Matches
@@ -178,7 +186,12 @@ class HaplotypeEngine(Engine):
             of_part = part.start - walked.queries.start, part.stop - walked.queries.start
             candidates = unite(walked.left.part(*of_part), walked.right.part(*of_part))
             p = self.predictor.impute_chunk(
-                self.panel, chunk, typed_TQ[:, queries], candidates, self._jumps_per_cM.result()
+                self.panel,
+                chunk,
+                walked.patterns,
+                typed_TQ[:, queries],
+                candidates,
+                self._jumps_per_cM.result(),
             )
             start, stop = max(first, window.start), min(first + len(p), window.stop)
             results.put(start - window.start, queries, p[start - first : stop - first])
@@ -226,21 +239,22 @@ class HaplotypeEngine(Engine):
         self, prepared: Iterator[PanelChunk], typed_TQ: np.ndarray, walks: Sequence[range]
     ) -> Iterator[_Walked]:
         """All chunks' queries in order; the next ones' matches are found meanwhile, a task for each side."""
-        waiting: deque[tuple[PanelChunk, range, list[Future[Matches]]]] = deque()
+        waiting: deque[tuple[PanelChunk, Future[GapPatterns], range, list[Future[Matches]]]] = deque()
 
         def first() -> _Walked:
-            chunk, queries, sides = waiting.popleft()
+            chunk, patterns, queries, sides = waiting.popleft()
             left, right = (side.result() for side in sides)
-            return _Walked(chunk, queries, left, right)
+            return _Walked(chunk, patterns.result(), queries, left, right)
 
         for chunk in prepared:
+            patterns = self.pool.submit(read_patterns, self.panel, chunk)
             for queries in walks:
                 typed_TP = typed_TQ[:, queries.start : queries.stop]
                 sides = [
                     self.pool.submit(self.predictor.find_matches, chunk, typed_TP, on_left)
                     for on_left in (True, False)
                 ]
-                waiting.append((chunk, queries, sides))
+                waiting.append((chunk, patterns, queries, sides))
                 if len(waiting) > 1:
                     yield first()
         while waiting:

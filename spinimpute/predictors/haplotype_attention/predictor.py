@@ -18,7 +18,7 @@ from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
-from spinimpute.predictors.haplotype_attention.copying import copy_block
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns, copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
 from spinimpute.predictors.haplotype_attention.ibs_classes import Information, find_ibs_classes
@@ -128,6 +128,7 @@ class HaplotypePredictor(Predictor):
         self,
         panel: Panel,
         chunk: PanelChunk,
+        patterns: GapPatterns,
         typed_TQ: np.ndarray,
         candidates: Candidates,
         jumps_per_cM: float,
@@ -140,6 +141,8 @@ class HaplotypePredictor(Predictor):
             Open.
         chunk, typed_TQ
             As of `find_matches`.
+        patterns : GapPatterns
+            Of the chunk's gaps.
         candidates : Candidates
             Of these queries.
         jumps_per_cM : float
@@ -174,7 +177,7 @@ class HaplotypePredictor(Predictor):
             )
             found = copy_block(
                 weight_QGEK, logit_QGK, value_QGVK, classes.count_QGK, classes.first_QGK, classes.member_M,
-                chunk.sibling_N, chunk.patterns, block.first, block.starts_G1, block.fraction_U,
+                chunk.sibling_N, patterns, block.first, block.starts_G1, block.fraction_U,
             )  # fmt: skip
             out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
                 self._decoder, found, spread_QGE, block.gap_U, block.site_UF, block.flip_U, block.frequency_U
