@@ -103,7 +103,7 @@ def test_sizes_that_are_none(text: str) -> None:
 
 
 def test_limits_shrink_with_the_budget() -> None:
-    sizes = (150 * MB, 2_000, 10_000, 2, ChunkSizes(10, 600, 5_000, 400))
+    sizes = (150 * MB, 2_000, 10_000, 2, ChunkSizes(10, 600, 5_000, 400, 2_500, 50_000))
     assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
     before = DEFAULT
     for budget in (2_000, 500, 380, 345, 320, 310, 300):
@@ -138,7 +138,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found[0]) > 50 * n_queries * len(blocks[0])
-    assert 0.1 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0))) < 1
+    assert 0.1 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0, n_places, 0))) < 1
 
 
 def test_phasing_cannot_shrink() -> None:

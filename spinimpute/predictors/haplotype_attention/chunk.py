@@ -180,12 +180,14 @@ class PanelChunk:
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """Number of chunks; of the largest one: its typed places, its sites, and the sites of a block."""
+    """Number of chunks; of the largest one: typed places, sites, sites of a block; of all: gaps, sites."""
 
     n_chunks: int
     places: int
     sites: int
     block_sites: int
+    all_gaps: int
+    all_sites: int
 
     @classmethod
     def of(cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int) -> ChunkSizes:
@@ -219,8 +221,9 @@ class ChunkSizes:
         def largest(gaps: int) -> int:
             return int(np.diff(ends[gaps - 1 :: gaps], prepend=0, append=n_sites).max())
 
+        places = max(high - low for low, high in spans)
         return cls(
-            n_chunks, max(high - low for low, high in spans), largest(typed_chunks.CHUNK), largest(CORE)
+            n_chunks, places, largest(typed_chunks.CHUNK), largest(CORE), len(typed_index) + 1, n_sites
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from spinimpute.errors import InputError
 from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
+from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
 
@@ -25,15 +26,16 @@ CHUNK_ENTRIES = 4_000_000  # results of a part, likewise
 ENTRY = 45  # bytes of a result (site x haplotype) that is being written
 WAITING = 4  # of one that waits
 PLACE = 0.6  # bytes of a panel haplotype at a typed place of a prepared chunk,
-PATTERNS = 1_300  # and of its patterns there
-PATTERN_SITE = 0.16  # and at a site, of haplotypes that differ from each other:
+PATTERN = 4.2  # of its pattern in a gap,
+HAPLOTYPE = 60  # and otherwise
+PATTERN_SITE = 0.16  # bytes at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
 PREPARING = 0.6  # bytes of a panel haplotype at a typed place more, while a chunk is prepared,
 HASHES = 200  # and of its hashes
-QUERY_HAPLOTYPE = 48  # bytes of a panel haplotype and a query in a thread: states and their probabilities,
+QUERY_HAPLOTYPE = 24  # bytes of a panel haplotype and a query in a thread: candidates' probabilities,
 COUNTED = 45_000  # of whom no more count, as the number of candidates is bounded
 WALK = 1024  # queries whose matches are found at once
-WALKED_HAPLOTYPE = 10  # bytes of one of COUNTED haplotypes, and a query, of what was found on both sides,
+WALKED_HAPLOTYPE = 4  # bytes of one of COUNTED haplotypes, and a query, of what was found on both sides,
 WALKS_AHEAD = 3  # so many times,
 MARKED_HAPLOTYPE = 0.5  # and of every one while a side is walked: marks,
 WALKED = 40  # and bytes of a haplotype, whatever the queries: orders,
@@ -160,16 +162,19 @@ def _working(
     limits: Limits, panel_haplotypes: int, query_haplotypes: int, threads: int, sizes: ChunkSizes
 ) -> float:
     """Bytes of everything but results."""
-    patterns = PATTERN_SITE * sizes.sites * min(panel_haplotypes, DIFFERENT)
-    chunk = panel_haplotypes * (PLACE * sizes.places + PATTERNS) + patterns
-    preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + patterns
+    different = PATTERN_SITE * min(panel_haplotypes, DIFFERENT)
+    # some are computed, two are walked along, one waits for that
+    chunks = min(limits.chunks_ahead + 3, sizes.n_chunks)
+    gaps = min(chunks * typed_chunks.CHUNK, sizes.all_gaps)
+    of_chunks = panel_haplotypes * (chunks * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * gaps)
+    of_chunks += different * min(chunks * sizes.sites, sizes.all_sites)
+    preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + different * sizes.sites
     found = WALKS_AHEAD * WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED)
     walk = min(limits.walk, query_haplotypes)
     walked = walk * found + min(threads, WALKS) * panel_haplotypes * (MARKED_HAPLOTYPE * walk + WALKED)
     part = min(limits.queries, -(-walk // threads))
     of_threads = walked + threads * part * bytes_of_query(panel_haplotypes, sizes)
-    # some are computed, two are walked along, one waits for that
-    return COMPILED + chunk * min(limits.chunks_ahead + 3, sizes.n_chunks) + preparing + of_threads
+    return COMPILED + of_chunks + preparing + of_threads
 
 
 def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:
