@@ -380,6 +380,17 @@ def test_patterns_of_gaps_have_the_minor_alleles(sites: np.ndarray, tmp_path: Pa
             np.testing.assert_array_equal(minor_NU.T, alleles_UN ^ flip_U[:, None])
 
 
+def test_more_patterns_than_small_numbers_reach() -> None:
+    n, n_sites = 70_000, 17
+    alleles_UN = (np.arange(n) >> np.arange(n_sites)[:, None] & 1).astype(np.uint8)
+    packed, count = np.packbits(alleles_UN, axis=1), alleles_UN.sum(axis=1)
+    rows = RowLayout.of(count, n, lists=False).rows(packed.ravel(), 0, n_sites)
+    parts = copying.gap_patterns(rows, np.array([0, n_sites]), np.arange(n))
+    assert parts.count_G.tolist() == [n]
+    flip_U1 = (count > n / 2)[:, None]
+    np.testing.assert_array_equal(pattern_bits(parts, 0, n_sites).T, alleles_UN ^ flip_U1)
+
+
 @pytest.mark.parametrize("haploid", [False, True])
 def test_people_of_the_panel_get_their_own_alleles_back(
     mosaic: Mosaic, tmp_path: Path, haploid: bool

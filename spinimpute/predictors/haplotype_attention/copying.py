@@ -19,6 +19,7 @@ from spinimpute.panels.stored_rows import StoredRows
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
 
 TURNED = 16  # gaps whose patterns are written at once, haplotype by haplotype
+FEW_NUMBERS = 2**16  # patterns that uint16 can number
 FEW_PATTERNS = 1_024  # for which a table has room at first
 HASHED_BYTES = 512  # of a row of bits that are hashed at once: hashes of their haplotypes take 32 KiB
 
@@ -28,7 +29,7 @@ class GapPatterns(NamedTuple):
 
     Attributes
     ----------
-    pattern_NG : int32
+    pattern_NG : uint16, or int32 if a gap has too many
         The pattern of each haplotype; those of a block's gaps lie side by side.
     count_G : int32
         Number of patterns of a gap.
@@ -217,9 +218,12 @@ def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray
         Of all gaps.
     """
     n_gaps = len(gap_start_G1) - 1
-    pattern_NG = np.empty((len(order_N), n_gaps), dtype=np.int32)
     count_G, first_word_G = np.empty(n_gaps, dtype=np.int32), np.empty(n_gaps, dtype=np.int64)
+    pattern_NG = np.empty((len(order_N), n_gaps), dtype=np.uint16)  # the largest array of a chunk
     minor_W = _gap_patterns(*rows, gap_start_G1, order_N, pattern_NG, count_G, first_word_G)
+    if count_G.max(initial=0) > FEW_NUMBERS:
+        pattern_NG = np.empty(pattern_NG.shape, dtype=np.int32)
+        minor_W = _gap_patterns(*rows, gap_start_G1, order_N, pattern_NG, count_G, first_word_G)
     return GapPatterns(pattern_NG, count_G, first_word_G, minor_W)
 
 
