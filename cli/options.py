@@ -55,6 +55,34 @@ class OptionsOnly(OnceEach):
         return super().parse_args(ctx, args)
 
 
+class Piped(OptionsOnly):
+    """A command that reads one of its files from standard input, where `-` is its name."""
+
+    READ = ("vcf", "gl", "panel", "truth", "imputed", "typed")
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises InputError if two files are to be read from standard input."""
+        options = {
+            option.name: max(option.opts, key=len) for option in self.params if option.name in self.READ
+        }
+        piped = [name for name in options if name and ctx.params.get(name) == "-"]
+        if not piped:
+            return super().invoke(ctx)
+        from spinimpute.errors import InputError
+        from spinimpute.targets.standard_input import standard_input_as_file
+
+        if len(piped) > 1:
+            both = " and ".join(options[name] for name in piped)
+            raise InputError(f"{both} are to be read from standard input: give all but one a file's name")
+        assert self.callback is not None
+        with standard_input_as_file(options[piped[0]]) as path:
+            try:
+                # the context keeps `-`: headers quote the command from there
+                return ctx.invoke(self.callback, **{**ctx.params, piped[0]: str(path)})
+            except InputError as error:
+                raise InputError(str(error).replace(str(path), "standard input")) from error
+
+
 def out_option(what: str) -> Option:
     """--out, with this help."""
     return click.option("--out", "-o", required=True, metavar="FILE", help=what)

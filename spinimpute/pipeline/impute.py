@@ -71,7 +71,7 @@ def impute(
     vcf : str or Path
         The target, in any form of `read_target`; may hold other chromosomes too.
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
+        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete. "-" is standard output.
     panel : ReferencePanel, str or Path
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
         first.
@@ -207,7 +207,7 @@ def _checked_outputs(
 ) -> tuple[Path, Path | None, dict[str, Path]]:
     """Where genotypes, report and tables go. Raises InputError if they cannot go there."""
     report, tables = output.report, output.leave_one_out_tables
-    check_outputs([out, report, *tables.values()], force, inputs)
+    check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
     page = None if report is None else Path(report)
     return Path(out), page, {table: Path(path) for table, path in tables.items()}
 

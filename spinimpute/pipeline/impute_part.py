@@ -78,7 +78,7 @@ def impute_part(
         run.threads,
         target.alleles.shape[1],
         run.options,
-        run.writer.path.parent,
+        run.writer.temporary_folder,
         part.jumps_per_cM,
     )
     shares = Shares(progress, [target.unphased is not None, summary.leave_one_out is not None, 1])

@@ -15,7 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_outputs
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
@@ -155,7 +155,9 @@ class _Job:
     ) -> None:
         """Read, treat and write the matched sites of all parts of the chromosome."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
-        out = check_output(self.out, self.force, [self.vcf, path_of(self.panel), self.genetic_map])
+        inputs = [self.vcf, path_of(self.panel), self.genetic_map]
+        check_outputs([self.out], self.force, inputs, streamed=self.out)
+        out = Path(self.out)
         output_type = choose_output_type(out, self.output.output_type)
         with ExitStack() as stack:
             with summary.stage("open panel"):

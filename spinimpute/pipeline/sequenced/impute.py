@@ -90,7 +90,7 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths])
+    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths], streamed=out)
     output_type = choose_output_type(Path(out), output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
