@@ -98,6 +98,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
+@click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
 @threads_option
 @device_option
 @click.option(

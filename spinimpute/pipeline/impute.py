@@ -32,7 +32,7 @@ from spinimpute.pipeline.settings import (
 from spinimpute.pipeline.window_records import flags_far
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
-from spinimpute.progress import Progress, Shares
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
@@ -123,6 +123,7 @@ def impute(
     wanted, buffer_cM = region.parsed()
     summary = ImputationSummary()
     with ExitStack() as stack:
+        begin_stage(progress, "opening the panel")
         with summary.stage("open panel"):
             panels = stack.enter_context(open_panels(panel, genetic_map))
         _check_leave_one_out(output, panels)
@@ -131,6 +132,7 @@ def impute(
             loaded, options = predictor_for(
                 panels[0], predictor.model, predictor.name, given, resources.device
             )
+        begin_stage(progress, "reading the target")
         chosen = read_region(
             vcf,
             panels,

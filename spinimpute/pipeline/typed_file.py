@@ -23,7 +23,7 @@ from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.predictors.typed_chunks import starts_line
-from spinimpute.progress import Progress, Shares
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
@@ -83,6 +83,7 @@ def phase(
             )
         summary.count_phased(unphased_TX)
         index, ploidy = part.match.panel_index, part.target.ploidy
+        begin_stage(progress, "phasing")
         with summary.stage("phase"):
             phased_TQ = phase_haplotypes(
                 panel,
@@ -160,8 +161,10 @@ class _Job:
         out = Path(self.out)
         output_type = choose_output_type(out, self.output.output_type)
         with ExitStack() as stack:
+            begin_stage(progress, "opening the panel")
             with summary.stage("open panel"):
                 panels = stack.enter_context(open_panels(self.panel, self.genetic_map))
+            begin_stage(progress, "reading the target")
             with summary.stage("read target"):
                 prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)
             for part in prepared:
