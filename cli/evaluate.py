@@ -6,12 +6,14 @@ import itertools
 
 import click
 
-from .options import OptionsOnly, force_option, names_in, quiet_option, region_option, say
+from .options import Piped, force_option, names_in, quiet_option, region_option, say
 
 
-@click.command(cls=OptionsOnly)
-@click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF.")
-@click.option("--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT.")
+@click.command(cls=Piped)
+@click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF; -: stdin.")
+@click.option(
+    "--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT; -: stdin."
+)
 @click.option("--panel", required=True, metavar="FILE", help="The panel: .spin, VCF or BCF.")
 @click.option(
     "--typed",

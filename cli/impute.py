@@ -12,7 +12,7 @@ from spinimpute.predictors import registry
 
 from .command_text import command_text
 from .options import (
-    OptionsOnly,
+    Piped,
     ambiguous_option,
     chain_option,
     device_option,
@@ -47,12 +47,12 @@ ONLY_FOR_ARRAYS = (
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
-@click.command(cls=OptionsOnly)
+@click.command(cls=Piped)
 @target_option
 @sequencing_options
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@out_option("Output: .vcf.gz, .bcf or .vcf, with its index beside it; - is stdout.")
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
 @click.option(
@@ -98,6 +98,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
+@click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
 @threads_option
 @device_option
 @click.option(
@@ -171,7 +172,8 @@ def impute(
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        check_outputs([out, report], force, (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map))
+        read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
+        check_outputs([out, report], force, read, streamed=out)
         given = _sequencing(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )
@@ -211,7 +213,7 @@ def impute(
         header_lines=header_lines,
     )
     inputs = (vcf, panel, genetic_map, model, sex, chain)
-    check_outputs([out, report, *tables.values()], force, inputs)
+    check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
     with progress_bar("imputing", quiet) as progress:

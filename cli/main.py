@@ -16,7 +16,7 @@ import click
 from spinimpute.errors import InputError
 from spinimpute.watched import ending
 
-from .options import discard, say, warn
+from .options import discard, end_log, say, warn
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -172,6 +172,8 @@ def run_command(arguments: list[str] | None = None) -> NoReturn:
         ending()
         if _asked:  # whatever became of it on its way
             say(f"spinimpute: {ENDING[signal.Signals(_asked[0] - 128)]}")
+        end_log()
+        if _asked:
             sys.exit(_asked[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -53,6 +54,37 @@ class OptionsOnly(OnceEach):
                 "its own, such as --vcf FILE"
             )
         return super().parse_args(ctx, args)
+
+
+class Piped(OptionsOnly):
+    """A command that reads one of its files from standard input, where `-` is its name."""
+
+    READ = ("vcf", "gl", "panel", "truth", "imputed", "typed")
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises InputError if two files are to be read from standard input."""
+        log = ctx.params.pop("log", None)
+        if log is not None:
+            start_log(ctx, log)
+        options = {
+            option.name: max(option.opts, key=len) for option in self.params if option.name in self.READ
+        }
+        piped = [name for name in options if name and ctx.params.get(name) == "-"]
+        if not piped:
+            return super().invoke(ctx)
+        from spinimpute.errors import InputError
+        from spinimpute.targets.standard_input import standard_input_as_file
+
+        if len(piped) > 1:
+            both = " and ".join(options[name] for name in piped)
+            raise InputError(f"{both} are to be read from standard input: give all but one a file's name")
+        assert self.callback is not None
+        with standard_input_as_file(options[piped[0]]) as path:
+            try:
+                # the context keeps `-`: headers quote the command from there
+                return ctx.invoke(self.callback, **{**ctx.params, piped[0]: str(path)})
+            except InputError as error:
+                raise InputError(str(error).replace(str(path), "standard input")) from error
 
 
 def out_option(what: str) -> Option:
@@ -241,7 +273,7 @@ def _quiet(_: click.Context, __: click.Parameter, quiet: bool) -> bool:
 
 
 quiet_option = click.option(
-    "--quiet", "-q", is_flag=True, callback=_quiet, help="No summary and no progress bar."
+    "--quiet", "-q", is_flag=True, callback=_quiet, help="No summary and no progress."
 )
 threads_option = click.option(
     "--threads",
@@ -291,7 +323,7 @@ def predictor_options(command: Command) -> Command:
 
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr, shown on terminals only.
+    """A bar on stderr; where that is no terminal, a line now and then.
 
     Parameters
     ----------
@@ -306,15 +338,68 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         To be called with the fraction that is done.
     """
     # loading rich takes longer than imputing some files; there is no stderr where it was closed
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
+    if quiet or sys.stderr is None:
         yield lambda fraction: None
+        return
+    if not sys.stderr.isatty():
+        from spinimpute.progress import ProgressLines
+
+        with ProgressLines(label, say) as lines:
+            yield lines
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=1.0)
-        yield lambda fraction: progress.update(task, completed=fraction)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=1.0)
+
+        class Shown:
+            def __call__(self, fraction: float) -> None:
+                bar.update(task, completed=fraction)
+
+            def begin_stage(self, stage: str) -> None:
+                bar.update(task, description=stage)
+
+        yield Shown()
+
+
+class _Log:
+    """What `say` prints, in a file as well, with times."""
+
+    file: IO[str] | None = None
+
+
+def start_log(ctx: click.Context, path: str) -> None:
+    """Print to a file as well from now on. Raises InputError if it cannot be written."""
+    from spinimpute.output_files import CannotWrite, check_outputs
+
+    from .command_text import command_text
+
+    written = {name: ctx.params.get(name) for name in ("out", "report")}
+    read: list[object] = []
+    for name, value in ctx.params.items():
+        if name not in written:
+            read += value if isinstance(value, tuple) else [value]
+    check_outputs([path], bool(ctx.params.get("force")), read)
+    check_outputs([path, *written.values()], True, [], streamed=written["out"])
+    try:
+        _Log.file = Path(path).open("w", buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        _log_line(f"$ {command_text(ctx, ())}")
+    except OSError as error:
+        raise CannotWrite(Path(path), error) from error
+
+
+def end_log() -> None:
+    """Close the log, if there is one."""
+    if _Log.file is not None:
+        with suppress(OSError):
+            _Log.file.close()
+        _Log.file = None
+
+
+def _log_line(line: str) -> None:
+    if _Log.file is not None:
+        _Log.file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
 
 def say(line: str) -> None:
@@ -323,6 +408,11 @@ def say(line: str) -> None:
         click.echo(printable(line), err=True)
     except OSError:
         discard(sys.stderr)
+    try:
+        _log_line(printable(line))
+    except OSError as error:
+        end_log()
+        say(f"spinimpute: warning: the log ends here: {error.strerror or error}")
 
 
 def warn(message: str) -> None:

@@ -6,7 +6,7 @@ import click
 
 from .command_text import command_text
 from .options import (
-    OptionsOnly,
+    Piped,
     ambiguous_option,
     chain_option,
     force_match_option,
@@ -27,11 +27,11 @@ from .options import (
 WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 
 
-@click.command(cls=OptionsOnly)
+@click.command(cls=Piped)
 @target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@out_option("Output: .vcf.gz, .bcf or .vcf, with its index beside it; - is stdout.")
 @output_type_option
 @ambiguous_option
 @sex_option
@@ -62,7 +62,7 @@ def phase(
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run
 
-    check_outputs([out], force, (vcf, panel, genetic_map, sex, chain))
+    check_outputs([out], force, (vcf, panel, genetic_map, sex, chain), streamed=out)
     with progress_bar("phasing", quiet) as progress:
         summary = run(
             vcf,

@@ -55,13 +55,11 @@ def train(
                 total = training["steps"]
                 if not quiet:
                     say(f"{entry['weights']} weights, {total} steps, seed {training['seed']}")
-            elif "validation_loss" in entry:
-                show(entry["step"] / total)
-                if not quiet:
-                    say(
-                        f"step {entry['step']}: loss {entry['train_loss']:.4f}, validation "
-                        f"{entry['validation_loss']:.4f}, r2 {entry['validation_r2']:.4f}"
-                    )
+            elif "validation_loss" in entry and not quiet:
+                say(
+                    f"step {entry['step']}: loss {entry['train_loss']:.4f}, validation "
+                    f"{entry['validation_loss']:.4f}, r2 {entry['validation_r2']:.4f}"
+                )
 
         try:
             result = run(
@@ -77,6 +75,7 @@ def train(
                 force=force,
                 log=log,
                 progress=progress,
+                stepped=lambda step: show(step / total),
             )
         except ImportError as error:
             raise InputError(str(error)) from error

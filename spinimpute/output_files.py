@@ -14,6 +14,7 @@ from pathlib import Path
 from spinimpute.errors import InputError
 from spinimpute.partial_files import PartialFile, temporary_folder_in
 
+STANDARD = "-"  # in place of a file: standard input or output
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
 LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
@@ -38,6 +39,9 @@ class CannotWrite(InputError):
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.path, self.reason = path, error.strerror or str(error)
+        if os.fspath(path) == STANDARD:
+            super().__init__(f"cannot write standard output: {self.reason}")
+            return
         super().__init__(
             f"cannot write {path}: {self.reason}. Check the space and the permissions of the folder, or "
             "choose another one"
@@ -101,7 +105,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
         As `check_writable`; it is "-"; a folder is in the place of its index; the file exists, without
         `force`; or it is one of the inputs.
     """
-    if os.fspath(path) == "-":
+    if os.fspath(path) == STANDARD:
         raise InputError(
             "standard output cannot be written: a file gets its name when it is whole, and an index; give "
             "the name of a file"
@@ -194,7 +198,12 @@ def temporary_folder() -> Iterator[Path]:
             ) from error
 
 
-def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Iterable[object]) -> None:
+def check_outputs(
+    paths: Iterable[str | Path | None],
+    force: bool,
+    inputs: Iterable[object],
+    streamed: str | Path | None = None,
+) -> None:
     """Check all outputs of a run.
 
     Parameters
@@ -205,6 +214,8 @@ def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Itera
         Whether existing files may be overwritten.
     inputs : iterable
         As of `check_output`; the files beside those of PLINK count, too.
+    streamed : str, Path or None
+        One of the outputs, which may be "-": standard output.
 
     Raises
     ------
@@ -220,6 +231,9 @@ def check_outputs(paths: Iterable[str | Path | None], force: bool, inputs: Itera
     taken: dict[Path, str | Path] = {}
     for given in paths:
         if given is None:
+            continue
+        if given == streamed and os.fspath(given) == STANDARD:
+            streamed = None  # a second one is refused
             continue
         path = check_output(given, force, read)
         names = [path, *_indexes_of(path)]

@@ -17,7 +17,7 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -34,6 +34,7 @@ from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, pass_forward
+from spinimpute.progress import Progress, Shares
 
 # Chosen on samples taken out of the real panels, see benchmarks/phasing/README.md.
 FACTORS = (12.0, 3.0, 0.5)  # of the panel's recombination scale, one pass after the other; the last fills in
@@ -102,7 +103,7 @@ def phase_haplotypes(
     unphased_TX: np.ndarray,
     ploidy: np.ndarray,
     threads: int,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     *,
     fill: bool = False,
     jumps_per_cM: float | None = None,
@@ -159,16 +160,14 @@ def phase_haplotypes(
     # every other pass cuts elsewhere, so that no place is always at an edge
     grids = [windows_of(panel, typed_index, shift) for shift in (0, parameters.CORE // 2)]
     n_passes = 1 + len(DOUBTFUL) + VOTES
+    passes = Shares(progress, [1] * n_passes)
     scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:
 
         def run(number: int, settings: _Pass) -> np.ndarray:
-            sure_TX = _run_pass(pool, grids[number % len(grids)], targets, settings)
-            if progress is not None:
-                progress((number + 1) / n_passes)
-            return sure_TX
+            return _run_pass(pool, grids[number % len(grids)], targets, settings, passes.of(number))
 
         sure_TX = run(0, _Pass(scale, targets.open_TX, starting=True))
         for number in range(1, n_passes):
@@ -265,7 +264,11 @@ def _give_to_samples_with_the_same_calls(targets: _Targets) -> None:
 
 
 def _run_pass(
-    pool: ThreadPoolExecutor, windows: list[PassWindow], targets: _Targets, settings: _Pass
+    pool: ThreadPoolExecutor,
+    windows: list[PassWindow],
+    targets: _Targets,
+    settings: _Pass,
+    progress: Progress | None,
 ) -> np.ndarray:
     """Decide everywhere, then apply the decisions to `targets`.
 
@@ -286,8 +289,10 @@ def _run_pass(
         likely_T2X[rows, 0, chosen] = probability_SL[decided, :n] > 0.5
         likely_T2X[rows, 1, chosen] = probability_SL[decided, HALF : HALF + n] > 0.5
 
-    for _ in pool.map(run, _tasks(windows, shape[1])):
-        pass
+    n_tasks = len(windows) * -(-shape[1] // HALF)
+    for done, _ in enumerate(pool.map(run, _tasks(windows, shape[1])), start=1):
+        if progress is not None:
+            progress(done / n_tasks)
     _apply(targets, way_TX, likely_T2X)
     _give_to_samples_with_the_same_calls(targets)
     return sure_TX

@@ -32,7 +32,7 @@ from spinimpute.pipeline.settings import (
 from spinimpute.pipeline.window_records import flags_far
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
-from spinimpute.progress import Progress, Shares
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
@@ -71,7 +71,7 @@ def impute(
     vcf : str or Path
         The target, in any form of `read_target`; may hold other chromosomes too.
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
+        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete. "-" is standard output.
     panel : ReferencePanel, str or Path
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
         first.
@@ -123,6 +123,7 @@ def impute(
     wanted, buffer_cM = region.parsed()
     summary = ImputationSummary()
     with ExitStack() as stack:
+        begin_stage(progress, "opening the panel")
         with summary.stage("open panel"):
             panels = stack.enter_context(open_panels(panel, genetic_map))
         _check_leave_one_out(output, panels)
@@ -131,6 +132,7 @@ def impute(
             loaded, options = predictor_for(
                 panels[0], predictor.model, predictor.name, given, resources.device
             )
+        begin_stage(progress, "reading the target")
         chosen = read_region(
             vcf,
             panels,
@@ -207,7 +209,7 @@ def _checked_outputs(
 ) -> tuple[Path, Path | None, dict[str, Path]]:
     """Where genotypes, report and tables go. Raises InputError if they cannot go there."""
     report, tables = output.report, output.leave_one_out_tables
-    check_outputs([out, report, *tables.values()], force, inputs)
+    check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
     page = None if report is None else Path(report)
     return Path(out), page, {table: Path(path) for table, path in tables.items()}
 

@@ -20,7 +20,7 @@ from spinimpute.pipeline.regions import RegionPart
 from spinimpute.pipeline.window_records import WindowRecords
 from spinimpute.predictors.engine import Engine, ImputationJob
 from spinimpute.predictors.interface import Predictor
-from spinimpute.progress import Progress, Shares
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary, WindowSummary
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -78,7 +78,7 @@ def impute_part(
         run.threads,
         target.alleles.shape[1],
         run.options,
-        run.writer.path.parent,
+        run.writer.temporary_folder,
         part.jumps_per_cM,
     )
     shares = Shares(progress, [target.unphased is not None, summary.leave_one_out is not None, 1])
@@ -87,6 +87,7 @@ def impute_part(
         target = _phased(run, part, shares.of(0))
     er2_T = None
     if summary.leave_one_out is not None:
+        begin_stage(progress, "leaving typed calls out")
         with summary.stage("leave one out"):
             er2_T = _leave_one_out(run, part, target, shares.of(1))
     summary.count_array(panel.array_index, match.panel_index)
@@ -105,6 +106,7 @@ def _phased(run: Run, part: Prepared, progress: Progress | None) -> Haplotypes:
     unphased = target.unphased[match.target_index]
     summary.count_phased(unphased)
     alleles = target.alleles.copy()
+    begin_stage(progress, "phasing")
     with summary.stage("phase"):
         budget = run.options.get("max_memory")
         check_phasing(budget, haplotypes.n_haplotypes, len(match.panel_index), run.threads)
@@ -146,6 +148,7 @@ def _impute_windows(
     """Compute windows in order; those that are finished are written meanwhile."""
     windows = records.windows
     first, last = windows[0].start, windows[-1].stop
+    begin_stage(progress, "imputing")
     pending: Future[int] | None = None
     results = engine.impute_windows(windows, records.typed_TQ)
     # even after an error, results end before the engine does

@@ -15,7 +15,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import check_output
+from spinimpute.output_files import check_outputs
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
@@ -23,7 +23,7 @@ from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.predictors.typed_chunks import starts_line
-from spinimpute.progress import Progress, Shares
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
@@ -83,6 +83,7 @@ def phase(
             )
         summary.count_phased(unphased_TX)
         index, ploidy = part.match.panel_index, part.target.ploidy
+        begin_stage(progress, "phasing")
         with summary.stage("phase"):
             phased_TQ = phase_haplotypes(
                 panel,
@@ -155,11 +156,15 @@ class _Job:
     ) -> None:
         """Read, treat and write the matched sites of all parts of the chromosome."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
-        out = check_output(self.out, self.force, [self.vcf, path_of(self.panel), self.genetic_map])
+        inputs = [self.vcf, path_of(self.panel), self.genetic_map]
+        check_outputs([self.out], self.force, inputs, streamed=self.out)
+        out = Path(self.out)
         output_type = choose_output_type(out, self.output.output_type)
         with ExitStack() as stack:
+            begin_stage(progress, "opening the panel")
             with summary.stage("open panel"):
                 panels = stack.enter_context(open_panels(self.panel, self.genetic_map))
+            begin_stage(progress, "reading the target")
             with summary.stage("read target"):
                 prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)
             for part in prepared:

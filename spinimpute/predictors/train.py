@@ -196,6 +196,7 @@ def train(
     force: bool = False,
     log: str | Path | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
+    stepped: Callable[[int], None] | None = None,
 ) -> TrainingResult:
     """Meta-train a model and write the one that validated best to `out`.
 
@@ -227,6 +228,8 @@ def train(
         JSON lines, by default `<out>.log.jsonl`.
     progress : callable, optional
         Called with each log entry.
+    stepped : callable, optional
+        Called with the number of each step when it has been made.
 
     Returns
     -------
@@ -297,7 +300,17 @@ def train(
             trainer.save_state(state)  # so that there is always a state to continue from
         settings = asdict(model)
         return _run(
-            trainer, learner, out, state, log, configuration.kind, settings, provenance, resume, progress
+            trainer,
+            learner,
+            out,
+            state,
+            log,
+            configuration.kind,
+            settings,
+            provenance,
+            resume,
+            progress,
+            stepped,
         )
 
 
@@ -357,6 +370,7 @@ def _run(
     provenance: dict[str, Any],
     resume: bool,
     progress: Callable[[dict[str, Any]], None] | None,
+    stepped: Callable[[int], None] | None,
 ) -> TrainingResult:
     best: dict[str, Any] = {}
     first = trainer.processes.first
@@ -388,7 +402,7 @@ def _run(
             trainer.save_state(state)
 
         report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
-        trainer.train(report, checkpoint)
+        trainer.train(report, checkpoint, stepped if first else None)
     if "entry" not in best:  # resumed, and no better than before the interruption
         _, metadata = load_tensors(out, FORMAT, "model")
         best["entry"] = metadata["provenance"]["validation"]

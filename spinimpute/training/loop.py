@@ -177,7 +177,13 @@ class TrainingLoop(ABC, Generic[Network]):
         # other tasks of the step may have gradients where this one has none
         return loss, [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
 
-    def take_steps(self, every: int, report: Callable[[Report], None], until: int | None = None) -> None:
+    def take_steps(
+        self,
+        every: int,
+        report: Callable[[Report], None],
+        until: int | None = None,
+        stepped: Callable[[int], None] | None = None,
+    ) -> None:
         """Train to the end, to step `until`, or until patience is exhausted.
 
         Parameters
@@ -188,6 +194,8 @@ class TrainingLoop(ABC, Generic[Network]):
             Called after each validation.
         until : int, optional
             Step to stop at.
+        stepped : callable, optional
+            Called with the number of each step when it has been made.
 
         Raises
         ------
@@ -198,6 +206,8 @@ class TrainingLoop(ABC, Generic[Network]):
         losses: list[float] = []
         while self.step < stop and not self.exhausted:
             losses.append(self.train_step())
+            if stepped is not None:
+                stepped(self.step)
             if self.step % every and self.step < stop:
                 continue
             report(self._validated(sum(losses) / len(losses)))

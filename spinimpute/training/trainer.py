@@ -230,7 +230,12 @@ class Trainer(TrainingLoop[nn.Module]):
         training = {name: value for name, value in configuration["training"].items() if name != "steps"}
         return run | {"configuration": configuration | {"training": training}}
 
-    def train(self, report: Callable[[dict[str, Any]], None], checkpoint: Callable[[bool], None]) -> None:
+    def train(
+        self,
+        report: Callable[[dict[str, Any]], None],
+        checkpoint: Callable[[bool], None],
+        stepped: Callable[[int], None] | None = None,
+    ) -> None:
         """Train to the end or until patience is exhausted.
 
         Parameters
@@ -239,6 +244,8 @@ class Trainer(TrainingLoop[nn.Module]):
             Called with a log entry at each validation.
         checkpoint : callable
             Called after it, with whether the model is the best so far.
+        stepped : callable, optional
+            Called with the number of each step when it has been made.
         """
         started = time.perf_counter()
 
@@ -257,6 +264,6 @@ class Trainer(TrainingLoop[nn.Module]):
             )
             checkpoint(found.improved)
 
-        self.take_steps(self.settings.validate_every, validated)
+        self.take_steps(self.settings.validate_every, validated, stepped=stepped)
         if self.exhausted:
             report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})

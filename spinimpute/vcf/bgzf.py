@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 import numpy as np
 from deflate import deflate_compress
@@ -52,6 +52,10 @@ def _compress_blocks(data: bytes) -> list[bytes]:
     return [compress_block(view[start : start + BLOCK_SIZE]) for start in range(0, len(data), BLOCK_SIZE)]
 
 
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
 class BgzfWriter:
     """Compresses a stream of bytes into a file that the caller opened and will close.
 
@@ -61,12 +65,12 @@ class BgzfWriter:
     Parameters
     ----------
     file : binary file
-        Where the blocks go, opened for writing in binary mode.
+        Where the blocks go: its `write` takes all bytes.
     threads : int
         Threads that compress; with 1 the calling thread compresses.
     """
 
-    def __init__(self, file: BinaryIO, threads: int = 1) -> None:
+    def __init__(self, file: _Sink, threads: int = 1) -> None:
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bgzf") if threads > 1 else None
         self._tasks: deque[Future[list[bytes]]] = deque()

@@ -1,10 +1,13 @@
 """A VCF, VCF.gz or BCF file that is written record by record, with the index beside it.
 
 A file appears at its path only when it is complete; until then it is a hidden file in the same folder.
+Standard output gets its last byte only then.
 """
 
 import contextlib
 import os
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +16,7 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.output_files import CannotWrite, check_writable
+from spinimpute.output_files import STANDARD, CannotWrite, check_writable
 from spinimpute.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
@@ -32,7 +35,8 @@ class IndexedFile:
     Parameters
     ----------
     path : path
-        Of the output; an existing file is replaced when the writer is closed.
+        Of the output; an existing file is replaced when the writer is closed. "-" is standard output, which
+        has no index.
     output_type : str
         "z", "b" or "v", as `choose_output_type` gives it.
     file_start : bytes
@@ -46,6 +50,8 @@ class IndexedFile:
     ------
     InputError
         The path cannot be written.
+    BrokenPipeError
+        Here and later: whoever reads standard output has closed it.
     """
 
     def __init__(
@@ -59,21 +65,29 @@ class IndexedFile:
         """Open the file and write its start."""
         self.path = Path(path)
         self._output_type = output_type
-        check_writable(self.path)
+        self._piped = os.fspath(path) == STANDARD
+        if not self._piped:
+            check_writable(self.path)
         self._contigs = contigs
         self._places = RecordPlaces()
         self._position = 0  # bytes written, before compression
         self._finished = self._closed = False
 
         self._files: list[PartialFile] = []
+        self._file: BinaryIO | _StandardOutput
         self._bgzf: BgzfWriter | None = None
         try:
-            self._file = self._open_temporary(self.path)
+            self._file = _StandardOutput() if self._piped else self._open_temporary(self.path)
             self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
             self._write(file_start)
         except BaseException:  # an interrupt here would leave the temporary file: nobody has the writer yet
             self.abandon()
             raise
+
+    @property
+    def temporary_folder(self) -> Path:
+        """Where files may be put that are not needed after the run: beside the output, if that is a file."""
+        return Path(tempfile.gettempdir()) if self._piped else self.path.parent
 
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
@@ -111,8 +125,9 @@ class IndexedFile:
         with self._abandoned_after_errors():
             if self._bgzf is not None:
                 self._bgzf.finish()
-            self._file.close()
-            if self._bgzf is not None:
+            if not self._piped:
+                self._file.close()
+            if self._bgzf is not None and not self._piped:
                 self._write_index(self._bgzf)
         self._finished = True
 
@@ -128,6 +143,10 @@ class IndexedFile:
             return
         self.finish()
         with self._abandoned_after_errors():
+            if isinstance(self._file, _StandardOutput):
+                self._file.complete()
+                self._closed = True
+                return
             # An index of an earlier file, whatever its kind, must not be taken for one of this file.
             for suffix in _INDEX_SUFFIXES:
                 _beside(self.path, suffix).unlink(missing_ok=True)
@@ -165,20 +184,17 @@ class IndexedFile:
             yield
         except BaseException as error:
             self.abandon()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 raise CannotWrite(self.path, error) from error
             raise
 
     def _write(self, data: bytes) -> None:
         self._position += len(data)
-        try:
+        with self._abandoned_after_errors():
             if self._bgzf is not None:
                 self._bgzf.write(data)
             else:
                 self._file.write(data)
-        except OSError as error:
-            self.abandon()
-            raise CannotWrite(self.path, error) from error
 
     def _write_index(self, bgzf: BgzfWriter) -> None:
         """Write the index of the finished stream to a temporary file."""
@@ -204,13 +220,51 @@ class IndexedFile:
             raise CannotWrite(self.path, error) from error
 
 
+class _StandardOutput:
+    """Standard output as a file whose last byte is kept back until it is complete.
+
+    So what is cut by an error never looks whole: a line, or the block that ends a BGZF file, lacks its end.
+
+    Raises
+    ------
+    InputError
+        Standard output is closed.
+    """
+
+    def __init__(self) -> None:
+        if sys.stdout is None:
+            raise InputError("cannot write standard output: it is closed; give the name of a file")
+        self._file = open(os.dup(sys.stdout.fileno()), "wb", buffering=0)  # noqa: SIM115
+        self._kept = b""
+
+    def write(self, data: bytes) -> None:
+        """Write all but the last byte. Raises OSError."""
+        if data:
+            self._write_all(self._kept + data[:-1])
+            self._kept = data[-1:]
+
+    def complete(self) -> None:
+        """Write the last byte, and close. Raises OSError."""
+        self._write_all(self._kept)
+        self._file.close()
+
+    def close(self) -> None:
+        """Close; what was written stays without its last byte."""
+        self._file.close()
+
+    def _write_all(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:  # a pipe may take less at once
+            left = left[self._file.write(left) :]
+
+
 def choose_output_type(path: Path, output_type: str | None) -> str:
     """The type of an output: as asked for, or else by its suffix.
 
     Parameters
     ----------
     path : Path
-        Of the output.
+        Of the output; "-" is standard output, by default VCF.
     output_type : str or None
         "z" (VCF.gz), "b" (BCF) or "v" (VCF), if the user gave one.
 
@@ -236,6 +290,8 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
             return by_suffix
     if output_type is not None:
         return output_type
+    if os.fspath(path) == STANDARD:
+        return "v"
     raise InputError(
         f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
         "or give the output type (z, b or v)"

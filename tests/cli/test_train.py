@@ -57,6 +57,7 @@ def test_arguments(run: Run) -> None:
     assert [str(value) for value in library.call_args.args] == ["c.toml", "m.safetensors"]
     given = library.call_args.kwargs
     assert callable(given.pop("progress"))
+    assert callable(given.pop("stepped"))
     assert {name: value if value is None else str(value) for name, value in given.items()} == {
         "panel": "p.spin",
         "init": "shipped",

@@ -84,7 +84,11 @@ def test_resuming_changes_nothing(
 def test_a_checkpoint_says_where_it_comes_from(tmp_path: Path) -> None:
     out = tmp_path / "m.safetensors"
     entries: list[dict[str, object]] = []
-    result = train(configuration(tmp_path), out, seed=4, steps=2, progress=entries.append)
+    made: list[int] = []
+    result = train(
+        configuration(tmp_path), out, seed=4, steps=2, progress=entries.append, stepped=made.append
+    )
+    assert made == [1, 2]
     _, metadata = load_tensors(out, FORMAT, "model")
     provenance = metadata["provenance"]
     assert provenance["configuration"]["training"]["seed"] == 4

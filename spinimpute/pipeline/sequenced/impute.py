@@ -26,7 +26,7 @@ from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
-from spinimpute.progress import Progress, Shares
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import site_quality
@@ -90,14 +90,16 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths])
+    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths], streamed=out)
     output_type = choose_output_type(Path(out), output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
     summary = SequencedSummary()
     with ExitStack() as stack:
+        begin_stage(progress, "opening the panel")
         with summary.stage("open panel"):
             panels = stack.enter_context(open_panels(panel, genetic_map))
+        begin_stage(progress, "reading the samples")
         reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
         with summary.stage("read samples"), reading:
             parts = read_parts(panels, sequencing, wanted, buffer_cM, summary, force=force)
@@ -122,6 +124,7 @@ def impute_sequenced(
                 decimals=output.decimals,
             )
         )
+        begin_stage(progress, "imputing")
         shares = Shares(progress, [part.high - part.low for part in parts])
         for number, part in enumerate(parts):
             if number > 0:

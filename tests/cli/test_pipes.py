@@ -1,0 +1,165 @@
+"""`-` as a file: standard input and standard output."""
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spinimpute.targets.standard_input import NAME
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONSOLE_SCRIPT = [sys.executable, "-c", "from spinimpute.__main__ import main; main()"]
+
+EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+Piped = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.fixture
+def piped(tmp_path: Path) -> Piped:
+    """piped(input, *arguments): a process that reads these bytes; its temporary files are in tmp_path/t."""
+    (tmp_path / "t").mkdir()
+    environment = {k: v for k, v in os.environ.items() if k != "SPINIMPUTE_PANEL"}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path / "t")}
+
+    def run(given: bytes, *arguments: object) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            [*CONSOLE_SCRIPT, *map(str, arguments)],
+            input=given,
+            capture_output=True,
+            env=environment,
+            timeout=120,
+        )
+
+    return run
+
+
+def without_command(vcf: bytes) -> list[bytes]:
+    """The lines of a VCF but that which quotes the command."""
+    return [line for line in vcf.splitlines() if not line.startswith(b"##spinimpute_command")]
+
+
+def temporary_files(tmp_path: Path) -> list[str]:
+    return [name for name in os.listdir(tmp_path / "t") if name.startswith("spinimpute-")]
+
+
+@pytest.mark.parametrize("command", ["impute", "phase", "convert"])
+def test_the_same_as_from_file_to_file(
+    run: Callable[..., Any], piped: Piped, example: Path, panel: Path, tmp_path: Path, command: str
+) -> None:
+    target = example / "target.vcf.gz"
+    assert run(command, "--vcf", target, "--panel", panel, "-o", tmp_path / "o.vcf", "-q").code == 0
+    done = piped(target.read_bytes(), command, "--vcf", "-", "--panel", panel, "--out", "-")
+    assert done.returncode == 0, done.stderr
+    assert without_command(done.stdout) == without_command((tmp_path / "o.vcf").read_bytes())
+    assert b" --vcf - " in done.stdout  # the command is quoted as it was given
+    assert b"output:   -" in done.stderr
+    assert temporary_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("z", ".vcf.gz"), ("b", ".bcf")])
+def test_packed_output(
+    piped: Piped, example: Path, panel: Path, tmp_path: Path, form: str, suffix: str
+) -> None:
+    text = gzip.decompress((example / "target.vcf.gz").read_bytes())
+    out = tmp_path / f"o{suffix}"
+    assert piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", out).returncode == 0
+    done = piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", "-", "-O", form)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(EOF_BLOCK)
+    # the headers quote other commands
+    assert gzip.decompress(done.stdout)[-5_000:] == gzip.decompress(out.read_bytes())[-5_000:]
+    again = piped(done.stdout, "convert", "--vcf", "-", "--panel", panel, "-o", tmp_path / "again.vcf", "-q")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again.vcf").read_bytes().splitlines()[-1] == without_command(
+        piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", "-").stdout
+    )[-1]
+
+
+def test_a_panel_comes_through_a_pipe(piped: Piped, example: Path, tmp_path: Path) -> None:
+    common = ["convert", "--vcf", example / "target.vcf.gz", "--out", "-"]
+    file = piped(b"", *common, "--panel", example / "panel.vcf.gz")
+    done = piped((example / "panel.vcf.gz").read_bytes(), *common, "--panel", "-")
+    assert done.returncode == 0, done.stderr
+    assert without_command(done.stdout) == without_command(file.stdout)
+    assert temporary_files(tmp_path) == []
+
+
+def test_evaluate(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> None:
+    imputed = piped(b"", "impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-").stdout
+    (tmp_path / "o.vcf").write_bytes(imputed)
+    truth, typed = example / "truth.vcf.gz", example / "target.vcf.gz"
+    common = ["evaluate", "--truth", truth, "--panel", panel, "--typed", typed]
+    done = piped(imputed, *common, "--imputed", "-")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == piped(b"", *common, "--imputed", tmp_path / "o.vcf").stdout
+    assert temporary_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("form", ["v", "z"])
+def test_a_reader_that_goes(example: Path, panel: Path, form: str) -> None:
+    target = example / "target.vcf.gz"
+    process = subprocess.Popen(
+        [*CONSOLE_SCRIPT, "impute", "--vcf", target, "--panel", panel, "-o", "-", "-O", form, "-q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert len(process.stdout.read(10)) == 10
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize("form", ["v", "z", "b"])
+def test_what_an_error_ends_does_not_look_whole(
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    example: Path,
+    panel: Path,
+    form: str,
+) -> None:
+    """The report fails when all genotypes are written."""
+    from spinimpute.cli.main import run_command
+
+    from spinimpute.errors import InputError
+    from spinimpute.pipeline import impute
+
+    def fails(*_: object) -> None:
+        raise InputError("the report fails")
+
+    monkeypatch.setattr(impute, "_write_report", fails)
+    words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-", "-O", form]
+    with pytest.raises(SystemExit) as ended:
+        run_command([*map(str, words), "--report", str(example / "no.html")])
+    assert ended.value.code == 2
+    out, err = capfdbinary.readouterr()
+    assert err.count(b"error:") == 1
+    assert len(out) > 10_000
+    assert not out.endswith((b"\n", EOF_BLOCK))
+
+
+def test_errors(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> None:
+    def fails(given: bytes, *words: object) -> str:
+        done = piped(given, *words)
+        said = done.stderr.decode()
+        assert (done.returncode, done.stdout, said.count("error:")) == (2, b"", 1), said
+        assert temporary_files(tmp_path) == []
+        return said
+
+    both = fails(b"", "impute", "--vcf", "-", "--panel", "-", "--out", "-")
+    assert "--vcf and --panel are to be read from standard input" in both
+    said = fails(b"", "phase", "--vcf", "-", "--panel", panel, "--out", "-")
+    assert "target standard input: the file is empty" in said
+    assert NAME not in said
+    cut = (example / "target.vcf.gz").read_bytes()[:-28]
+    said = fails(cut, "convert", "--vcf", "-", "--panel", panel, "--out", "-")
+    assert "target standard input: the file is truncated" in said
+    words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "--report", "-"]
+    assert "give the name of a file" in fails(b"", "impute", *words)

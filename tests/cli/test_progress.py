@@ -1,0 +1,106 @@
+"""What a run that nobody watches says of itself: lines on stderr, and a log."""
+
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spinimpute.cli.options import progress_bar
+
+from spinimpute import progress
+
+Run = Callable[..., Any]
+LINE = re.compile(r"(.+): (\d+\.\d)% of the run done after \d+ min \d+ s")
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.01)
+
+
+@pytest.mark.usefixtures("often")
+def test_stages_are_named_and_shares_grow(run: Run, unphased: Path, panel: Path, tmp_path: Path) -> None:
+    done = run("impute", "--vcf", unphased, "--panel", panel, "--out", tmp_path / "o.vcf", "--threads", 1)
+    assert done.code == 0, done.err
+    found = [match.groups() for match in map(LINE.fullmatch, done.err.splitlines()) if match]
+    assert "phasing" in {stage for stage, _ in found}
+    shares = [float(share) for _, share in found]
+    assert shares == sorted(shares)
+    assert len({share for (stage, _), share in zip(found, shares, strict=True) if stage == "phasing"}) > 2
+
+
+@pytest.fixture
+def unphased(edited_target: Callable[[Callable[[str], str]], Path]) -> Path:
+    return edited_target(lambda text: text.replace("0|1", "0/1").replace("1|0", "0/1"))
+
+
+@pytest.mark.usefixtures("often")
+def test_quiet(run: Run, unphased: Path, panel: Path, tmp_path: Path) -> None:
+    done = run("phase", "--vcf", unphased, "--panel", panel, "--out", tmp_path / "o.vcf", "--quiet")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_short_runs_have_no_lines(run: Run, unphased: Path, panel: Path, tmp_path: Path) -> None:
+    done = run("phase", "--vcf", unphased, "--panel", panel, "--out", tmp_path / "o.vcf")
+    assert not any(map(LINE.fullmatch, done.err.splitlines()))
+
+
+def test_parts_of_a_progress_tell_its_stages() -> None:
+    found: list[object] = []
+
+    class Shown:
+        def __call__(self, fraction: float) -> None:
+            found.append(fraction)
+
+        def begin_stage(self, stage: str) -> None:
+            found.append(stage)
+
+    part = progress.Shares(progress.Shares(Shown(), [1, 3]).of(1), [1, 1]).of(1)
+    progress.begin_stage(part, "phasing")
+    assert part is not None
+    part(0.5)
+    assert found == ["phasing", pytest.approx(13 / 16)]
+    progress.begin_stage(found.append, "nobody asks")  # a plain function gets fractions alone
+    progress.begin_stage(None, "nobody is there")
+    assert len(found) == 2
+
+
+@pytest.mark.usefixtures("often")
+def test_the_lines_end_with_the_run() -> None:
+    def fail() -> None:
+        with progress_bar("joining", quiet=False):
+            raise ValueError("ends")
+
+    with pytest.raises(ValueError, match="ends"):
+        fail()
+    assert "progress" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.vcf"]
+    log = tmp_path / "run.log"
+    done = run(*words, "--log", log)
+    assert done.code == 0, done.err
+    lines = log.read_text().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
+    assert lines[0][20:].startswith("$ spinimpute impute --vcf ")
+    assert [line[20:] for line in lines[1:]] == done.err.splitlines()
+    assert b"--log" not in (tmp_path / "o.vcf").read_bytes()
+
+    again = run(*words, "--log", log)
+    assert again.code == 2
+    assert "run.log already exists; use --force" in again.err
+    failed = run(*words, "--log", tmp_path / "second.log")
+    assert failed.code == 2
+    assert failed.err.strip() in (tmp_path / "second.log").read_text()
+    same = run(*words, "--log", tmp_path / "o.vcf", "--force")
+    assert same.code == 2
+    assert "are to be written to the same file" in same.err
+    words[2] = shutil.copy(example / "target.vcf.gz", tmp_path)
+    for name, role in (("target.vcf.gz", "read from"), ("nowhere/x.log", "there is no folder")):
+        wrong = run(*words, "--log", tmp_path / name, "--force")
+        assert wrong.code == 2
+        assert role in wrong.err
