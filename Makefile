@@ -1,10 +1,10 @@
 # make demo: install into .venv, impute the example in data/, score it. make workflow: the same with Snakemake, in
-# chunks. make test: lint, types, tests.
+# chunks. make test: lint, types, tests. make dist: wheel and sdist, each tried in an empty environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo workflow test lint clean
+.PHONY: demo workflow test lint dist clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,5 +53,12 @@ lint: $(VENV)/installed-test
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
+# Where plain pip would bring a PyTorch with CUDA: make dist TORCH_INDEX=https://download.pytorch.org/whl/cpu
+export TORCH_INDEX
+dist: $(VENV)/installed-test
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/packaging/check_dist.py dist
+
 clean:
-	rm -rf $(VENV) demo build *.egg-info
+	rm -rf $(VENV) demo dist build *.egg-info

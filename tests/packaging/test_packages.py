@@ -60,3 +60,21 @@ def test_the_conda_recipe_asks_for_what_the_project_needs() -> None:
         wanted[CONDA_NAMES.get(name, name)] = bounds
     assert asked == wanted
     assert f'set version = "{project["version"]}"' in recipe
+
+
+def test_the_conda_recipe_renders_and_starts_what_the_wheel_starts() -> None:
+    jinja2 = pytest.importorskip("jinja2")
+    yaml = pytest.importorskip("yaml")
+    text = jinja2.Template((ROOT / "workflows/conda/meta.yaml").read_text(), undefined=jinja2.StrictUndefined)
+    recipe = yaml.safe_load(text.render(PYTHON="python"))
+    assert recipe["package"] == {"name": PROJECT["project"]["name"], "version": PROJECT["project"]["version"]}
+    scripts = [f"{name} = {start}" for name, start in PROJECT["project"]["scripts"].items()]
+    assert recipe["build"]["entry_points"] == scripts
+    assert (ROOT / "workflows/conda" / recipe["source"]["path"]).resolve() == ROOT
+    assert set(PROJECT["build-system"]["requires"]) <= {
+        line.replace(" ", "") for line in recipe["requirements"]["host"]
+    }
+    for command in recipe["test"]["commands"]:
+        subprocess.run([sys.executable, "-m", *command.split()], check=True, capture_output=True, timeout=120)
+    for module in recipe["test"]["imports"]:
+        subprocess.run([sys.executable, "-c", f"import {module}"], check=True, timeout=120)

@@ -1,0 +1,94 @@
+"""Where the project is built and run: GitHub's workflow, the Dockerfile, the check of wheel and sdist."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "workflows" / "container" / "Dockerfile"
+CI = ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def tool(name: str) -> str:
+    """Its path, beside this Python or elsewhere."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def check_dist() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_dist", Path(__file__).with_name("check_dist.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def wheel_of(path: Path, names: dict[str, str]) -> Path:
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, text in names.items():
+            packed.writestr(name, text)
+    return path
+
+
+def test_a_wheel_that_lacks_weights_or_has_tests_is_refused(check_dist: ModuleType, tmp_path: Path) -> None:
+    whole = dict.fromkeys(check_dist.NEEDED, "x")
+    check_dist.check_contents(wheel_of(tmp_path / "whole.whl", whole))
+    for name in whole:
+        lacking = wheel_of(tmp_path / "lacking.whl", {key: "x" for key in whole if key != name})
+        with pytest.raises(check_dist.FaultyDistribution, match=f"lacks {re.escape(name)}"):
+            check_dist.check_contents(lacking)
+    with pytest.raises(check_dist.FaultyDistribution, match="has tests beside"):
+        check_dist.check_contents(wheel_of(tmp_path / "more.whl", whole | {"tests/test_a.py": ""}))
+
+
+def test_another_wheel_from_the_sdist_is_refused(check_dist: ModuleType, tmp_path: Path) -> None:
+    one = wheel_of(tmp_path / "one.whl", {"a": "1", "b": "1"})
+    check_dist.check_same(one, wheel_of(tmp_path / "same.whl", {"b": "1", "a": "1"}))
+    with pytest.raises(check_dist.FaultyDistribution, match="differs in b, c"):
+        check_dist.check_same(one, wheel_of(tmp_path / "two.whl", {"a": "1", "b": "2", "c": "1"}))
+
+
+def test_the_workflow_of_github_runs_what_there_is() -> None:
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load(CI.read_text())["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    called = {job: re.findall(r"'run': 'make (\w+)'", str(jobs[job]["steps"])) for job in jobs}
+    assert called == {"lint": ["lint"], "test": ["demo", "test"], "dist": ["dist"], "docs": ["docs"]}
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert oldest == f">={jobs['lint']['steps'][1]['with']['python-version']}"
+
+
+def test_actionlint() -> None:
+    done = subprocess.run([tool("actionlint"), CI], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def test_hadolint() -> None:
+    done = subprocess.run(
+        [tool("hadolint"), DOCKERFILE], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_image_gets_all_that_the_wheel_is_built_from() -> None:
+    """And starts the command that the wheel installs."""
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not {"spinimpute", "cli", "pyproject.toml", "setup.py", "README.md", "LICENSE"} & set(ignored)
+    text = DOCKERFILE.read_text()
+    (build,) = re.findall(r"^RUN (pip wheel .+)$", text, re.M)
+    assert build.endswith(" .")
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    (started,) = re.findall(r'^ENTRYPOINT \["(.+)"\]$', text, re.M)
+    assert started in scripts

@@ -1,0 +1,118 @@
+"""The Nextflow modules: their commands and stubs run; descriptions name what processes take and make."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from benchmarks.workflow.runs import ENVIRONMENT, REPOSITORY
+
+yaml = pytest.importorskip("yaml", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
+
+NEXTFLOW = REPOSITORY / "workflows" / "nextflow"
+MODULES = sorted(path.parent for path in NEXTFLOW.glob("modules/spinimpute/*/main.nf"))
+EXAMPLE = REPOSITORY / "workflows" / "wrapper" / "spinimpute" / "impute" / "test"
+IMPUTE, LIGATE = MODULES
+
+
+def command(module: Path, part: str, values: dict[str, str]) -> str:
+    """The shell command of `script` or `stub`, with values in place of what Nextflow fills in."""
+    text = (module / "main.nf").read_text().split(f"    {part}:\n")[1].split('"""')[1]
+    filled = re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], text)
+    return filled.replace("\\\\", "\\")
+
+
+def run(command: str, folder: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command], cwd=folder, env=ENVIRONMENT, capture_output=True,
+        text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def outputs(module: Path) -> list[str]:
+    """Names of the files that a process declares, with ${prefix} and the like."""
+    text = (module / "main.nf").read_text().split("    output:\n")[1].split("    when:\n")[0]
+    return re.findall(r'path\("([^"]+)"\)', text)
+
+
+def made(module: Path, values: dict[str, str], folder: Path) -> None:
+    """Every output that is declared is there."""
+    for name in outputs(module):
+        filled = re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], name)
+        choices = re.fullmatch(r"(.*)\{(.+)\}", filled)
+        names = [choices[1] + choice for choice in choices[2].split(",")] if choices else [filled]
+        assert any((folder / name).is_file() for name in names), (name, os.listdir(folder))
+
+
+def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
+    """By the modules' own commands."""
+    for path in EXAMPLE.iterdir():
+        shutil.copy(path, tmp_path)
+    chunks = []
+    for n, region in enumerate(("20:1-125000", "20:125001-1000000")):
+        values = {
+            "vcf": "target.vcf.gz", "panel": "panel.vcf.gz", "map_option": "--map genetic.map",
+            "region_option": f"--region {region}", "task.cpus": "2",
+            "args": "--format GT,DS,GP", "prefix": f"chunk{n}", "extension": "vcf.gz",
+        }  # fmt: skip
+        run(command(IMPUTE, "script", values), tmp_path)
+        made(IMPUTE, values, tmp_path)
+        chunks.append(f"chunk{n}.vcf.gz")
+    values = {"task.cpus": "2", "args": "", "prefix": "all", "chunks": " ".join(chunks)}
+    run(command(LIGATE, "script", values), tmp_path)
+    made(LIGATE, values, tmp_path)
+    records = subprocess.run(
+        "gzip -dc all.vcf.gz | grep -vc '^#'", shell=True, cwd=tmp_path, capture_output=True, check=True
+    )
+    whole = subprocess.run(
+        "gzip -dc panel.vcf.gz | grep -vc '^#'", shell=True, cwd=tmp_path, capture_output=True, check=True
+    )
+    assert int(records.stdout) == int(whole.stdout) > 0
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_stubs_make_what_is_declared(module: Path, tmp_path: Path) -> None:
+    values = {"prefix": "a", "extension": "vcf.gz", "suffix": "tbi"}
+    run(command(module, "stub", values), tmp_path)
+    made(module, values, tmp_path)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_descriptions_name_what_processes_take_and_make(module: Path) -> None:
+    text = (module / "main.nf").read_text()
+    meta = yaml.safe_load((module / "meta.yml").read_text())
+    taken = re.search(r"    input:\n    tuple (.+)\n", text)
+    assert taken is not None
+    assert re.findall(r"\((\w+)\)", taken[1]) == [name for entry in meta["input"][0] for name in entry]
+    assert set(re.findall(r"emit: (\w+)", text)) == set(meta["output"])
+    described = [name for rows in meta["output"].values() for entry in rows[0] for name in entry]
+    assert [name for name in described if name in outputs(module)] == outputs(module)
+    assert meta["name"] == f"spinimpute_{module.name}"
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    assert f'container "spinimpute:{version}"' in text
+    environment = yaml.safe_load((module / "environment.yml").read_text())
+    assert environment["dependencies"] == [f"bioconda::spinimpute={version}"]
+
+
+def test_the_subworkflow_describes_its_channels() -> None:
+    folder = NEXTFLOW / "subworkflows" / "vcf_impute_spinimpute"
+    text, meta = (folder / "main.nf").read_text(), yaml.safe_load((folder / "meta.yml").read_text())
+    taken = re.findall(r"^    (ch_\w+) +// channel", text, re.M)
+    assert taken == [name for entry in meta["input"] for name in entry]
+    assert [name.removeprefix("ch_") for name in taken] == ["input", "panel", "posfile", "chunks", "map"]
+    for name, path in re.findall(r"include \{ (\w+) \} from '(.+)'", text):
+        assert f"process {name} {{" in (folder / path / "main.nf").read_text()
+
+
+@pytest.mark.skipif(shutil.which("nf-test") is None, reason="nf-test is not installed")
+def test_with_nf_test() -> None:
+    done = subprocess.run(
+        ["nf-test", "test", "modules/spinimpute/impute/tests/main.nf.test"], cwd=NEXTFLOW, env=ENVIRONMENT,
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

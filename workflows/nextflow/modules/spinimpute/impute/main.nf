@@ -1,0 +1,46 @@
+process SPINIMPUTE_IMPUTE {
+    tag "${meta.id}"
+    label 'process_medium'
+
+    conda "${moduleDir}/environment.yml"
+    container "spinimpute:0.1.0"
+
+    input:
+    tuple val(meta), path(vcf), path(index), path(panel), path(map), val(region)
+
+    output:
+    tuple val(meta), path("${prefix}.${extension}"), emit: vcf
+    tuple val(meta), path("${prefix}.${extension}.{tbi,csi}"), emit: index
+    tuple val("${task.process}"), val('spinimpute'), eval("spinimpute --version | sed 's/spinimpute //'"), emit: versions_spinimpute, topic: versions
+
+    when:
+    task.ext.when == null || task.ext.when
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    extension = args =~ /(-O|--output-type)[ =]?b/ ? 'bcf' : 'vcf.gz'
+    def map_option = map ? "--map ${map}" : ''
+    def region_option = region ? "--region ${region}" : ''
+    """
+    spinimpute impute \\
+        --vcf ${vcf} \\
+        --panel ${panel} \\
+        ${map_option} \\
+        ${region_option} \\
+        --threads ${task.cpus} \\
+        ${args} \\
+        --quiet \\
+        --out ${prefix}.${extension}
+    """
+
+    stub:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    extension = args =~ /(-O|--output-type)[ =]?b/ ? 'bcf' : 'vcf.gz'
+    def suffix = extension == 'bcf' ? 'csi' : 'tbi'
+    """
+    echo '' | gzip > ${prefix}.${extension}
+    touch ${prefix}.${extension}.${suffix}
+    """
+}
