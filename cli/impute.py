@@ -21,7 +21,7 @@ from .options import (
     names_in,
     out_option,
     output_type_option,
-    panel_option,
+    panels_option,
     predictor_options,
     progress_bar,
     quiet_option,
@@ -31,7 +31,7 @@ from .options import (
     sex_option,
     sexes_of,
     show,
-    target_option,
+    targets_option,
     threads_option,
 )
 
@@ -48,11 +48,15 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 
 
 @click.command(cls=OptionsOnly)
-@target_option
+@targets_option
 @sequencing_options
-@panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
+@panels_option(
+    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for a chromosome."
+)
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf, with its index; one for each chromosome with {chrom} in its name."
+)
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
 @click.option(
@@ -108,7 +112,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.pass_context
 def impute(
     ctx: click.Context,
-    vcf: str | None,
+    vcf: str | tuple[str, ...] | None,
     gl: str | None,
     bam: tuple[str, ...],
     bam_list: str | None,
@@ -116,7 +120,7 @@ def impute(
     min_mapping_quality: int,
     min_base_quality: int,
     max_depth: int,
-    panel: str,
+    panel: str | tuple[str, ...],
     genetic_map: str | None,
     out: str,
     output_type: str | None,
@@ -148,6 +152,7 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
+    from spinimpute.errors import InputError
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
@@ -169,6 +174,9 @@ def impute(
         from spinimpute.pipeline.sequenced.impute import impute_sequenced
 
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        assert vcf is None or isinstance(vcf, str), "the option has been checked"
+        if not isinstance(panel, str):
+            raise InputError(f"--panel is given {len(panel)} times: for sequenced samples give it once")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
         check_outputs([out, report], force, (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map))
@@ -210,7 +218,8 @@ def impute(
         output_type=output_type,
         header_lines=header_lines,
     )
-    inputs = (vcf, panel, genetic_map, model, sex, chain)
+    named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
+    inputs = (*named[0], *named[1], genetic_map, model, sex, chain)
     check_outputs([out, report, *tables.values()], force, inputs)
     gc.freeze()
     gc.enable()

@@ -93,6 +93,24 @@ def panel_option(what: str) -> Option:
     )
 
 
+def _one_or_several(ctx: click.Context, option: click.Parameter, panels: tuple[str, ...]) -> Any:
+    _given_panel(ctx, option, panels[0] if panels else None)
+    return panels[0] if len(panels) == 1 else panels
+
+
+def panels_option(what: str) -> Option:
+    """--panel, which may be repeated: the command receives a text, or a tuple of several."""
+    return click.option(
+        "--panel",
+        metavar="FILE",
+        type=click.Path(),  # splits the variable at colons, as paths are in others
+        multiple=True,
+        envvar=PANEL_VARIABLE,
+        callback=_one_or_several,
+        help=f"{what} Default: ${PANEL_VARIABLE}.",
+    )
+
+
 output_type_option = click.option(
     "-O", "--output-type", type=click.Choice(["b", "z", "v"]), help="BCF, VCF.gz or VCF. Default: by suffix."
 )
@@ -140,6 +158,24 @@ def _kept(ctx: click.Context, option: click.Parameter, prefix: str | None) -> No
 
 def target_option(command: Command) -> Command:
     """Add --vcf, --bfile and --pfile; the command receives `vcf`, whichever it was."""
+    return _target_options(command)
+
+
+def targets_option(command: Command) -> Command:
+    """The same; --vcf may be repeated, and the command then receives a tuple."""
+    return _target_options(command, several=True)
+
+
+def _given_targets(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> Any:
+    from spinimpute.errors import InputError
+
+    first = _given_target(ctx, option, files[0] if files else None)
+    if len(files) > 1 and ctx.meta.get("sequenced"):
+        raise InputError(f"--vcf is given {len(files)} times: beside sequenced samples give it once")
+    return files if len(files) > 1 else first
+
+
+def _target_options(command: Command, *, several: bool = False) -> Command:
     plink: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "expose_value": False, "callback": _kept}
     for option in (
         click.option("--pfile", help="The same of PLINK 2: PREFIX.pgen, .pvar, .psam.", **plink),
@@ -147,8 +183,10 @@ def target_option(command: Command) -> Command:
         click.option(
             "--vcf",
             metavar="FILE",
-            callback=_given_target,
-            help="Target: VCF, VCF.gz, BCF, a consumer array's text, or a FinalReport, known by content.",
+            multiple=several,
+            callback=_given_targets if several else _given_target,
+            help="Target: VCF, VCF.gz, BCF, a consumer array's text, or a FinalReport, known by content."
+            + (" May be repeated: one VCF or BCF for each chromosome." if several else ""),
         ),
     ):
         command = option(command)

@@ -141,7 +141,8 @@ def read_region(
         chosen = [
             replace(one, part=within(one.part, predictor, one.first, one.last, buffer_cM)) for one in chosen
         ]
-        summary.used_sites = sum(len(one.part.match.panel_index) for one in chosen)
+        used = sum(len(one.part.match.panel_index) for one in chosen)
+        summary.used_sites = (summary.used_sites or 0) + used
     for one in chosen:
         note_untyped(summary, one.part.panel, one.part.typed_index_used, one.first, one.last)
     return chosen
