@@ -27,6 +27,7 @@ from .options import (
     quiet_option,
     refuse_options,
     region_option,
+    sample_names,
     sequencing_options,
     sex_option,
     sexes_of,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
 ONLY_FOR_ARRAYS = (
-    "phasing", "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
+    "phasing", "samples", "samples_file",
+    "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
     "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
@@ -88,6 +90,8 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @ambiguous_option
 @sex_option
 @chain_option
+@click.option("--samples", metavar="A,B,...", help="Impute these samples only, in this order (VCF, BCF).")
+@click.option("--samples-file", metavar="FILE", help="Impute these samples only, one name a line.")
 @click.option(
     "--min-typed-ratio",
     type=click.FloatRange(0, 1),
@@ -135,6 +139,8 @@ def impute(
     ambiguous: str,
     sex: str | None,
     chain: str | None,
+    samples: str | None,
+    samples_file: str | None,
     min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
@@ -219,7 +225,7 @@ def impute(
         header_lines=header_lines,
     )
     named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
-    inputs = (*named[0], *named[1], genetic_map, model, sex, chain)
+    inputs = (*named[0], *named[1], genetic_map, model, sex, chain, samples_file)
     check_outputs([out, report, *tables.values()], force, inputs)
     gc.freeze()
     gc.enable()
@@ -230,7 +236,7 @@ def impute(
             panel,
             genetic_map=genetic_map,
             predictor=PredictorSettings(predictor, model, _given(options)),
-            target=TargetSettings(ambiguous, sexes_of(sex), chain),
+            target=TargetSettings(ambiguous, sexes_of(sex), chain, sample_names(samples, samples_file)),
             phasing=phasing,
             region=RegionSettings(region, buffer),
             output=settings,

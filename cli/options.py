@@ -310,6 +310,17 @@ def names_in(path: str, role: str, what: str) -> list[str]:
     return names
 
 
+def sample_names(samples: str | None, samples_file: str | None) -> list[str] | None:
+    """The names of --samples or --samples-file; None without both."""
+    from spinimpute.errors import InputError
+
+    if samples is not None and samples_file is not None:
+        raise InputError("samples are named by --samples or --samples-file: give one of them")
+    if samples_file is not None:
+        return names_in(samples_file, "samples file", "name")
+    return None if samples is None else [name for name in samples.split(",") if name]
+
+
 def predictor_options(command: Command) -> Command:
     """Add the options of all predictors in the registry; the command receives each by its name."""
     from spinimpute.predictors.registry import option_help, options_by_name

@@ -130,6 +130,7 @@ def prepare(
             sexes=target.sexes,
             chain=target.chain,
             region=wanted,
+            samples=target.samples,
         )
 
     try:

@@ -72,3 +72,35 @@ def test_what_can_not_be_given_twice(
     done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--out", tmp_path / "p.vcf")
     assert (done.code, "--out is given 2 times" in done.err) == (2, True)
     assert not out.exists()
+
+
+def test_some_samples_are_as_in_a_file_of_their_own(
+    run: Run, example: Path, panel: Path, tmp_path: Path
+) -> None:
+    lines = gzip.decompress((example / "target.vcf.gz").read_bytes()).decode().splitlines()
+    head = next(line for line in lines if line.startswith("#CHROM")).split("\t")
+    columns = [head.index(name) for name in (head[12], head[10])]
+    own = tmp_path / "own.vcf"
+    own.write_text(
+        "".join(
+            (
+                line
+                if line.startswith("##")
+                else "\t".join([*(f := line.split("\t"))[:9], *(f[i] for i in columns)])
+            )
+            + "\n"
+            for line in lines
+        )
+    )
+    names = f"{head[12]},{head[10]}"
+    listed = tmp_path / "names.txt"
+    listed.write_text(names.replace(",", "\n"))
+    given = ("--vcf", example / "target.vcf.gz", "--panel", panel)
+    assert run("impute", "--vcf", own, "--panel", panel, "--out", tmp_path / "a.vcf").code == 0
+    assert run("impute", *given, "--samples", names, "--out", tmp_path / "b.vcf").code == 0
+    assert run("impute", *given, "--samples-file", listed, "--out", tmp_path / "c.vcf").code == 0
+    assert records(tmp_path / "a.vcf") == records(tmp_path / "b.vcf") == records(tmp_path / "c.vcf")
+    done = run("impute", *given, "--samples", "nobody", "--out", tmp_path / "d.vcf")
+    assert (done.code, "not in the file: nobody" in done.err) == (2, True)
+    done = run("impute", *given, "--samples", names, "--samples-file", listed, "--out", tmp_path / "d.vcf")
+    assert (done.code, "give one of them" in done.err) == (2, True)

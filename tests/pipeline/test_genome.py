@@ -185,3 +185,13 @@ class TestRefused:
         given = [genome.panel("2"), genome.folder / "panel10.vcf"]
         with pytest.raises(InputError, match=r"panel10\.vcf is no panel file: .*panel build"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", given)
+
+
+def test_some_samples_of_all_chromosomes(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    """All are phased, so nobody depends on who else is there."""
+    out = tmp_path / "some.vcf"
+    target = spinimpute.TargetSettings(samples=["t3", "t0"])
+    spinimpute.impute(genome.target, out, genome.panels, target=target)
+    whole = [line.split("\t") for line in apart["10"] + apart["2"] + apart["X"]]
+    calls = [line.split("\t")[9:] for line in records(out)]
+    assert calls == [[fields[12], fields[9]] for fields in whole]
