@@ -13,14 +13,12 @@ from .options import (
     ambiguous_option,
     chain_option,
     force_option,
-    gl_option,
     map_option,
-    panel_option,
     refuse_options,
     sex_option,
     sexes_of,
-    target_option,
 )
+from .target_options import gl_option, panel_option, target_option
 
 ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import click
 
-from .command_text import command_text
 from .options import (
     Piped,
     ambiguous_option,
     chain_option,
+    command_text,
     force_match_option,
     map_option,
     out_option,
     output_type_option,
-    panel_option,
     quiet_option,
     sex_option,
     sexes_of,
     show,
-    target_option,
 )
+from .target_options import panel_option, target_option
 
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "force", "quiet")

@@ -6,7 +6,7 @@ import itertools
 
 import click
 
-from .options import Piped, force_option, names_in, quiet_option, region_option, say
+from .options import Piped, force_option, quiet_option, region_option, sample_names, say
 
 
 @click.command(cls=Piped)
@@ -67,7 +67,7 @@ def evaluate(
         force=force,
         report=report,
         regions=regions or None,
-        samples=_names(samples, samples_file),
+        samples=sample_names(samples, samples_file),
         concordance=concordance,
     )
     if not quiet:
@@ -80,16 +80,6 @@ def evaluate(
             say(f"report: {out}")
         if concordance is not None:
             say(f"concordance: {concordance}.*.txt.gz")
-
-
-def _names(samples: str | None, samples_file: str | None) -> list[str] | None:
-    from spinimpute.errors import InputError
-
-    if samples is not None and samples_file is not None:
-        raise InputError("samples are named by --samples or --samples-file: give one of them")
-    if samples_file is not None:
-        return names_in(samples_file, "samples file", "name")
-    return None if samples is None else [name for name in samples.split(",") if name]
 
 
 def _bounds(text: str) -> tuple[float, ...]:

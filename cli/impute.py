@@ -10,30 +10,29 @@ import click
 
 from spinimpute.predictors import registry
 
-from .command_text import command_text
 from .options import (
     Piped,
     ambiguous_option,
     chain_option,
+    command_text,
     device_option,
     force_match_option,
     map_option,
     names_in,
     out_option,
     output_type_option,
-    panel_option,
     predictor_options,
     progress_bar,
     quiet_option,
     refuse_options,
     region_option,
-    sequencing_options,
+    sample_names,
     sex_option,
     sexes_of,
     show,
-    target_option,
     threads_option,
 )
+from .target_options import panels_option, sequencing_options, targets_option
 
 if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -41,18 +40,24 @@ if TYPE_CHECKING:
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
 ONLY_FOR_ARRAYS = (
-    "phasing", "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
+    "phasing", "samples", "samples_file",
+    "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
     "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
 @click.command(cls=Piped)
-@target_option
+@targets_option
 @sequencing_options
-@panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
+@panels_option(
+    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for a chromosome."
+)
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf, with its index beside it; - is stdout.")
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf, with its index; one for each chromosome with {chrom} in its name; - is "
+    "stdout."
+)
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
 @click.option(
@@ -84,6 +89,8 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @ambiguous_option
 @sex_option
 @chain_option
+@click.option("--samples", metavar="A,B,...", help="Impute these samples only, in this order (VCF, BCF).")
+@click.option("--samples-file", metavar="FILE", help="Impute these samples only, one name a line.")
 @click.option(
     "--min-typed-ratio",
     type=click.FloatRange(0, 1),
@@ -109,7 +116,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.pass_context
 def impute(
     ctx: click.Context,
-    vcf: str | None,
+    vcf: str | tuple[str, ...] | None,
     gl: str | None,
     bam: tuple[str, ...],
     bam_list: str | None,
@@ -117,7 +124,7 @@ def impute(
     min_mapping_quality: int,
     min_base_quality: int,
     max_depth: int,
-    panel: str,
+    panel: str | tuple[str, ...],
     genetic_map: str | None,
     out: str,
     output_type: str | None,
@@ -132,6 +139,8 @@ def impute(
     ambiguous: str,
     sex: str | None,
     chain: str | None,
+    samples: str | None,
+    samples_file: str | None,
     min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
@@ -149,6 +158,7 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
+    from spinimpute.errors import InputError
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
@@ -170,6 +180,9 @@ def impute(
         from spinimpute.pipeline.sequenced.impute import impute_sequenced
 
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        assert vcf is None or isinstance(vcf, str), "the option has been checked"
+        if not isinstance(panel, str):
+            raise InputError(f"--panel is given {len(panel)} times: for sequenced samples give it once")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
         read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
@@ -212,7 +225,8 @@ def impute(
         output_type=output_type,
         header_lines=header_lines,
     )
-    inputs = (vcf, panel, genetic_map, model, sex, chain)
+    named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
+    inputs = (*named[0], *named[1], genetic_map, model, sex, chain, samples_file)
     check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
@@ -223,7 +237,7 @@ def impute(
             panel,
             genetic_map=genetic_map,
             predictor=PredictorSettings(predictor, model, _given(options)),
-            target=TargetSettings(ambiguous, sexes_of(sex), chain),
+            target=TargetSettings(ambiguous, sexes_of(sex), chain, sample_names(samples, samples_file)),
             phasing=phasing,
             region=RegionSettings(region, buffer),
             output=settings,

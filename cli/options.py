@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -69,10 +70,16 @@ class Piped(OptionsOnly):
         options = {
             option.name: max(option.opts, key=len) for option in self.params if option.name in self.READ
         }
+        from spinimpute.errors import InputError
+
+        for name, option in options.items():
+            if isinstance(ctx.params.get(name or ""), tuple) and "-" in ctx.params[name or ""]:
+                raise InputError(
+                    f"{option} is given several times: standard input can only be the one that is given"
+                )
         piped = [name for name in options if name and ctx.params.get(name) == "-"]
         if not piped:
             return super().invoke(ctx)
-        from spinimpute.errors import InputError
         from spinimpute.targets.standard_input import standard_input_as_file
 
         if len(piped) > 1:
@@ -87,6 +94,51 @@ class Piped(OptionsOnly):
                 raise InputError(str(error).replace(str(path), "standard input")) from error
 
 
+def command_text(ctx: click.Context, without: Collection[str]) -> str:
+    r"""The command with the options that differ from their defaults, in the order of the help, on one line.
+
+    The text is what a shell would take, with control characters and undecodable bytes as in $'\x0a'. A value
+    that comes from the environment is written like one that was typed.
+
+    Parameters
+    ----------
+    ctx : click.Context
+        Of the command.
+    without : collection of str
+        Parameters that do not influence the result, such as the number of threads; without them the same
+        input gives the same bytes.
+
+    Returns
+    -------
+    str
+        For the header of an output.
+    """
+    words = ctx.command_path.split()
+    for parameter in ctx.command.params:
+        if parameter.name is None or parameter.name in without:
+            continue
+        value = ctx.params.get(parameter.name)
+        if value is None or value == parameter.get_default(ctx):
+            continue
+        for one in value if isinstance(value, tuple) else [value]:  # of those that may be repeated, each
+            words.append(max(parameter.opts, key=len))
+            if one is not True:
+                words.append(_quoted(str(one)))
+    return " ".join(words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(_escaped(character) for character in word) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and character not in "\\'":
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
 def out_option(what: str) -> Option:
     """--out, with this help."""
     return click.option("--out", "-o", required=True, metavar="FILE", help=what)
@@ -99,32 +151,6 @@ def region_option(what: str, *, several: bool = False) -> Option:
 
 
 MOST = 2**31  # of anything that is counted
-PANEL_VARIABLE = "SPINIMPUTE_PANEL"
-
-
-def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> str | None:
-    if panel or ctx.resilient_parsing:
-        return panel
-    from spinimpute.errors import InputError
-
-    raise InputError(
-        f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
-        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with "
-        "'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'"
-    )
-
-
-def panel_option(what: str) -> Option:
-    """--panel, with this help; by default what the environment variable PANEL_VARIABLE says."""
-    return click.option(
-        "--panel",
-        metavar="FILE",
-        envvar=PANEL_VARIABLE,
-        callback=_given_panel,
-        help=f"{what} Default: ${PANEL_VARIABLE}.",
-    )
-
-
 output_type_option = click.option(
     "-O", "--output-type", type=click.Choice(["b", "z", "v"]), help="BCF, VCF.gz or VCF. Default: by suffix."
 )
@@ -137,56 +163,6 @@ ambiguous_option = click.option(
 )
 
 
-def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> str | None:
-    """One of --vcf, --bfile and --pfile; the latter name the files of PLINK without their suffix."""
-    if ctx.resilient_parsing:
-        return vcf
-    from spinimpute.errors import InputError
-
-    given = {
-        "--vcf": vcf,
-        "--bfile": _with_suffix(ctx.meta.get("bfile"), ".bed"),
-        "--pfile": _with_suffix(ctx.meta.get("pfile"), ".pgen"),
-    }
-    named = {name: path for name, path in given.items() if path}
-    if not named and ctx.meta.get("sequenced"):
-        return None
-    if len(named) != 1:
-        found = " and ".join(named) or "none of them"
-        options = {option.name for option in ctx.command.params}
-        of_sequenced = ", ".join(f"--{name} FILE" for name in ("gl", "bam") if name in options)
-        raise InputError(
-            "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
-            f"{', or what is sequenced with ' if of_sequenced else ''}{of_sequenced}; found {found}"
-        )
-    return next(iter(named.values()))
-
-
-def _with_suffix(prefix: str | None, suffix: str) -> str | None:
-    return prefix if prefix is None or prefix.endswith(suffix) else prefix + suffix
-
-
-def _kept(ctx: click.Context, option: click.Parameter, prefix: str | None) -> None:
-    ctx.meta[str(option.name)] = prefix
-
-
-def target_option(command: Command) -> Command:
-    """Add --vcf, --bfile and --pfile; the command receives `vcf`, whichever it was."""
-    plink: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "expose_value": False, "callback": _kept}
-    for option in (
-        click.option("--pfile", help="The same of PLINK 2: PREFIX.pgen, .pvar, .psam.", **plink),
-        click.option("--bfile", help="Target of PLINK 1 in place of --vcf: PREFIX.bed, .bim, .fam.", **plink),
-        click.option(
-            "--vcf",
-            metavar="FILE",
-            callback=_given_target,
-            help="Target: VCF, VCF.gz, BCF, a consumer array's text, or a FinalReport, known by content.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 sex_option = click.option(
     "--sex",
     metavar="FILE",
@@ -197,43 +173,6 @@ sex_option = click.option(
 chain_option = click.option(
     "--chain", metavar="FILE", help="Chain file from the target's genome build to the panel's (UCSC)."
 )
-
-
-def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
-    if value:
-        ctx.meta["sequenced"] = True
-    return value
-
-
-_SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
-gl_option = click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **_SEQUENCED)
-
-
-def sequencing_options(command: Command) -> Command:
-    """Add --gl, --bam, --bam-list and what belongs to them, in place of a target."""
-    quality: dict[str, Any] = {"type": click.IntRange(0, 255), "default": 10, "show_default": True}
-    for option in (
-        click.option(
-            "--max-depth",
-            type=click.IntRange(1, 65_535),
-            default=40,
-            show_default=True,
-            help="Reads that count at a site.",
-        ),
-        click.option("--min-base-quality", help="Of a base that counts.", **quality),
-        click.option("--min-mapping-quality", help="Of a read that counts.", **quality),
-        click.option("--reference", metavar="FILE", help="Reference genome that CRAMs were written with."),
-        click.option(
-            "--bam-list",
-            help="A file with a BAM or CRAM in each line, and behind a tab its sample's name, if it is to be "
-            "another one than in the read groups.",
-            **_SEQUENCED,
-        ),
-        click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
-        gl_option,
-    ):
-        command = option(command)
-    return command
 
 
 def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
@@ -304,6 +243,17 @@ def names_in(path: str, role: str, what: str) -> list[str]:
     return names
 
 
+def sample_names(samples: str | None, samples_file: str | None) -> list[str] | None:
+    """The names of --samples or --samples-file; None without both."""
+    from spinimpute.errors import InputError
+
+    if samples is not None and samples_file is not None:
+        raise InputError("samples are named by --samples or --samples-file: give one of them")
+    if samples_file is not None:
+        return names_in(samples_file, "samples file", "name")
+    return None if samples is None else [name for name in samples.split(",") if name]
+
+
 def predictor_options(command: Command) -> Command:
     """Add the options of all predictors in the registry; the command receives each by its name."""
     from spinimpute.predictors.registry import option_help, options_by_name
@@ -372,8 +322,6 @@ class _Log:
 def start_log(ctx: click.Context, path: str) -> None:
     """Print to a file as well from now on. Raises InputError if it cannot be written."""
     from spinimpute.output_files import CannotWrite, check_outputs
-
-    from .command_text import command_text
 
     written = {name: ctx.params.get(name) for name in ("out", "report")}
     read: list[object] = []

@@ -9,10 +9,10 @@ import click
 
 from spinimpute.errors import printable
 
-from .command_text import command_text
 from .options import (
     MOST,
     OptionsOnly,
+    command_text,
     device_option,
     force_option,
     map_option,

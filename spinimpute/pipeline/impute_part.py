@@ -173,6 +173,7 @@ def _window_summary(engine: Engine, records: WindowRecords, window: Window) -> W
     position = records.panel.position
     low, high = np.searchsorted(engine.typed_index, [window.start, window.stop])
     return WindowSummary(
+        records.panel.chrom,
         int(position[window.start]),
         int(position[window.stop - 1]),
         window.stop - window.start,

@@ -130,6 +130,7 @@ def prepare(
             sexes=target.sexes,
             chain=target.chain,
             region=wanted,
+            samples=target.samples,
         )
 
     try:
@@ -177,7 +178,7 @@ def _judge(
     found = [
         verdict for one in prepared for verdict in verdicts(one.panel, one.target, one.match, lifted=lifted)
     ]
-    summary.refusals = [verdict.text for verdict in found if verdict.refused]
+    summary.refusals += [verdict.text for verdict in found if verdict.refused]
     if summary.refusals and not force:
         raise InputError(summary.refusals[0])
     summary.warnings += [verdict.text for verdict in found]
@@ -217,9 +218,9 @@ def _count(summary: ImputationSummary, part: Prepared) -> None:
 
 def _warn_of_shared_samples(summary: ImputationSummary, part: Prepared) -> None:
     shared = sorted(set(part.panel.samples) & set(part.target.samples))
-    if shared:
-        summary.warnings.append(
-            f"{len(shared)} target samples have the names of panel samples ({', '.join(shared[:3])}"
-            f"{', ...' if len(shared) > 3 else ''}): if they are the same people, accuracy on them means "
-            "nothing"
-        )
+    warning = (
+        f"{len(shared)} target samples have the names of panel samples ({', '.join(shared[:3])}"
+        f"{', ...' if len(shared) > 3 else ''}): if they are the same people, accuracy on them means nothing"
+    )
+    if shared and warning not in summary.warnings:  # of another chromosome
+        summary.warnings.append(warning)

@@ -116,7 +116,7 @@ def read_region(
     """
     ranges = panel_ranges(panels, region)
     # reading a part of our own file is enough only if the same sites are used as when it was written
-    as_written = target.ambiguous == "frequency" and target.chain is None
+    as_written = target.ambiguous == "frequency" and target.chain is None and target.samples is None
     whole = min_typed_ratio is not None
     to_read = part_to_read(vcf, panels, predictor, region, buffer_cM, whole) if as_written else None
     only = None if to_read is None else to_read.region
@@ -141,7 +141,8 @@ def read_region(
         chosen = [
             replace(one, part=within(one.part, predictor, one.first, one.last, buffer_cM)) for one in chosen
         ]
-        summary.used_sites = sum(len(one.part.match.panel_index) for one in chosen)
+        used = sum(len(one.part.match.panel_index) for one in chosen)
+        summary.used_sites = (summary.used_sites or 0) + used
     for one in chosen:
         note_untyped(summary, one.part.panel, one.part.typed_index_used, one.first, one.last)
     return chosen

@@ -48,11 +48,14 @@ class TargetSettings:
         Whether each sample is male, for chromosome X (`read_sexes`); by default the calls decide.
     chain : str, Path or None
         A chain file from the target's genome build to the panel's: positions are lifted over.
+    samples : sequence of str or None
+        Read these alone, in this order, as if the file had no others; None for all.
     """
 
     ambiguous: str = "frequency"
     sexes: dict[str, bool] | None = None
     chain: str | Path | None = None
+    samples: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,9 @@ class WindowRecords:
             r2 = info["R2"]
             assert r2 is not None
             mine = slice(window.start, window.stop)
-            self.collected.add(panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel])
+            self.collected.add(
+                panel.chrom, panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel]
+            )
         if self.er2_T is not None:
             info["ER2"] = er2
         writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)

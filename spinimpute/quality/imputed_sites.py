@@ -19,6 +19,8 @@ class ImputedSites:
 
     Attributes
     ----------
+    chroms : list of str
+        Chromosomes.
     positions : list of integers (n_sites,)
         Positions in base pairs.
     minor : list of float32 (n_sites,)
@@ -29,16 +31,21 @@ class ImputedSites:
         Whether the site is typed.
     """
 
+    chroms: list[str] = field(default_factory=list)
     positions: list[np.ndarray] = field(default_factory=list)
     minor: list[np.ndarray] = field(default_factory=list)
     r2: list[np.ndarray] = field(default_factory=list)
     typed: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, position: np.ndarray, frequency: np.ndarray, r2: np.ndarray, typed: np.ndarray) -> None:
+    def add(
+        self, chrom: str, position: np.ndarray, frequency: np.ndarray, r2: np.ndarray, typed: np.ndarray
+    ) -> None:
         """Add the sites of a window.
 
         Parameters
         ----------
+        chrom : str
+            Their chromosome.
         position : integers (n_sites,)
             Positions in base pairs.
         frequency : float (n_sites,)
@@ -48,6 +55,7 @@ class ImputedSites:
         typed : bool (n_sites,)
             Whether the site is typed.
         """
+        self.chroms.append(chrom)
         self.positions.append(position)
         self.minor.append(np.minimum(frequency, 1 - frequency).astype(np.float32))
         self.r2.append(r2.astype(np.float32))
@@ -88,8 +96,34 @@ class ImputedSites:
             )
         return rows
 
+    def by_chromosome(self) -> list[dict[str, Any]]:
+        """Density and quality of each chromosome.
+
+        Returns
+        -------
+        list of dict
+            A row for each chromosome, in the order in which they were added: chrom, sites (of the panel),
+            typed, r2 (mean of the imputed sites with a minor allele frequency of 5 % and more).
+        """
+        _, minor, r2, typed = self.all()
+        chrom = np.repeat(self.chroms, [len(position) for position in self.positions])
+        common = ~typed & (minor >= 0.05)
+        rows = []
+        for name in dict.fromkeys(self.chroms):
+            here = chrom == name
+            chosen = here & common
+            rows.append(
+                {
+                    "chrom": name,
+                    "sites": int(here.sum()),
+                    "typed": int((here & typed).sum()),
+                    "r2": float(r2[chosen].mean()) if chosen.any() else float("nan"),
+                }
+            )
+        return rows
+
     def along(self, n_places: int = 60) -> list[dict[str, Any]]:
-        """Density and quality along the chromosome, in equally long segments.
+        """Density and quality along the chromosome, in equally long segments; for sites of a single one.
 
         Parameters
         ----------

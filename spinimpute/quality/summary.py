@@ -27,6 +27,8 @@ class WindowSummary:
 
     Attributes
     ----------
+    chrom : str
+        Its chromosome.
     start, end : int
         Positions of its first and last site.
     sites : int
@@ -35,6 +37,7 @@ class WindowSummary:
         Those that are typed.
     """
 
+    chrom: str
     start: int
     end: int
     sites: int
@@ -161,7 +164,7 @@ class ImputationSummary(RunSummary):
         self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
 
     def count_array(self, array_index: np.ndarray | None, typed_index: np.ndarray) -> None:
-        """Count the sites of an inducing panel's array, and the typed sites outside it.
+        """Add the sites of an inducing panel's array, and the typed sites outside it.
 
         Parameters
         ----------
@@ -171,8 +174,8 @@ class ImputationSummary(RunSummary):
             The panel sites that are typed.
         """
         if array_index is not None:
-            self.array_sites = len(array_index)
-            self.outside_array = int(np.isin(typed_index, array_index, invert=True).sum())
+            self.array_sites = (self.array_sites or 0) + len(array_index)
+            self.outside_array += int(np.isin(typed_index, array_index, invert=True).sum())
 
     def count_kept(self, n_sites: int) -> None:
         """Add a number of unmatched typed sites that were written."""
@@ -220,9 +223,11 @@ class ImputationSummary(RunSummary):
             out.append(f"          and {len(self.untyped) - SHOWN_STRETCHES} smaller stretches")
         out.append(f"written:  {self.written_sites} sites")
         out += [f"note:     {note}" for note in self.notes]
+        several = len({window.chrom for window in self.windows}) > 1
         for window in self.windows:
+            place = f"{window.chrom}:" if several else ""
             out.append(
-                f"window:   {window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
+                f"window:   {place}{window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
                 f"({window.typed / window.sites:.2%})"
             )
         return out + self.closing_lines()

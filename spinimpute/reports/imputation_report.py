@@ -58,7 +58,7 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
             summary,
             table(
                 ["window", "sites", "typed sites"],
-                [[f"{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
+                [[f"{w.chrom}:{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
                 "Windows that were computed and written one after the other",
             ),
         ),
@@ -88,17 +88,7 @@ def _matching(summary: ImputationSummary) -> str:
 
 
 def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> str:
-    along = imputed.along()
-    middle = [float(row["Mb"]) for row in along]
-    density = lines_by_position(
-        middle,
-        [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in along])],
-        "position, Mb",
-        "typed sites per Mb",
-        "Coverage: how many typed sites there are along the chromosome.",
-        unit_interval=False,
-    )
-    parts = [density, quality_along(along)]
+    parts = [_chromosomes(imputed)] if len(set(imputed.chroms)) > 1 else _along_one(imputed)
     if leave_one_out is not None:
         windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
         weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
@@ -112,7 +102,31 @@ def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> s
                 f"The {len(weakest)} weakest of {len(windows)} windows",
             )
         )
-    return section("Along the chromosome", *parts)
+    return section(
+        "Along the chromosomes" if len(set(imputed.chroms)) > 1 else "Along the chromosome", *parts
+    )
+
+
+def _chromosomes(imputed: ImputedSites) -> str:
+    return table(
+        ["chromosome", "panel sites", "typed sites", "mean R2, MAF ≥ 5 %"],
+        [[row["chrom"], row["sites"], row["typed"], row["r2"]] for row in imputed.by_chromosome()],
+        "Chromosomes in the order of the output",
+    )
+
+
+def _along_one(imputed: ImputedSites) -> list[str]:
+    along = imputed.along()
+    middle = [float(row["Mb"]) for row in along]
+    density = lines_by_position(
+        middle,
+        [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in along])],
+        "position, Mb",
+        "typed sites per Mb",
+        "Coverage: how many typed sites there are along the chromosome.",
+        unit_interval=False,
+    )
+    return [density, quality_along(along)]
 
 
 def _untyped(summary: ImputationSummary) -> str:

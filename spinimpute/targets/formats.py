@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +36,21 @@ class TargetFormat:
     read: Callable[[Path, Sites, str, Lift | None], Calls]
 
 
-def _read_variants(path: Path, panel: Sites, contig_line: str, lift: Lift | None) -> Calls:
+def read_variants(
+    path: Path,
+    panel: Sites,
+    contig_line: str,
+    lift: Lift | None,
+    samples: Sequence[str] | None = None,
+) -> Calls:
+    """Read a VCF or BCF, as of `TargetFormat.read`; samples: those to read, None for all."""
     # whether a heterozygote has a phase matters only where there are two copies: asked of the haplotypes
-    reader = HaplotypeReader(path, chrom=panel.chrom, allow_unphased=True, mixed_ploidy=True)
+    reader = HaplotypeReader(path, samples=samples, chrom=panel.chrom, allow_unphased=True, mixed_ploidy=True)
     calls = reader.read_calls()
     return calls if lift is None else lift.calls(calls)
 
 
-VARIANTS = TargetFormat("VCF, VCF.gz or BCF", starts_as_variant_file, _read_variants)
+VARIANTS = TargetFormat("VCF, VCF.gz or BCF", starts_as_variant_file, read_variants)
 
 FORMATS = (
     VARIANTS,

@@ -15,7 +15,7 @@ from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, is_x
 from spinimpute.panels.parts import all_sites, one_copy_in_men, part_of
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.targets.formats import VARIANTS, format_of
+from spinimpute.targets.formats import VARIANTS, format_of, read_variants
 from spinimpute.targets.liftover import Lift
 from spinimpute.vcf.reader import read_haplotypes
 
@@ -28,6 +28,7 @@ def read_target(
     sexes: dict[str, bool] | None = None,
     chain: str | Path | None = None,
     region: Region | None = None,
+    samples: Sequence[str] | None = None,
 ) -> list[ResolvedPloidy | None]:
     """The target's haplotypes on the chromosome of the panels.
 
@@ -46,6 +47,9 @@ def read_target(
     region : Region or None
         What is needed of the target; a VCF or BCF of an autosome is read no further.
 
+    samples : sequence of str or None
+        Those to read, in this order; None for all.
+
     Returns
     -------
     list
@@ -62,11 +66,20 @@ def read_target(
     form = format_of(path)
     diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     if form is VARIANTS and lift is None and diploid:
-        haplotypes = read_haplotypes(path, region, chrom=chrom, allow_unphased=allow_unphased)
+        haplotypes = read_haplotypes(
+            path, region, samples=samples, chrom=chrom, allow_unphased=allow_unphased
+        )
         return [
             ResolvedPloidy(haplotypes, half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), [])
         ]
-    calls = form.read(path, all_sites(panels), panels[0].contig_line, lift)
+    if form is VARIANTS:
+        calls = read_variants(path, all_sites(panels), panels[0].contig_line, lift, samples)
+    elif samples is not None:
+        raise InputError(
+            f"target {path}: samples can be chosen of VCF and BCF; 'spinimpute convert' makes one"
+        )
+    else:
+        calls = form.read(path, all_sites(panels), panels[0].contig_line, lift)
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
     known_sexes = calls.sexes | (sexes or {})

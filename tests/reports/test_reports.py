@@ -257,7 +257,7 @@ def test_imputed_sites_by_frequency_and_place() -> None:
     frequency, r2 = rng.random(400), rng.random(400)
     typed = rng.random(400) < 0.1
     for part in (slice(0, 150), slice(150, 400)):
-        sites.add(position[part], frequency[part], r2[part], typed[part])
+        sites.add("20", position[part], frequency[part], r2[part], typed[part])
     minor = np.minimum(frequency, 1 - frequency)
     row = next(row for row in sites.by_frequency() if row["bin"] == "(0.05,0.5]")
     chosen = (minor > 0.05) & ~typed

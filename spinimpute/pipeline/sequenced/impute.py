@@ -176,7 +176,7 @@ def _write(
     if collected is not None:
         r2 = info["R2"]
         assert r2 is not None
-        collected.add(panel.position[rows], panel.frequency[rows], r2, typed_S)
+        collected.add(panel.chrom, panel.position[rows], panel.frequency[rows], r2, typed_S)
     alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 

@@ -1,0 +1,159 @@
+"""Options of commands that read a panel and a target: files of arrays, of PLINK, of sequenced samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .options import Command, Option
+
+PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+
+
+def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> str | None:
+    if panel or ctx.resilient_parsing:
+        return panel
+    from spinimpute.errors import InputError
+
+    raise InputError(
+        f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
+        "fully sequenced people, for example the 1000 Genomes Project's; compile it once with "
+        "'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'"
+    )
+
+
+def panel_option(what: str) -> Option:
+    """--panel, with this help; by default what the environment variable PANEL_VARIABLE says."""
+    return click.option(
+        "--panel",
+        metavar="FILE",
+        envvar=PANEL_VARIABLE,
+        callback=_given_panel,
+        help=f"{what} Default: ${PANEL_VARIABLE}.",
+    )
+
+
+def _one_or_several(ctx: click.Context, option: click.Parameter, panels: tuple[str, ...]) -> Any:
+    _given_panel(ctx, option, panels[0] if panels else None)
+    return panels[0] if len(panels) == 1 else panels
+
+
+def panels_option(what: str) -> Option:
+    """--panel, which may be repeated: the command receives a text, or a tuple of several."""
+    return click.option(
+        "--panel",
+        metavar="FILE",
+        type=click.Path(),  # splits the variable at colons, as paths are in others
+        multiple=True,
+        envvar=PANEL_VARIABLE,
+        callback=_one_or_several,
+        help=f"{what} Default: ${PANEL_VARIABLE}.",
+    )
+
+
+def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> str | None:
+    """One of --vcf, --bfile and --pfile; the latter name the files of PLINK without their suffix."""
+    if ctx.resilient_parsing:
+        return vcf
+    from spinimpute.errors import InputError
+
+    given = {
+        "--vcf": vcf,
+        "--bfile": _with_suffix(ctx.meta.get("bfile"), ".bed"),
+        "--pfile": _with_suffix(ctx.meta.get("pfile"), ".pgen"),
+    }
+    named = {name: path for name, path in given.items() if path}
+    if not named and ctx.meta.get("sequenced"):
+        return None
+    if len(named) != 1:
+        found = " and ".join(named) or "none of them"
+        options = {option.name for option in ctx.command.params}
+        of_sequenced = ", ".join(f"--{name} FILE" for name in ("gl", "bam") if name in options)
+        raise InputError(
+            "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
+            f"{', or what is sequenced with ' if of_sequenced else ''}{of_sequenced}; found {found}"
+        )
+    return next(iter(named.values()))
+
+
+def _with_suffix(prefix: str | None, suffix: str) -> str | None:
+    return prefix if prefix is None or prefix.endswith(suffix) else prefix + suffix
+
+
+def _kept(ctx: click.Context, option: click.Parameter, prefix: str | None) -> None:
+    ctx.meta[str(option.name)] = prefix
+
+
+def target_option(command: Command) -> Command:
+    """Add --vcf, --bfile and --pfile; the command receives `vcf`, whichever it was."""
+    return _target_options(command)
+
+
+def targets_option(command: Command) -> Command:
+    """The same; --vcf may be repeated, and the command then receives a tuple."""
+    return _target_options(command, several=True)
+
+
+def _given_targets(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> Any:
+    from spinimpute.errors import InputError
+
+    first = _given_target(ctx, option, files[0] if files else None)
+    if len(files) > 1 and ctx.meta.get("sequenced"):
+        raise InputError(f"--vcf is given {len(files)} times: beside sequenced samples give it once")
+    return files if len(files) > 1 else first
+
+
+def _target_options(command: Command, *, several: bool = False) -> Command:
+    plink: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "expose_value": False, "callback": _kept}
+    for option in (
+        click.option("--pfile", help="The same of PLINK 2: PREFIX.pgen, .pvar, .psam.", **plink),
+        click.option("--bfile", help="Target of PLINK 1 in place of --vcf: PREFIX.bed, .bim, .fam.", **plink),
+        click.option(
+            "--vcf",
+            metavar="FILE",
+            multiple=several,
+            callback=_given_targets if several else _given_target,
+            help="Target: VCF, VCF.gz, BCF, a consumer array's text, or a FinalReport, known by content."
+            + (" May be repeated: one VCF or BCF for each chromosome." if several else ""),
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
+    if value:
+        ctx.meta["sequenced"] = True
+    return value
+
+
+_SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
+gl_option = click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **_SEQUENCED)
+
+
+def sequencing_options(command: Command) -> Command:
+    """Add --gl, --bam, --bam-list and what belongs to them, in place of a target."""
+    quality: dict[str, Any] = {"type": click.IntRange(0, 255), "default": 10, "show_default": True}
+    for option in (
+        click.option(
+            "--max-depth",
+            type=click.IntRange(1, 65_535),
+            default=40,
+            show_default=True,
+            help="Reads that count at a site.",
+        ),
+        click.option("--min-base-quality", help="Of a base that counts.", **quality),
+        click.option("--min-mapping-quality", help="Of a read that counts.", **quality),
+        click.option("--reference", metavar="FILE", help="Reference genome that CRAMs were written with."),
+        click.option(
+            "--bam-list",
+            help="A file with a BAM or CRAM in each line, and behind a tab its sample's name, if it is to be "
+            "another one than in the read groups.",
+            **_SEQUENCED,
+        ),
+        click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
+        gl_option,
+    ):
+        command = option(command)
+    return command

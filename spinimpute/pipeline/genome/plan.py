@@ -1,0 +1,255 @@
+"""Which panel and which target file each chromosome has, in the order in which they are imputed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
+from spinimpute.panels.opening import PANEL_FILES, is_panel_file, open_panel_file
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.chunk_file import PANEL_LINE
+from spinimpute.targets.formats import VARIANTS, format_of
+from spinimpute.vcf.index_reader import fresh_index
+from spinimpute.vcf.variant_file import VariantFile
+
+_LAST = 1_000  # behind all numbered chromosomes
+_LETTERS = {"X": _LAST, "Y": _LAST + 1, "MT": _LAST + 2}
+
+Panel = ReferencePanel | str | Path
+Several = Panel | Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class Chromosome:
+    """A chromosome, and what it is imputed from. Of a single one no more is stated than its files.
+
+    Attributes
+    ----------
+    name : str
+        As the panel calls it.
+    panel : str, Path or ReferencePanel
+        Where it is imputed from.
+    vcf : str or Path
+        The target file.
+    contig_line : str
+        For the header.
+    panel_lines : sequence of str
+        The header lines that name the panel; several for a chromosome X in parts.
+    """
+
+    name: str
+    panel: Panel
+    vcf: str | Path
+    contig_line: str = ""
+    panel_lines: Sequence[str] = ()
+
+
+def panel_files(panel: Several) -> list[Panel]:
+    """The panels that are given: one, several, or all in a folder.
+
+    Raises
+    ------
+    InputError
+        None is given, or the folder holds none.
+    """
+    found: list[Panel] = []
+    for one in panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]:
+        if not isinstance(one, str | Path) or not Path(one).is_dir():
+            found.append(one)
+            continue
+        inside = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
+        if not inside:
+            raise InputError(f"panel {one}: this folder holds no file of {' or '.join(PANEL_FILES)}")
+        found += inside
+    if not found:
+        raise InputError("no panel is given: give one for each chromosome")
+    return found
+
+
+def target_files(vcf: str | Path | Sequence[str | Path]) -> list[str | Path]:
+    """The target files that are given. Raises InputError if there is none."""
+    files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
+    if not files:
+        raise InputError("no target is given: give one file, or one for each chromosome")
+    return files
+
+
+def plan_genome(
+    files: Sequence[str | Path], panels: Sequence[Panel], region: Region | None
+) -> tuple[list[Chromosome], list[str]]:
+    """Give each chromosome its panel and its target file.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+        One target file with all chromosomes, or several VCF or BCF, each with others.
+    panels : sequence of ReferencePanel, str or Path
+        Panel files, or open panels: one for each chromosome, in any order.
+    region : Region or None
+        Leave out the chromosomes that it is not on.
+
+    Returns
+    -------
+    list of Chromosome
+        In the order of the target's contig lines; those of no such line follow: 1 to 22, X, Y, MT.
+    list of str
+        Warnings for the user.
+
+    Raises
+    ------
+    InputError
+        Two panels, or two target files, are of one chromosome; a panel is no panel file; the files have other
+        samples; or no panel is of the region's chromosome.
+    """
+    found = [_panel(one, files[0]) for one in panels]
+    for i, one in enumerate(found):
+        for other in found[:i]:
+            if same_chromosome(one.name, other.name):
+                raise InputError(
+                    f"two panels are of chromosome {one.name}: {_path(other.panel)} and {_path(one.panel)}; "
+                    "give one for each chromosome"
+                )
+    if region is not None:
+        chosen = [one for one in found if same_chromosome(region.chrom, one.name)]
+        if not chosen:
+            names = ", ".join(one.name for one in found)
+            raise InputError(f"no panel is of the chromosome of region {region}: they are of {names}")
+        found = chosen
+    warnings: list[str] = []
+    contigs: list[str] = []
+    if len(files) > 1:
+        contigs, found, warnings = _in_their_files(files, found)
+    elif format_of(Path(files[0])) is VARIANTS:
+        with VariantFile(files[0], "target") as file:
+            contigs = file.contigs
+        if len(found) > 1 and not fresh_index(Path(files[0])):
+            warnings.append(
+                f"{files[0]} has no index that is newer than it: it is read anew for each chromosome. "
+                "'bcftools index' of a .vcf.gz or .bcf spares that"
+            )
+    return sorted(found, key=lambda one: _place(one.name, contigs)), warnings
+
+
+def _panel(panel: Panel, vcf: str | Path) -> Chromosome:
+    if not isinstance(panel, str | Path):
+        return _chromosome([panel], panel, vcf)
+    path = Path(panel)
+    if path.is_file() and not is_panel_file(path):
+        raise InputError(
+            f"{path} is no panel file: where several are given, each is to be one; make it with 'spinimpute "
+            "panel build'"
+        )
+    with open_panel_file(path) as parts:
+        return _chromosome(parts, panel, vcf)
+
+
+def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) -> Chromosome:
+    return Chromosome(parts[0].chrom, panel, vcf, parts[0].contig_line, panel_lines(parts))
+
+
+def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
+    """The header lines that name a panel: one for each of its parts."""
+    return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
+
+
+def _path(panel: Panel) -> str | Path:
+    return panel if isinstance(panel, str | Path) else panel.path
+
+
+def _in_their_files(
+    files: Sequence[str | Path], found: Sequence[Chromosome]
+) -> tuple[list[str], list[Chromosome], list[str]]:
+    """The contigs of the first file if it lists all, the chromosomes with their files, and warnings."""
+    contigs: list[str] = []
+    samples: list[str] = []
+    held: dict[str, tuple[str, str | Path]] = {}  # by plain name
+    for number, path in enumerate(files):
+        if format_of(Path(path)) is not VARIANTS:
+            raise InputError(f"target {path}: of several files, one for each chromosome, each is VCF or BCF")
+        with VariantFile(path, "target") as file:
+            if not number:
+                contigs, samples = file.contigs, file.samples
+            elif file.samples != samples:
+                raise InputError(
+                    f"targets {files[0]} and {path} have other samples, or another order of them: give files "
+                    "of the same samples (bcftools view -S)"
+                )
+            record = next(file.records(), None)
+        if record is None:
+            raise InputError(f"target {path}: there is no record in it")
+        name = record.CHROM
+        if (other := held.get(plain_chromosome(name))) is not None:
+            raise InputError(
+                f"targets {other[1]} and {path} are both of chromosome {name}: give one file for each"
+            )
+        held[plain_chromosome(name)] = name, path
+    chosen: list[Chromosome] = []
+    warnings = []
+    names = [name for name, _ in held.values()]
+    used: set[str] = set()
+    for one in found:
+        meant = sorted(names_of_chromosome(one.name, names))
+        used |= set(meant)
+        if not meant:
+            warnings.append(f"no target file is of chromosome {one.name}: it is left out")
+            continue
+        if len(meant) > 1:
+            paths = " and ".join(str(held[plain_chromosome(name)][1]) for name in meant)
+            raise InputError(f"targets {paths} are both of chromosome {one.name}: give one file for each")
+        vcf = held[plain_chromosome(meant[0])][1]
+        chosen.append(Chromosome(one.name, one.panel, vcf, one.contig_line, one.panel_lines))
+    if not chosen:
+        raise InputError(
+            f"the targets are of chromosomes {', '.join(names)}, the panels of "
+            f"{', '.join(one.name for one in found)}: none of them is in both"
+        )
+    warnings += [
+        f"target {path}: there is no panel of chromosome {name}: it is left out"
+        for name, path in held.values()
+        if name not in used
+    ]
+    whole = all(names_of_chromosome(one.name, contigs) for one in chosen)
+    return contigs if whole else [], chosen, warnings
+
+
+def _place(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
+    """Where a chromosome stands."""
+    plain = plain_chromosome(chrom)
+    number = int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTERS.get(plain, _LAST + 3)
+    meant = names_of_chromosome(chrom, contigs)
+    at = next((i for i, name in enumerate(contigs) if name in meant), len(contigs))
+    return at, number, plain
+
+
+PLACEHOLDER = "{chrom}"
+
+
+def outputs(out: str | Path, plan: Sequence[Chromosome]) -> list[tuple[Path, list[Chromosome]]]:
+    """The files to be written, and the chromosomes of each.
+
+    Parameters
+    ----------
+    out : str or Path
+        One file, or with PLACEHOLDER in its name one for each chromosome.
+    plan : sequence of Chromosome
+        In order.
+
+    Returns
+    -------
+    list of (Path, list of Chromosome)
+        In order.
+
+    Raises
+    ------
+    InputError
+        A chromosome's name is no part of a file name.
+    """
+    if PLACEHOLDER not in str(out):
+        return [(Path(out), list(plan))]
+    for one in plan:
+        if "/" in one.name or "\0" in one.name:
+            raise InputError(f"chromosome {one.name!r} cannot be part of a file's name: give one output")
+    return [(Path(str(out).replace(PLACEHOLDER, one.name)), [one]) for one in plan]

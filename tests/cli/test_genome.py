@@ -1,0 +1,106 @@
+"""`spinimpute impute` with a panel and a target for each chromosome; the example serves as two of them."""
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spinimpute
+
+Run = Callable[..., Any]
+
+
+def renamed(source: Path, out: Path, chrom: str) -> Path:
+    """The example as if it were another chromosome."""
+    text = gzip.decompress(source.read_bytes()).decode()
+    out.write_text(text.replace("ID=20,", f"ID={chrom},").replace("\n20\t", f"\n{chrom}\t"))
+    return out
+
+
+def records(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def other_panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("other")
+    text = renamed(example / "panel.vcf.gz", folder / "panel.vcf", "21")
+    spinimpute.build_panel(text, folder / "21.spin").close()
+    return folder / "21.spin"
+
+
+def test_each_chromosome_has_its_files(
+    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
+) -> None:
+    target = example / "target.vcf.gz"
+    other = renamed(target, tmp_path / "21.vcf", "21")
+    for vcf, one, name in ((target, panel, "a"), (other, other_panel, "b")):
+        assert run("impute", "--vcf", vcf, "--panel", one, "--out", tmp_path / f"{name}.vcf").code == 0
+    given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", target)
+    done = run("impute", *given, "--out", tmp_path / "all.vcf")
+    assert done.code == 0
+    apart = records(tmp_path / "a.vcf") + records(tmp_path / "b.vcf")
+    assert records(tmp_path / "all.vcf") == apart
+    assert f"written:  {len(apart)} sites" in done.err
+    done = run("impute", *given, "--out", tmp_path / "c{chrom}.vcf", "-q")
+    assert (done.code, done.err) == (0, "")
+    assert records(tmp_path / "c20.vcf") + records(tmp_path / "c21.vcf") == apart
+
+
+def test_panels_of_the_environment(
+    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPINIMPUTE_PANEL", os.pathsep.join([str(panel), str(other_panel)]))
+    done = run("impute", "--vcf", example / "target.vcf.gz", "--out", tmp_path / "o.vcf")
+    assert done.code == 0
+    assert "warning: chromosome 21 is left out" in done.err
+
+
+def test_what_can_not_be_given_twice(
+    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
+) -> None:
+    out, target = tmp_path / "o.vcf", example / "target.vcf.gz"
+    done = run("impute", "--vcf", target, "--panel", panel, "--panel", panel, "--out", out)
+    assert (done.code, "two panels are of chromosome 20" in done.err) == (2, True)
+    done = run("impute", "--vcf", target, "--vcf", target, "--panel", panel, "--out", out)
+    assert (done.code, "are both of chromosome 20" in done.err) == (2, True)
+    done = run("impute", "--gl", target, "--panel", panel, "--panel", other_panel, "--out", out)
+    assert (done.code, "for sequenced samples give it once" in done.err) == (2, True)
+    done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--out", tmp_path / "p.vcf")
+    assert (done.code, "--out is given 2 times" in done.err) == (2, True)
+    assert not out.exists()
+
+
+def test_some_samples_are_as_in_a_file_of_their_own(
+    run: Run, example: Path, panel: Path, tmp_path: Path
+) -> None:
+    lines = gzip.decompress((example / "target.vcf.gz").read_bytes()).decode().splitlines()
+    head = next(line for line in lines if line.startswith("#CHROM")).split("\t")
+    columns = [head.index(name) for name in (head[12], head[10])]
+    own = tmp_path / "own.vcf"
+    own.write_text(
+        "".join(
+            (
+                line
+                if line.startswith("##")
+                else "\t".join([*(f := line.split("\t"))[:9], *(f[i] for i in columns)])
+            )
+            + "\n"
+            for line in lines
+        )
+    )
+    names = f"{head[12]},{head[10]}"
+    listed = tmp_path / "names.txt"
+    listed.write_text(names.replace(",", "\n"))
+    given = ("--vcf", example / "target.vcf.gz", "--panel", panel)
+    assert run("impute", "--vcf", own, "--panel", panel, "--out", tmp_path / "a.vcf").code == 0
+    assert run("impute", *given, "--samples", names, "--out", tmp_path / "b.vcf").code == 0
+    assert run("impute", *given, "--samples-file", listed, "--out", tmp_path / "c.vcf").code == 0
+    assert records(tmp_path / "a.vcf") == records(tmp_path / "b.vcf") == records(tmp_path / "c.vcf")
+    done = run("impute", *given, "--samples", "nobody", "--out", tmp_path / "d.vcf")
+    assert (done.code, "not in the file: nobody" in done.err) == (2, True)
+    done = run("impute", *given, "--samples", names, "--samples-file", listed, "--out", tmp_path / "d.vcf")
+    assert (done.code, "give one of them" in done.err) == (2, True)

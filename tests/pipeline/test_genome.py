@@ -1,0 +1,197 @@
+"""A genome at once: three chromosomes and X, one panel each, give the records of runs with one panel each."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+
+CHROMOSOMES = ("2", "10", "X")
+HEADER = (
+    "##fileformat=VCFv4.2\n"
+    "##contig=<ID=10>\n##contig=<ID=2>\n##contig=<ID=X,length=155270560>\n"  # 10 is before 2
+    '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">\n'
+)
+N_PANEL, N_TARGET = 30, 4
+X_START = 5_000_000  # behind PAR1
+
+
+def column_head(prefix: str, n_samples: int) -> str:
+    fixed = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
+    return "\t".join([*fixed, *(f"{prefix}{i}" for i in range(n_samples))]) + "\n"
+
+
+def lines(chrom: str, position: np.ndarray, alleles_SN: np.ndarray) -> list[str]:
+    made = []
+    for at, row in zip(position, alleles_SN, strict=True):
+        calls = [f"{a}|{b}" for a, b in row.reshape(-1, 2)]
+        if chrom == "X":  # every second is a man
+            calls[::2] = [call[0] for call in calls[::2]]
+        made.append("\t".join([chrom, str(at), ".", "A", "C", ".", ".", ".", "GT", *calls]) + "\n")
+    return made
+
+
+class Genome:
+    """Files of a simulated genome."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.panels = folder, folder / "panels"
+        self.panels.mkdir()
+        self.typed: dict[str, list[str]] = {}
+        for seed, chrom in enumerate(CHROMOSOMES):
+            random = np.random.default_rng(seed)
+            n_sites = 240
+            founders = random.random((n_sites, 6)) < random.uniform(0.1, 0.6, (n_sites, 1))
+            copied = random.integers(0, 6, (n_sites // 40, 2 * (N_PANEL + N_TARGET)))
+            alleles = np.take_along_axis(founders, np.repeat(copied, 40, axis=0), axis=1).astype(int)
+            position = (X_START if chrom == "X" else 100_000) + 1_000 * np.arange(1, n_sites + 1)
+            text = folder / f"panel{chrom}.vcf"
+            text.write_text(
+                HEADER
+                + column_head("p", N_PANEL)
+                + "".join(lines(chrom, position, alleles[:, : 2 * N_PANEL]))
+            )
+            spinimpute.build_panels(text, self.panels / f"{chrom}.spin")
+            some = slice(0, None, 6)
+            self.typed[chrom] = lines(chrom, position[some], alleles[some, 2 * N_PANEL :])
+        self.target = self.write("target.vcf", "10", "2", "X")
+
+    def write(self, name: str, *chromosomes: str, samples: str = "t") -> Path:
+        path = self.folder / name
+        body = "".join(line for chrom in chromosomes for line in self.typed[chrom])
+        path.write_text(HEADER + column_head(samples, N_TARGET) + body)
+        return path
+
+    def panel(self, chrom: str) -> Path:
+        return self.panels / f"{chrom}.spin"
+
+
+def records(path: Path) -> list[str]:
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def genome(tmp_path_factory: pytest.TempPathFactory) -> Genome:
+    return Genome(tmp_path_factory.mktemp("genome"))
+
+
+@pytest.fixture(scope="module")
+def apart(genome: Genome) -> dict[str, list[str]]:
+    """The records of runs with one panel each."""
+    found = {}
+    for chrom in CHROMOSOMES:
+        out = genome.folder / f"apart{chrom}.vcf"
+        spinimpute.impute(genome.target, out, genome.panel(chrom))
+        found[chrom] = records(out)
+        assert len(found[chrom]) == 240
+    return found
+
+
+def test_one_file_in_the_targets_order(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    out = tmp_path / "all.vcf.gz"
+    given = [genome.panel(chrom) for chrom in CHROMOSOMES]
+    summary = spinimpute.impute(genome.target, out, given)
+    assert records(out) == apart["10"] + apart["2"] + apart["X"]
+    assert (summary.samples, summary.panel_sites, summary.written_sites) == (4, 720, 720)
+    assert (summary.typed_sites, summary.matched_sites) == (120, 120)
+    assert summary.skipped == {}
+    assert {window.chrom for window in summary.windows} == set(CHROMOSOMES)
+    file = cyvcf2.VCF(str(out))
+    assert file.seqnames == ["10", "2", "X"]
+    assert file.raw_header.count("##spinimpute_panel") == 3
+    assert len(list(file("2"))) == 240  # by the index
+    file.close()
+
+
+def test_a_folder_of_panels_and_bcf(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    bcf, text = tmp_path / "all.bcf", tmp_path / "all.vcf"
+    for out in (bcf, text):
+        spinimpute.impute(genome.target, out, genome.panels)
+    assert records(text) == apart["10"] + apart["2"] + apart["X"]
+    file = cyvcf2.VCF(str(bcf))
+    assert [record.CHROM for record in file] == [line.split("\t")[0] for line in records(text)]
+    file.close()
+
+
+def test_a_file_for_each_chromosome(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    spinimpute.impute(genome.target, tmp_path / "c{chrom}.vcf", genome.panels)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c10.vcf", "c2.vcf", "cX.vcf"]
+    for chrom in CHROMOSOMES:
+        whole = (genome.folder / f"apart{chrom}.vcf").read_bytes()
+        assert (tmp_path / f"c{chrom}.vcf").read_bytes() == whole
+
+
+def test_a_target_for_each_chromosome(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    files = [genome.write(f"only{chrom}.vcf", chrom) for chrom in ("X", "2", "10")]
+    out = tmp_path / "all.vcf"
+    spinimpute.impute(files, out, genome.panels)
+    assert records(out) == apart["10"] + apart["2"] + apart["X"]
+
+
+def test_report_of_all_chromosomes(genome: Genome, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    output = spinimpute.OutputSettings(report=page)
+    spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, output=output)
+    text = page.read_text()
+    for chrom in CHROMOSOMES:
+        assert f"<td>{chrom}</td>" in text
+
+
+def test_region_chooses_its_panel(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    out = tmp_path / "part.vcf"
+    region = spinimpute.RegionSettings("2:150000-200000")
+    spinimpute.impute(genome.target, out, genome.panels, region=region)
+    assert records(out) == [line for line in apart["2"] if 150_000 <= int(line.split("\t")[1]) <= 200_000]
+
+
+def test_chromosomes_that_the_target_lacks_are_named(
+    genome: Genome, apart: dict[str, list[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "two.vcf"
+    summary = spinimpute.impute(genome.write("two-of-it.vcf", "10", "X"), out, genome.panels)
+    assert records(out) == apart["10"] + apart["X"]
+    assert any(warning.startswith("chromosome 2 is left out: ") for warning in summary.warnings)
+
+
+class TestRefused:
+    def test_two_panels_of_a_chromosome(self, genome: Genome, tmp_path: Path) -> None:
+        copy = shutil.copy(genome.panel("2"), tmp_path / "again.spin")
+        with pytest.raises(InputError, match=r"two panels are of chromosome 2: .*2\.spin and .*again\.spin"):
+            spinimpute.impute(genome.target, tmp_path / "o.vcf", [genome.panels, copy])
+        assert not (tmp_path / "o.vcf").exists()
+
+    def test_two_targets_of_a_chromosome(self, genome: Genome, tmp_path: Path) -> None:
+        files = [genome.write("a.vcf", "2"), genome.write("b.vcf", "2")]
+        with pytest.raises(InputError, match=r"a\.vcf and .*b\.vcf are both of chromosome 2"):
+            spinimpute.impute(files, tmp_path / "o.vcf", genome.panels)
+
+    def test_targets_of_other_samples(self, genome: Genome, tmp_path: Path) -> None:
+        files = [genome.write("c.vcf", "2"), genome.write("d.vcf", "10", samples="other")]
+        with pytest.raises(InputError, match=r"c\.vcf and .*d\.vcf have other samples"):
+            spinimpute.impute(files, tmp_path / "o.vcf", genome.panels)
+
+    def test_a_folder_without_panels(self, genome: Genome, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"this folder holds no file of \.spin or \.spip"):
+            spinimpute.impute(genome.target, tmp_path / "o.vcf", tmp_path)
+
+    def test_a_panel_that_is_to_be_compiled(self, genome: Genome, tmp_path: Path) -> None:
+        given = [genome.panel("2"), genome.folder / "panel10.vcf"]
+        with pytest.raises(InputError, match=r"panel10\.vcf is no panel file: .*panel build"):
+            spinimpute.impute(genome.target, tmp_path / "o.vcf", given)
+
+
+def test_some_samples_of_all_chromosomes(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    """All are phased, so nobody depends on who else is there."""
+    out = tmp_path / "some.vcf"
+    target = spinimpute.TargetSettings(samples=["t3", "t0"])
+    spinimpute.impute(genome.target, out, genome.panels, target=target)
+    whole = [line.split("\t") for line in apart["10"] + apart["2"] + apart["X"]]
+    calls = [line.split("\t")[9:] for line in records(out)]
+    assert calls == [[fields[12], fields[9]] for fields in whole]
