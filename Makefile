@@ -1,10 +1,10 @@
 # make demo: install into .venv, impute the example in data/, score it. make workflow: the same with Snakemake, in
-# chunks. make test: lint, types, tests.
+# chunks. make test: lint, types, tests. make docs: pages into build/site; a warning is an error.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo workflow test lint clean
+.PHONY: demo workflow test lint docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +52,11 @@ lint: $(VENV)/installed-test
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
+
+docs: $(VENV)/installed
+	$(call install,[docs])
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
+	@echo "Documentation:  build/site/index.html"
 
 clean:
 	rm -rf $(VENV) demo build *.egg-info
