@@ -1,10 +1,11 @@
 # make demo: install into .venv, impute the example in data/, score it. make workflow: the same with Snakemake, in
-# chunks. make test: lint, types, tests. make dist: wheel and sdist, each tried in an empty environment.
+# chunks. make test: lint, types, tests. make docs: pages into build/site; a warning is an error. make dist: wheel
+# and sdist, each tried in an empty environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo workflow test lint dist clean
+.PHONY: demo workflow test lint docs dist clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +60,11 @@ dist: $(VENV)/installed-test
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python tests/packaging/check_dist.py dist
+
+docs: $(VENV)/installed
+	$(call install,[docs])
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
+	@echo "Documentation:  build/site/index.html"
 
 clean:
 	rm -rf $(VENV) demo dist build *.egg-info

@@ -86,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_relate_options(commands.add_parser("relate", help=text, description=text))
     text = "Draws r² against allele frequency from results."
     add_figure_options(commands.add_parser("figure", help=text, description=text))
-    text = "Rewrites the tables of README.md from results."
+    text = "Rewrites the tables of README.md and docs/ from results."
     add_readme_options(commands.add_parser("readme", help=text, description=text))
     return parser
 

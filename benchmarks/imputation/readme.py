@@ -1,4 +1,4 @@
-"""`readme`: rewrites the tables of README.md from results, between the lines that name them.
+"""`readme`: rewrites the tables of README.md and docs/ from results, between the lines that name them.
 
     <!-- accuracy table FOLDER [FOLDER ...]: TITLE -->
     ...
@@ -28,6 +28,7 @@ from benchmarks.imputation.scoring import ALL, Accuracy, read_accuracy
 from benchmarks.imputation.study import IMPUTE
 from benchmarks.imputation.tables import bins, labels, markdown
 
+PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
 BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES = {
     "allele-frequency": "panel frequencies alone",
@@ -44,20 +45,21 @@ NAMES = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
+    parser.add_argument("--pages", type=Path, nargs="+", default=PAGES, help="README.md and all of docs/")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--check", action="store_true", help="only say whether anything would change")
     parser.set_defaults(function=refresh)
 
 
 def refresh(arguments: argparse.Namespace) -> None:
-    before = arguments.readme.read_text()
-    after = with_tables(before, arguments.results)
-    if arguments.check:
-        if after != before:
-            raise SystemExit(f"{arguments.readme}: tables differ from the results; run without --check")
-        return
-    arguments.readme.write_text(after)
+    for page in arguments.pages:
+        before = page.read_text()
+        after = with_tables(before, arguments.results)
+        if after == before:
+            continue
+        if arguments.check:
+            raise SystemExit(f"{page}: tables differ from the results; run without --check")
+        page.write_text(after)
 
 
 def with_tables(text: str, results: Path) -> str:

@@ -1,4 +1,4 @@
-"""Tables of log-likelihoods of all models, between marks in README.md and benchmarks/README.md."""
+"""Tables of log-likelihoods of all models, between marks in docs/ and benchmarks/README.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDER = re.compile(  # what `run_name` gives, without other kernels
 )
 MARKS = re.compile(r"(<!-- neural processes: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 REPOSITORY = Path(__file__).resolve().parents[2]
-READMES = (REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md")
+READMES = (REPOSITORY / "docs" / "neural-processes.md", REPOSITORY / "benchmarks" / "README.md")
 WANTED = 3  # seeds
 SMALL = (64, 128)  # context points, that models of the first table were trained with
 COSTS_AT = "1024"  # context points

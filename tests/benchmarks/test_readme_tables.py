@@ -1,5 +1,6 @@
-"""The README's tables are those of the committed results."""
+"""The tables of README.md and docs/ are those of the committed results."""
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.imputation.options import RESULTS
-from benchmarks.imputation.readme import BLOCK, with_tables
+from benchmarks.imputation.readme import BLOCK, PAGES, refresh, with_tables
 from benchmarks.neural_processes.contexts import CARRIED_FROM, MARKS, READMES, TABLES
 from benchmarks.neural_processes.contexts import with_tables as with_processes
 from benchmarks.neural_processes.results import RESULTS as PROCESSES
@@ -19,9 +20,28 @@ HEAD = "imputer\tbin\tsites\tpooled_r2\tmean_r2\tnrc\tmissing_sites\n"
 
 
 def test_tables_are_those_of_the_results() -> None:
-    text = (REPOSITORY / "README.md").read_text()
-    assert len(BLOCK.findall(text)) >= 2
-    assert with_tables(text, RESULTS) == text, "run: python -m benchmarks.imputation readme"
+    found = {}
+    for page in PAGES:
+        text = page.read_text()
+        found[page.name] = len(BLOCK.findall(text))
+        assert with_tables(text, RESULTS) == text, f"{page}: run: python -m benchmarks.imputation readme"
+    assert (found["README.md"], found["accuracy.md"], found["whole-genomes.md"]) == (1, 8, 1)
+
+
+def test_every_page_is_rewritten(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "hours.tsv").write_text("samples\tpanel haplotypes\tpanel measured\tA\n20\t7\t1\t3.4\n")
+    pages = [tmp_path / "a.md", tmp_path / "b.md"]
+    for page in pages:
+        page.write_text("<!-- cost table c: 20 samples -->\nold\n<!-- end -->\n")
+    arguments = argparse.Namespace(pages=pages, results=tmp_path, check=True)
+    with pytest.raises(SystemExit, match=r"a\.md: tables differ"):
+        refresh(arguments)
+    arguments.check = False
+    refresh(arguments)
+    assert all("| 7 | 3 |" in page.read_text() for page in pages)
+    arguments.check = True
+    refresh(arguments)
 
 
 def folder(path: Path, accuracy: str = "", timing: str = "") -> None:
@@ -170,7 +190,7 @@ def test_the_low_floor_has_a_table_of_its_own(tmp_path: Path) -> None:
 def test_mean_ranks_on_tables_are_those_of_the_results() -> None:
     found = read_results(REPOSITORY / "benchmarks" / "tabular" / "results" / "tables")
     mean_M, sets = mean_ranks(found, list(METHODS))
-    text = " ".join((REPOSITORY / "README.md").read_text().split())
+    text = " ".join((REPOSITORY / "docs" / "tables.md").read_text().split())
     assert f"On {({6: 'six', 9: 'nine'})[sets]} tables, with equal seconds" in text
     (told,) = re.findall(r"mean ranks of eleven methods are: (.*?)\. SPIN is ahead", text)
     names = {
