@@ -317,12 +317,27 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield lambda fraction: progress.update(task, completed=fraction)
 
 
+OPTIONS_OF_ARGUMENTS = {
+    "force=True": "--force",
+    "chain=...": "--chain",
+    "region=...": "--region",
+    "buffer_cM=...": "--buffer",
+}
+
+
 def say(line: str) -> None:
     """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
     try:
-        click.echo(printable(line), err=True)
+        click.echo(printable(as_options(line)), err=True)
     except OSError:
         discard(sys.stderr)
+
+
+def as_options(text: str) -> str:
+    """A message of the library, which speaks of arguments, in words of the command line."""
+    for argument, option in OPTIONS_OF_ARGUMENTS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def warn(message: str) -> None:

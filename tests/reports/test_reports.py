@@ -130,7 +130,7 @@ def test_the_numbers_are_those_of_the_run(pages: dict[str, Path], tmp_path: Path
 
 def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
     before = pages["impute"].read_bytes()
-    with pytest.raises(InputError, match="already exists; use --force"):
+    with pytest.raises(InputError, match="already exists; use force=True"):
         spinimpute.impute(
             EXAMPLE / "target.vcf.gz",
             tmp_path / "o.bcf",
