@@ -90,12 +90,14 @@ def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> 
         "impute": [
             "Imputation report",
             "Quality by allele frequency",
+            "R2 of imputed sites",
             "Quality by sample",
             "Along the chromosome",
         ],
         "sequenced": [
             "Imputation report",
             "Coverage by sample",
+            "R2 of imputed sites",
             "Quality by allele frequency",
             "Along the chromosome",
         ],
