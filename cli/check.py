@@ -11,6 +11,7 @@ from spinimpute.errors import printable
 from .options import (
     OptionsOnly,
     ambiguous_option,
+    as_options,
     chain_option,
     force_option,
     map_option,
@@ -69,7 +70,7 @@ def check(
     with open_panels(panel, genetic_map) as opened:
         report = run(vcf, opened, TargetSettings(ambiguous, sexes_of(sex), chain))
     for line in report.lines():
-        click.echo(printable(line))
+        click.echo(printable(as_options(line)))
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):
         if table is not None:
             with written_whole(table) as partial:

@@ -350,10 +350,18 @@ def _log_line(line: str) -> None:
         _Log.file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
 
+OPTIONS_OF_ARGUMENTS = {
+    "force=True": "--force",
+    "chain=...": "--chain",
+    "region=...": "--region",
+    "buffer_cM=...": "--buffer",
+}
+
+
 def say(line: str) -> None:
     """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
     try:
-        click.echo(printable(line), err=True)
+        click.echo(printable(as_options(line)), err=True)
     except OSError:
         discard(sys.stderr)
     try:
@@ -361,6 +369,13 @@ def say(line: str) -> None:
     except OSError as error:
         end_log()
         say(f"spinimpute: warning: the log ends here: {error.strerror or error}")
+
+
+def as_options(text: str) -> str:
+    """A message of the library, which speaks of arguments, in words of the command line."""
+    for argument, option in OPTIONS_OF_ARGUMENTS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def warn(message: str) -> None:

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from spinimpute.panels.build import build_panel
     from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.panel import Panel
-    from spinimpute.panels.parts import build_panels
-    from spinimpute.pipeline.arrays import ImputedSamples, impute_haplotypes, impute_likelihoods
+    from spinimpute.panels.parts import build_panels, open_panels
+    from spinimpute.pipeline.arrays import (
+        ImputedSamples,
+        impute_genotypes,
+        impute_haplotypes,
+        impute_likelihoods,
+    )
+    from spinimpute.pipeline.check import CheckReport, check
     from spinimpute.pipeline.impute import impute
     from spinimpute.pipeline.ligate import ligate
     from spinimpute.pipeline.sequenced.impute import impute_sequenced
@@ -35,7 +41,10 @@ if TYPE_CHECKING:
     from spinimpute.predictors.spin.build import build_inducing_panel
     from spinimpute.predictors.train import train
 
+    __version__: str
+
 _MODULES = {
+    "CheckReport": "pipeline.check",
     "FileSettings": "pipeline.settings",
     "ImputedSamples": "pipeline.arrays",
     "InducingPanel": "panels.inducing_panel",
@@ -50,14 +59,17 @@ _MODULES = {
     "build_inducing_panel": "predictors.spin.build",
     "build_panel": "panels.build",
     "build_panels": "panels.parts",
+    "check": "pipeline.check",
     "convert": "pipeline.typed_file",
     "evaluate": "evaluation.evaluate",
     "impute": "pipeline.impute",
+    "impute_genotypes": "pipeline.arrays",
     "impute_haplotypes": "pipeline.arrays",
     "impute_likelihoods": "pipeline.arrays",
     "impute_sequenced": "pipeline.sequenced.impute",
     "ligate": "pipeline.ligate",
     "load_predictor": "predictors.loading",
+    "open_panels": "panels.parts",
     "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
     "train": "predictors.train",
@@ -65,6 +77,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "CheckReport",
     "FileSettings",
     "ImputedSamples",
     "InducingPanel",
@@ -79,14 +92,17 @@ __all__ = [
     "build_inducing_panel",
     "build_panel",
     "build_panels",
+    "check",
     "convert",
     "evaluate",
     "impute",
+    "impute_genotypes",
     "impute_haplotypes",
     "impute_likelihoods",
     "impute_sequenced",
     "ligate",
     "load_predictor",
+    "open_panels",
     "phase",
     "read_sexes",
     "train",
@@ -95,6 +111,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("spinimpute")
     if name not in _MODULES:
         raise AttributeError(f"module 'spinimpute' has no attribute {name!r}")
     return getattr(import_module(f"spinimpute.{_MODULES[name]}"), name)

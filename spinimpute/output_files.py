@@ -121,7 +121,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
         if isinstance(source, str | Path) and os.path.exists(source) and os.path.samefile(source, path):
             raise InputError(f"cannot write {path}: it is also read from; choose another name for the output")
     if not force:
-        raise InputError(f"{path} already exists; use --force to overwrite{instead}")
+        raise InputError(f"{path} already exists; use force=True to overwrite{instead}")
     return path
 
 

@@ -75,7 +75,7 @@ def test_existing_files_need_force(tmp_path: Path) -> None:
     existing = tmp_path / "a"
     existing.touch()
     assert check_output(existing, True, []) == existing
-    with pytest.raises(InputError, match="already exists; use --force to overwrite or wait"):
+    with pytest.raises(InputError, match="already exists; use force=True to overwrite or wait"):
         check_output(existing, False, [], " or wait")
 
 

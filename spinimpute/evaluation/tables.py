@@ -40,7 +40,7 @@ def check_out(out: Path, force: bool) -> None:
         raise InputError(f"{out} is a file; give a folder for the reports")
     for name in REPORT_FILES:
         if not force and (out / name).exists():
-            raise InputError(f"{out / name} already exists; use --force to overwrite")
+            raise InputError(f"{out / name} already exists; use force=True to overwrite")
 
 
 def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None:

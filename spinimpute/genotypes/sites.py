@@ -178,6 +178,19 @@ class Sites:
             for position, ref, alt in zip(self.position.tolist(), self.ref, self.alt, strict=True)
         ]
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """The sites as arrays (n,), by name: `pandas.DataFrame(sites.columns())` makes a table of them.
+
+        Returns
+        -------
+        dict of str to array
+            chromosome, position (int64, 1-based), ref, alt, id; texts are objects.
+        """
+        texts = {"ref": self.ref, "alt": self.alt, "id": self.id}
+        chromosome = np.full(len(self), self.chrom, dtype=object)
+        of_texts = {name: np.array(column, dtype=object) for name, column in texts.items()}
+        return {"chromosome": chromosome, "position": self.position, **of_texts}
+
     def take(self, indices: np.ndarray | slice) -> "Sites":
         """The sites at `indices` (integers, booleans of length n, or a slice), in that order."""
         chosen = np.arange(len(self))[indices].tolist()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from spinimpute.errors import InputError
+from spinimpute.errors import InputError, printable
 
 CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
@@ -168,3 +168,19 @@ def is_provenance(value: object) -> bool:
     """Whether an entry of a header is the origin of a panel, with what was skipped counted by reason."""
     counted = ("skipped", "array sites not used")
     return isinstance(value, dict) and all(is_object(value.get(key, {})) for key in counted)
+
+
+class _Panel(Protocol):
+    path: Path
+    chrom: str
+    n_sites: int
+    n_haplotypes: int
+    n_samples: int
+
+
+def in_one_line(panel: _Panel) -> str:
+    """A panel as Python shows it; nothing of its file is read for that."""
+    return (
+        f"<{type(panel).__name__} of {printable(panel.chrom)}: {panel.n_sites:,} sites, "
+        f"{panel.n_haplotypes:,} haplotypes of {panel.n_samples:,} samples, {printable(str(panel.path))}>"
+    )

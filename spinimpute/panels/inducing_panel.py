@@ -38,6 +38,7 @@ from spinimpute.panels.file_kind import (
     PANEL_MAGIC,
     PARTS_MAGIC,
     FileKind,
+    in_one_line,
     is_chromosome,
     is_count,
     is_line,
@@ -170,6 +171,9 @@ class InducingPanel:
     def close(self) -> None:
         """Release the file."""
         self.container.close()
+
+    def __repr__(self) -> str:
+        return in_one_line(self)
 
     def __enter__(self) -> InducingPanel:
         return self

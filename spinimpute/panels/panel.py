@@ -29,6 +29,7 @@ from spinimpute.panels.file_kind import (
     PANEL_MAGIC,
     PARTS_MAGIC,
     FileKind,
+    in_one_line,
     is_chromosome,
     is_count,
     is_line,
@@ -169,6 +170,9 @@ class Panel:
     def release_memory(self) -> None:
         """Let what was read leave this process's memory; it is read again when it is needed."""
         self.container.release_memory()
+
+    def __repr__(self) -> str:
+        return in_one_line(self)
 
     def __enter__(self) -> Panel:
         return self

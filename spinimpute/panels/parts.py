@@ -6,7 +6,7 @@ Any other chromosome is one panel file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import NoRecord, Region, Sites
+from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import build_panel, choose_map
@@ -49,6 +49,63 @@ def open_parts(path: str | Path) -> Iterator[list[Panel]]:
             for left, right in pairwise(panels):
                 _check_order(path, left, right)
             yield panels
+
+
+class OpenPanels(dict[str, Panel]):
+    """Open panels by chromosome, for a `with` block or to be closed."""
+
+    def close(self) -> None:
+        """Close all panels."""
+        for panel in self.values():
+            panel.close()
+
+    def __enter__(self) -> OpenPanels:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
+    """Open the panel files of several chromosomes.
+
+    Parameters
+    ----------
+    paths : str, Path or iterable of them
+        Panel files (`.spin`).
+
+    Returns
+    -------
+    OpenPanels
+        A panel for each chromosome, in the order given, under the name that its file uses, such as "chr20". A
+        chromosome X in parts has one for each, such as "X PAR1". To be closed.
+
+    Raises
+    ------
+    InputError
+        As `Panel.open`; there is no file, or two files have panels of one chromosome.
+    """
+    panels = OpenPanels()
+    with ExitStack() as stack:
+        stack.callback(panels.close)
+        for path in [paths] if isinstance(paths, str | Path) else paths:
+            opened = stack.enter_context(open_parts(path))
+            for panel in opened:
+                for other in panels.values():
+                    if other.path != panel.path and same_chromosome(other.chrom, panel.chrom):
+                        raise InputError(
+                            f"{other.path} and {panel.path} are both panels of chromosome {panel.chrom}: "
+                            "give one of them"
+                        )
+                part = part_of(panel) if len(opened) > 1 else None
+                name = panel.chrom if part is None else f"{panel.chrom} {part.name}"
+                if name in panels:
+                    raise InputError(f"panel {path} is given twice: give it once")
+                panels[name] = panel
+        if not panels:
+            raise InputError("there is no panel to open: give at least one file")
+        stack.pop_all()  # all are open, and stay so
+    return panels
 
 
 def _check_order(path: Path, left: Panel, right: Panel) -> None:

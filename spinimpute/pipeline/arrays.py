@@ -24,6 +24,8 @@ from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, stored_phred
 
+NO_ALLELE = -2  # in the second place of haploid genotypes, as sgkit has it
+
 
 def impute_haplotypes(
     panel: ReferencePanel,
@@ -83,9 +85,94 @@ def impute_haplotypes(
     return p_UQ
 
 
+def impute_genotypes(
+    panel: ReferencePanel,
+    genotypes: np.ndarray,
+    sites: np.ndarray | Sites,
+    predictor: PredictorSettings = PredictorSettings(),
+    *,
+    phased: np.ndarray | None = None,
+    resources: Resources = Resources(),
+) -> ImputedSamples:
+    """Genotypes at all sites of a panel, from phased genotypes as sgkit and scikit-allel have them.
+
+    Those that are given come back unchanged. The whole result is held in memory: for whole chromosomes, and
+    for genotypes without phase, use `impute`.
+
+    Parameters
+    ----------
+    panel : Panel or InducingPanel
+        Open.
+    genotypes : int (T, X, 2) or (T, X, 1)
+        Variants, samples, ploidy: `call_genotype` of sgkit, a `GenotypeArray` of scikit-allel. 0 REF, 1 ALT,
+        -1 missing; -2 in the second place of all genotypes of a haploid sample.
+    sites : Sites or int64 (T,)
+        The sites of the rows, or increasing panel site indices.
+    predictor : PredictorSettings
+        Which predictor imputes.
+    phased : bool (T, X), optional
+        Which genotypes are phased (`call_genotype_phased`, `is_phased`); by default all are taken to be.
+    resources : Resources
+        Threads, device and memory.
+
+    Returns
+    -------
+    ImputedSamples
+        Haplotypes with phase, genotypes, dosages, genotype probabilities.
+
+    Raises
+    ------
+    InputError
+        As `impute_haplotypes`.
+    ValueError
+        Shapes or values are unusable, or a heterozygous genotype has no phase.
+    """
+    calls_TX2 = np.asarray(genotypes)
+    if calls_TX2.ndim != 3 or calls_TX2.shape[2] not in (1, 2) or calls_TX2.dtype.kind not in "iu":
+        raise ValueError(
+            "genotypes must be integers of shape (variants, samples, ploidy), ploidy 1 or 2, however: "
+            f"shape {calls_TX2.shape} of {calls_TX2.dtype}"
+        )
+    haploid_X = np.full(calls_TX2.shape[1], calls_TX2.shape[2] == 1)
+    if calls_TX2.shape[2] == 2:
+        no_allele_TX = calls_TX2[:, :, 1] == NO_ALLELE
+        haploid_X = no_allele_TX.all(axis=0) & bool(len(no_allele_TX))
+        some_X = no_allele_TX.any(axis=0) & ~haploid_X
+        if some_X.any():
+            raise ValueError(
+                f"sample {np.flatnonzero(some_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
+                "alone: it must be haploid in all of them or in none"
+            )
+        if phased is not None:
+            _check_phased(calls_TX2, np.asarray(phased))
+    kept_XP = np.ones(calls_TX2.shape[1:], dtype=bool)
+    kept_XP[haploid_X, 1:] = False
+    alleles_TQ = calls_TX2[:, kept_XP]
+    return ImputedSamples(
+        impute_haplotypes(panel, alleles_TQ, sites, predictor, resources=resources), haploid_X
+    )
+
+
+def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
+    """Raise ValueError for heterozygotes without phase."""
+    if phased_TX.shape != calls_TX2.shape[:2] or phased_TX.dtype != bool:
+        raise ValueError(
+            f"phased must be booleans of shape {calls_TX2.shape[:2]}, however: "
+            f"shape {phased_TX.shape} of {phased_TX.dtype}"
+        )
+    called_TX = (calls_TX2 >= 0).all(axis=2)
+    open_TX = called_TX & (calls_TX2[:, :, 0] != calls_TX2[:, :, 1]) & ~phased_TX
+    if open_TX.any():
+        t, x = np.argwhere(open_TX)[0]
+        raise ValueError(
+            f"{open_TX.sum()} heterozygous genotypes are not phased, the first in row {t}, sample {x}: phase "
+            "them first (`spinimpute.phase`, of a file)"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class ImputedSamples:
-    """Genotypes of sequenced samples at all sites of a panel.
+    """Genotypes of samples at all sites of a panel.
 
     Attributes
     ----------
@@ -98,6 +185,17 @@ class ImputedSamples:
 
     haplotypes: np.ndarray
     haploid: np.ndarray
+
+    @property
+    def genotypes(self) -> np.ndarray:
+        """The likelier allele of each haplotype, int8 (S, X, 2): 0 REF, 1 ALT.
+
+        Phased. Behind that of a haploid sample -2, as sgkit has it; scikit-allel takes it as missing.
+        """
+        first_SX, second_SX = self._pairs()
+        called_SX2 = (np.stack([first_SX, second_SX], axis=-1) > 0.5).astype(np.int8)
+        called_SX2[:, self.haploid, 1] = NO_ALLELE
+        return called_SX2
 
     @property
     def dosages(self) -> np.ndarray:

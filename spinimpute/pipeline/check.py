@@ -15,10 +15,12 @@ import numpy as np
 
 from spinimpute.errors import printable
 from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.panels.opening import open_panels
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
-from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.pipeline.settings import TargetSettings, check_settings
 from spinimpute.pipeline.verdicts import Frequencies, note_untyped
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import Repaired, SiteNote
@@ -29,7 +31,7 @@ ONE_ALLELE = "one allele only in the target"
 MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckReport:
     """What `check` found.
 
@@ -84,6 +86,9 @@ class CheckReport:
             counts[note.what] = counts.get(note.what, 0) + 1
         return counts
 
+    def __repr__(self) -> str:
+        return "\n".join(map(printable, self.lines()))
+
     def lines(self) -> list[str]:
         """The report as text."""
         out = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
@@ -136,8 +141,10 @@ class CheckReport:
 
 def check(
     vcf: str | Path,
-    panels: Sequence[ReferencePanel],
+    panel: ReferencePanel | Sequence[ReferencePanel] | str | Path,
     target: TargetSettings = TargetSettings(),
+    *,
+    genetic_map: str | Path | GeneticMap | None = None,
 ) -> CheckReport:
     """Read a target and match it to a panel, as `impute` does.
 
@@ -145,21 +152,31 @@ def check(
     ----------
     vcf : str or Path
         The target, in any form of `read_target`.
-    panels : sequence of ReferencePanel
-        The parts of one panel.
+    panel : ReferencePanel, sequence of ReferencePanel, str or Path
+        A panel file, a VCF or BCF, which is compiled first, an open panel, or the open parts of one.
     target : TargetSettings
         How the target is read.
+    genetic_map : str, Path or GeneticMap, optional
+        For a panel that is a VCF or BCF.
 
     Returns
     -------
     CheckReport
-        Counts, notes and warnings.
+        Counts, notes and warnings; `str` and `print` show them as the command does.
 
     Raises
     ------
     InputError
         As for `impute`; what the target as a whole is refused for is in the report.
     """
+    check_settings(target=(target, TargetSettings))
+    if isinstance(panel, Sequence) and not isinstance(panel, str):
+        return _check_open(vcf, panel, target)
+    with open_panels(panel, genetic_map) as panels:
+        return _check_open(vcf, panels, target)
+
+
+def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: TargetSettings) -> CheckReport:
     summary = ImputationSummary()
     parts = prepare(panels, vcf, summary, target, force=True)
     for part in parts:

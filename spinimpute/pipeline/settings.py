@@ -80,7 +80,7 @@ class RegionSettings:
         """Region and buffer; raises InputError for one that cannot be used."""
         region = Region.parse(self.region) if isinstance(self.region, str) else self.region
         if self.buffer_cM is not None and region is None:
-            raise InputError("a buffer lies around a region: give --region, or leave --buffer out")
+            raise InputError("a buffer lies around a region: give region=..., or leave buffer_cM=... out")
         if self.buffer_cM is not None and not self.buffer_cM >= 0:
             raise InputError(f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM")
         return region, self.buffer_cM

@@ -241,7 +241,7 @@ def sites_alike(
     text = (
         f"only {n_found} of the {n_inside} target sites in the panel's region are panel sites: {counts}; the "
         f"first is {target.chrom}:{target.position[first]} {target.ref[first]}>{target.alt[first]}, "
-        f"{match.reasons[first]}. {why}; lift it over (--chain), or go on with --force"
+        f"{match.reasons[first]}. {why}; lift it over (chain=...), or go on with force=True"
     )
     return [Verdict(text, refused=True)]
 
@@ -264,7 +264,7 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
         text = (
             f"{found}, {where}: REF and ALT, or the calls of them, are probably exchanged in the target; set "
             "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or go on with "
-            "--force"
+            "force=True"
         )
         # sites of one haplotype are alike: a few sound samples may look exchanged by one of the two measures
         return [Verdict(text, refused=exchanged and correlation <= 0)]

@@ -10,7 +10,7 @@ from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.targets.repair import SWAPPED
 
 
-@dataclass
+@dataclass(repr=False)
 class SequencedSummary(RunSummary):
     """Counts, in addition to `RunSummary`.
 

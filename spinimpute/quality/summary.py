@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spinimpute.errors import printable
 from spinimpute.genotypes.untyped_stretches import Stretch
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class WindowSummary:
     typed: int
 
 
-@dataclass
+@dataclass(repr=False)
 class RunSummary:
     """What the summaries of all runs that impute have.
 
@@ -68,6 +69,13 @@ class RunSummary:
     notes: list[str] = field(default_factory=list, kw_only=True)
     imputed: ImputedSites | None = field(default=None, kw_only=True)
 
+    def __repr__(self) -> str:
+        return "\n".join(map(printable, self.lines()))
+
+    def lines(self) -> list[str]:
+        """The summary as text."""
+        return self.closing_lines()
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Add the time spent in the `with` block to a stage."""
@@ -90,7 +98,7 @@ class RunSummary:
         return [f"time:     {times}", f"memory:   {self.peak_memory_mb:.0f} MB at most"]
 
 
-@dataclass
+@dataclass(repr=False)
 class ImputationSummary(RunSummary):
     """Counts, in addition to `RunSummary`.
 

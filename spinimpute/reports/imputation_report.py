@@ -10,7 +10,14 @@ from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.charts import Series, histogram, lines_by_position
 from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
-from spinimpute.reports.sections import MOST_SAMPLES, course, made_by, quality_along, quality_by_frequency
+from spinimpute.reports.sections import (
+    MOST_SAMPLES,
+    course,
+    made_by,
+    quality_along,
+    quality_by_frequency,
+    r2_of_sites,
+)
 
 WEAKEST = 10  # windows
 MOST_STRETCHES = 100
@@ -40,8 +47,9 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
         "samples": number(summary.samples),
         "typed sites used": f"{number(summary.matched_sites)} of {number(summary.typed_sites)}",
         "sites written": number(summary.written_sites),
-        f"imputed sites with R2 ≥ {GOOD_R2}": number(n_good),
     }
+    if summary.samples > 1:  # of one sample R2 is no estimate of anything
+        shown[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if leave_one_out is not None:
         shown["r² of typed calls left out"] = number(leave_one_out.all(), 3)
     return page(
@@ -50,6 +58,7 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
         cards(shown),
         notes([*summary.warnings, *summary.notes]),
         quality_by_frequency(frequency, leave_one_out),
+        r2_of_sites(imputed),
         _matching(summary),
         _along(imputed, leave_one_out),
         _untyped(summary),

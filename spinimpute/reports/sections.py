@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from spinimpute.quality.imputed_sites import GOOD_R2
+from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
 from spinimpute.quality.summary import RunSummary
-from spinimpute.reports.charts import Series, lines_by_category, lines_by_position
+from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
 from spinimpute.reports.page import Row, paragraph, section, table
 
 MOST_SAMPLES = 1_000  # in a table; of more, the lowest
@@ -64,6 +64,15 @@ def quality_by_frequency(
         names, lines, "minor allele frequency in the panel", "r²", "Quality by minor allele frequency."
     )
     return section("Quality by allele frequency", *texts, chart, table(head, rows, "Quality by frequency"))
+
+
+def r2_of_sites(imputed: ImputedSites) -> str:
+    """How many imputed sites have which R2: a section of a page; empty where all sites are typed."""
+    _, _, r2, typed = imputed.all()
+    if typed.all():
+        return ""
+    description = "How many imputed sites have which estimated R2; 0 where dosages do not vary."
+    return section("R2 of imputed sites", histogram(r2[~typed].tolist(), "R2", "imputed sites", description))
 
 
 def quality_along(along: Sequence[dict[str, Any]]) -> str:

@@ -10,7 +10,14 @@ from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.reports.charts import histogram
 from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
-from spinimpute.reports.sections import MOST_SAMPLES, course, made_by, quality_along, quality_by_frequency
+from spinimpute.reports.sections import (
+    MOST_SAMPLES,
+    course,
+    made_by,
+    quality_along,
+    quality_by_frequency,
+    r2_of_sites,
+)
 
 
 def sequenced_report(summary: SequencedSummary, imputed: ImputedSites, target: str, panel: str) -> str:
@@ -36,8 +43,10 @@ def sequenced_report(summary: SequencedSummary, imputed: ImputedSites, target: s
         "sites with something known": f"{number(summary.coverage.known_sites)} of "
         f"{number(summary.panel_sites)}",
         "sites written": number(summary.written_sites),
-        f"sites with R2 ≥ {GOOD_R2}": number(sum(round(row["good"] * row["sites"]) for row in frequency)),
     }
+    if len(summary.samples) > 1:  # of one sample R2 is no estimate of anything
+        n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
+        shown[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if reads is not None:
         shown["reads a site, median of samples"] = number(float(np.median(reads.depth_X)), 2)
     return page(
@@ -47,6 +56,7 @@ def sequenced_report(summary: SequencedSummary, imputed: ImputedSites, target: s
         notes([*summary.warnings, *summary.notes]),
         _coverage(summary),
         quality_by_frequency(frequency),
+        r2_of_sites(imputed),
         section("Along the chromosome", quality_along(imputed.along())),
         _not_used(summary),
         course(summary),

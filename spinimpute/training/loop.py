@@ -271,7 +271,7 @@ class TrainingLoop(ABC, Generic[Network]):
         if found:
             raise InputError(
                 f"training state {path} belongs to another run ({'; '.join(found[:3])}): resume with the "
-                "same settings, or start anew with --force"
+                "same settings, or start anew with force=True"
             )
         try:
             self.model.load_state_dict(state.content["weights"])

@@ -250,7 +250,7 @@ def test_files_in_the_folder_of_the_tables(files, tmp_path):
 def test_files_that_are_there(files, tmp_path):
     mine = tmp_path / "q.rsquare.spl.txt.gz"
     mine.write_text("mine")
-    with pytest.raises(InputError, match=r"q\.rsquare\.spl\.txt\.gz already exists; use --force"):
+    with pytest.raises(InputError, match=r"q\.rsquare\.spl\.txt\.gz already exists; use force=True"):
         evaluate(*files, concordance=tmp_path / "q")
     with pytest.raises(InputError, match=r"to be written to the same file"):
         evaluate(*files, report=tmp_path / "r.error.spl.txt.gz", concordance=tmp_path / "r")

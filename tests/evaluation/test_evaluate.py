@@ -242,7 +242,7 @@ def test_report_files(problem):
     pd.testing.assert_frame_equal(table, result.by_frequency, atol=1e-6, rtol=0)
     assert (out / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
-    with pytest.raises(InputError, match=r"accuracy\.tsv already exists; use --force to overwrite"):
+    with pytest.raises(InputError, match=r"accuracy\.tsv already exists; use force=True to overwrite"):
         evaluate(*files, out=out)
     evaluate(*problem.files(form="DS"), out=out, force=True)
     names.remove("calibration.tsv")

@@ -219,7 +219,7 @@ def test_unusable_choices(
     out = tmp_path / "o.spip"
     with pytest.raises(InputError, match="no inducing points"):
         build(example_panel, out, TYPED, model=spinimpute.load_predictor())
-    with pytest.raises(InputError, match="already exists; use --force"):
+    with pytest.raises(InputError, match="already exists; use force=True"):
         build(example_panel, small.path, TYPED, model=random_predictor)
     with pytest.raises(InputError, match="threads must be at least 1"):
         build(example_panel, out, TYPED, model=random_predictor, threads=0)

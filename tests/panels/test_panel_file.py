@@ -168,7 +168,7 @@ def test_a_chromosome_that_no_header_can_define(write_vcf: WriteVcf, tmp_path: P
 def test_existing_file_is_kept_unless_forced(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf, out = write_vcf(RECORDS), tmp_path / "p.panel"
     out.write_text("precious")
-    with pytest.raises(InputError, match="already exists; use --force to overwrite"):
+    with pytest.raises(InputError, match="already exists; use force=True to overwrite"):
         build_panel(vcf, out, MAP)
     with pytest.raises(InputError, match="no such file"):
         build_panel(tmp_path / "absent.vcf", out, MAP, force=True)

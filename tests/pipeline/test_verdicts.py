@@ -31,7 +31,8 @@ def test_hardly_any_site_alike_is_refused() -> None:
     assert "only 3 of the 59 target sites" in verdict.text
     assert "position not in panel: 156; the first is 20:41 A>C" in verdict.text
     assert (
-        "another genome build than the panel; lift it over (--chain), or go on with --force" in verdict.text
+        "another genome build than the panel; lift it over (chain=...), or go on with force=True"
+        in verdict.text
     )
     for fine in ([*good, *outside], [*good, *wrong[:19]], [(10 * i, "A", "C") for i in range(1, 9)] + wrong):
         sites = make_sites(fine)

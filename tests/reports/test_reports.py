@@ -90,12 +90,14 @@ def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> 
         "impute": [
             "Imputation report",
             "Quality by allele frequency",
+            "R2 of imputed sites",
             "Quality by sample",
             "Along the chromosome",
         ],
         "sequenced": [
             "Imputation report",
             "Coverage by sample",
+            "R2 of imputed sites",
             "Quality by allele frequency",
             "Along the chromosome",
         ],
@@ -130,7 +132,7 @@ def test_the_numbers_are_those_of_the_run(pages: dict[str, Path], tmp_path: Path
 
 def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
     before = pages["impute"].read_bytes()
-    with pytest.raises(InputError, match="already exists; use --force"):
+    with pytest.raises(InputError, match="already exists; use force=True"):
         spinimpute.impute(
             EXAMPLE / "target.vcf.gz",
             tmp_path / "o.bcf",

@@ -106,7 +106,7 @@ def test_a_loss_that_is_no_number_ends_training() -> None:
 def test_states_of_another_run_or_network(tmp_path: Path) -> None:
     state = tmp_path / "state"
     Line(tasks=2).save_state(state)
-    with pytest.raises(InputError, match=r"another run \(tasks is 2 there, 3 here\): .*--force"):
+    with pytest.raises(InputError, match=r"another run \(tasks is 2 there, 3 here\): .*force=True"):
         Line(tasks=3).restore_state(state)
     arrays, metadata = load_tensors(state, FORMAT, "training state")
     save_tensors(state, {name: array.repeat(2, -1) for name, array in arrays.items()}, metadata, FORMAT)

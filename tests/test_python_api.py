@@ -1,0 +1,115 @@
+"""What Python users see: versions, panels, summaries and arrays, in words of arguments."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.reader import read_haplotypes
+
+
+@pytest.fixture
+def target(example: Path) -> Path:
+    return example / "target.vcf.gz"
+
+
+def genotypes_of(target: Path) -> tuple[np.ndarray, Sites]:
+    """Of diploid samples, (variants, samples, 2), as libraries of arrays have them."""
+    read = read_haplotypes(target)
+    return read.alleles.reshape(len(read.sites), -1, 2), read.sites
+
+
+def test_the_version() -> None:
+    from importlib.metadata import version
+
+    assert spinimpute.__version__ == version("spinimpute")
+
+
+def test_check_takes_a_path_and_an_open_panel(target: Path, example_panel: spinimpute.Panel) -> None:
+    report = spinimpute.check(target, example_panel.path)
+    assert str(report) == str(spinimpute.check(target, example_panel))
+    assert "matched:  246 of 246 typed sites are panel sites" in str(report)
+    with pytest.raises(InputError, match="target must be TargetSettings"):
+        spinimpute.check(target, example_panel, "keep")  # type: ignore[arg-type]
+
+
+def test_panels_and_summaries_are_readable(
+    target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    assert repr(example_panel).startswith("<Panel of 20: 4,453 sites, ")
+    assert str(example_panel.path) in repr(example_panel)
+    summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
+    assert str(summary) == repr(summary) == "\n".join(summary.lines())
+
+
+def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    out = tmp_path / "o.bcf"
+    out.touch()
+    with pytest.raises(InputError, match="use force=True to overwrite") as refused:
+        spinimpute.impute(target, out, example_panel)
+    assert "--" not in str(refused.value)
+
+
+def test_panels_by_chromosome(
+    example_panel: spinimpute.Panel, example_halves: list[Path], tmp_path: Path
+) -> None:
+    with spinimpute.open_panels([example_panel.path]) as panels:
+        assert list(panels) == ["20"]
+        assert panels["20"].checksum == example_panel.checksum
+    with pytest.raises(InputError, match="both panels of chromosome 20"):
+        spinimpute.open_panels(example_halves)
+    with pytest.raises(InputError, match="is given twice"):
+        spinimpute.open_panels([example_panel.path] * 2)
+    with pytest.raises(InputError, match="at least one file"):
+        spinimpute.open_panels([])
+
+
+def test_sites_as_a_table(example_panel: spinimpute.Panel) -> None:
+    table = pd.DataFrame(example_panel.sites.columns())
+    assert list(table) == ["chromosome", "position", "ref", "alt", "id"]
+    assert len(table) == example_panel.n_sites
+    assert (table["chromosome"] == "20").all()
+    keys = list(zip(table["position"], table["ref"], table["alt"], strict=True))
+    assert keys == example_panel.sites.keys()
+
+
+def test_genotypes_in_and_out(target: Path, example_panel: spinimpute.Panel) -> None:
+    calls, sites = genotypes_of(target)
+    found = spinimpute.impute_genotypes(example_panel, calls, sites)
+    p = spinimpute.impute_haplotypes(example_panel, calls.reshape(len(calls), -1), sites)
+    np.testing.assert_array_equal(found.haplotypes, p)
+    assert found.genotypes.shape == (example_panel.n_sites, calls.shape[1], 2)
+    np.testing.assert_array_equal(found.genotypes.reshape(len(p), -1), p > 0.5)
+    np.testing.assert_allclose(found.dosages, p[:, ::2] + p[:, 1::2])
+
+
+def test_haploid_genotypes(target: Path, example_panel: spinimpute.Panel) -> None:
+    calls, sites = genotypes_of(target)
+    mixed = calls[:, :2].copy()
+    mixed[:, 0, 1] = -2
+    found = spinimpute.impute_genotypes(example_panel, mixed, sites)
+    assert found.haploid.tolist() == [True, False]
+    assert (found.genotypes[:, 0, 1] == -2).all()
+    alone = spinimpute.impute_genotypes(example_panel, mixed[:, :1, :1], sites)
+    np.testing.assert_array_equal(alone.genotypes[:, 0], found.genotypes[:, 0])
+
+
+def test_genotypes_that_cannot_be_used(target: Path, example_panel: spinimpute.Panel) -> None:
+    calls, sites = genotypes_of(target)
+    heterozygous = calls[:, :, 0] != calls[:, :, 1]
+    for given, phased, message in (
+        (calls[:, :, 0], None, "shape"),
+        (calls.astype(float), None, "float64"),
+        (calls, ~heterozygous, f"{heterozygous.sum()} heterozygous genotypes are not phased"),
+        (calls, heterozygous[:3], "phased must be booleans"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            spinimpute.impute_genotypes(example_panel, given, sites, phased=phased)
+    some = calls.copy()
+    some[0, 3, 1] = -2
+    with pytest.raises(ValueError, match="sample 3 of genotypes has -2"):
+        spinimpute.impute_genotypes(example_panel, some, sites)
