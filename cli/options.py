@@ -360,12 +360,13 @@ OPTIONS_OF_ARGUMENTS = {
 
 def say(line: str) -> None:
     """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
+    line = printable(as_options(line))
     try:
-        click.echo(printable(as_options(line)), err=True)
+        click.echo(line, err=True)
     except OSError:
         discard(sys.stderr)
     try:
-        _log_line(printable(line))
+        _log_line(line)
     except OSError as error:
         end_log()
         say(f"spinimpute: warning: the log ends here: {error.strerror or error}")

@@ -12,7 +12,7 @@ from spinimpute.reports.imputation_report import imputation_report
 def test_r2_is_headlined_of_several_samples(samples: int, headlined: bool) -> None:
     imputed = ImputedSites()
     r2 = np.linspace(0, 1, 8)
-    imputed.add(np.arange(1, 9) * 1_000, np.full(8, 0.2), r2, np.arange(8) == 0)
+    imputed.add("20", np.arange(1, 9) * 1_000, np.full(8, 0.2), r2, np.arange(8) == 0)
     page = imputation_report(ImputationSummary(samples=samples), imputed, "t.vcf", "p.spin")
     first = page[page.index('<dl class="cards">') : page.index("</dl>")]
     assert ("R2" in first) == headlined
@@ -21,7 +21,7 @@ def test_r2_is_headlined_of_several_samples(samples: int, headlined: bool) -> No
 def test_the_histogram_is_of_imputed_sites() -> None:
     imputed = ImputedSites()
     typed = np.arange(6) < 2
-    imputed.add(np.arange(1, 7) * 1_000, np.full(6, 0.2), np.array([1, 1, 0.1, 0.9, 0.9, 0.9]), typed)
+    imputed.add("20", np.arange(1, 7) * 1_000, np.full(6, 0.2), np.array([1, 1, 0.1, 0.9, 0.9, 0.9]), typed)
     page = imputation_report(ImputationSummary(samples=3), imputed, "t.vcf", "p.spin")
     drawn = page[page.index("R2 of imputed sites") : page.index("What was matched")]
     assert drawn.count('class="bar s0"') == 2
