@@ -16,6 +16,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs, written_whole
+from spinimpute.outputs.opening import choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
@@ -34,8 +35,6 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.vcf.indexed_file import choose_output_type
-from spinimpute.vcf.writer import GenotypeWriter
 
 PHASING = ("auto", "never")
 ER2_LINE = (
@@ -71,7 +70,8 @@ def impute(
     vcf : str or Path
         The target, in any form of `read_target`; may hold other chromosomes too.
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
+        `.vcf.gz`, `.bcf` or `.vcf`; or `.pgen`, with `.pvar` and `.psam` beside it. It appears only when it
+        is complete.
     panel : ReferencePanel, str or Path
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
         first.
@@ -118,7 +118,7 @@ def impute(
     _check_choices(phasing, output, resources, min_typed_ratio)
     inputs = [vcf, path_of(panel), predictor.model, genetic_map]
     out, page, tables = _checked_outputs(out, output, force, inputs)
-    output_type = choose_output_type(out, output.output_type)
+    form = choose_form(out, output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
     summary = ImputationSummary()
@@ -154,8 +154,9 @@ def impute(
         ]
         first = chosen[0].part
         writer = stack.enter_context(
-            GenotypeWriter(
+            open_writer(
                 out,
+                form,
                 first.target.samples,
                 first.target.ploidy,
                 [first.panel.contig_line],
@@ -164,8 +165,10 @@ def impute(
                     *_region_lines(wanted, chosen, unmatched),
                 ],
                 output.formats,
-                output_type,
+                sum(one.n_sites for one in chosen)
+                + sum(len(index) for index in unmatched if index is not None),
                 threads,
+                sexes=target.sexes,
                 extra_info_lines=[
                     *([ER2_LINE] if output.leave_one_out else []),
                     *([FAR_LINE] if flags_far(first.panel) else []),

@@ -16,6 +16,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_output
+from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
@@ -25,8 +26,6 @@ from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_set
 from spinimpute.predictors.typed_chunks import starts_line
 from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.vcf.indexed_file import choose_output_type
-from spinimpute.vcf.writer import GenotypeWriter
 
 Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[np.ndarray, np.ndarray]]
 
@@ -156,7 +155,7 @@ class _Job:
         """Read, treat and write the matched sites of all parts of the chromosome."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
         out = check_output(self.out, self.force, [self.vcf, path_of(self.panel), self.genetic_map])
-        output_type = choose_output_type(out, self.output.output_type)
+        form = choose_form(out, self.output.output_type)
         with ExitStack() as stack:
             with summary.stage("open panel"):
                 panels = stack.enter_context(open_panels(self.panel, self.genetic_map))
@@ -167,8 +166,9 @@ class _Job:
             prepared = [part.with_rate() for part in prepared]
             shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
             writer = stack.enter_context(
-                GenotypeWriter(
+                open_writer(
                     out,
+                    form,
                     prepared[0].target.samples,
                     prepared[0].target.ploidy,
                     [panels[0].contig_line],
@@ -184,8 +184,9 @@ class _Job:
                         *self.output.header_lines,
                     ],
                     ("GT",),
-                    output_type,
+                    sum(len(part.match.panel_index) for part in prepared),
                     threads,
+                    sexes=self.target.sexes,
                 )
             )
             for number, part in enumerate(prepared):
@@ -211,7 +212,7 @@ def _positions(part: Prepared) -> np.ndarray:
 def _treat_and_write(
     part: Prepared,
     treat: Treatment,
-    writer: GenotypeWriter,
+    writer: RecordWriter,
     summary: ImputationSummary,
     progress: Progress | None,
 ) -> None:

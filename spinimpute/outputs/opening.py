@@ -1,0 +1,105 @@
+"""Opens the writer of an output by its name: VCF, VCF.gz, BCF, or PLINK 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.outputs.plink_writer import PlinkWriter
+from spinimpute.targets.plink import load_pgenlib
+from spinimpute.vcf.header import DEFAULT_DECIMALS
+from spinimpute.vcf.indexed_file import choose_output_type
+from spinimpute.vcf.writer import GenotypeWriter
+
+PGEN = "pgen"
+
+RecordWriter = GenotypeWriter | PlinkWriter
+
+
+def choose_form(path: Path, output_type: str | None) -> str:
+    """The form of an output: as asked for, or else by its suffix.
+
+    Parameters
+    ----------
+    path : Path
+        Of the output.
+    output_type : str or None
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF), if the user gave one.
+
+    Returns
+    -------
+    str
+        "z", "b", "v" or PGEN.
+
+    Raises
+    ------
+    InputError
+        As `choose_output_type`; or pgenlib, which PGEN needs, is not installed.
+    """
+    if path.suffix.lower() != ".pgen":
+        return choose_output_type(path, output_type)
+    if output_type is not None:
+        raise InputError(
+            f"output type {output_type!r} contradicts the name {path}, which means PLINK 2: leave one of "
+            "them out"
+        )
+    load_pgenlib()
+    return PGEN
+
+
+@contextmanager
+def open_writer(
+    path: Path,
+    form: str,
+    samples: Sequence[str],
+    ploidy: np.ndarray,
+    contig_lines: Sequence[str],
+    header_lines: Sequence[str],
+    formats: Sequence[str],
+    n_records: int,
+    threads: int,
+    *,
+    sexes: Mapping[str, bool] | None = None,
+    extra_info_lines: Sequence[str] = (),
+    decimals: int = DEFAULT_DECIMALS,
+) -> Iterator[RecordWriter]:
+    """Open the writer of a form, which is closed at the end, or abandoned after an exception.
+
+    Parameters
+    ----------
+    path : Path
+        Of the output.
+    form : str
+        As of `choose_form`.
+    samples, ploidy, contig_lines, header_lines, formats
+        As of `GenotypeWriter`.
+    n_records : int
+        How many records there will be; PLINK's file begins with it.
+    threads : int
+        As of `GenotypeWriter`.
+    sexes : mapping, optional
+        Whether samples are male, where it is known, for PLINK.
+    extra_info_lines, decimals
+        As of `GenotypeWriter`.
+
+    Yields
+    ------
+    GenotypeWriter or PlinkWriter
+        Both have the same methods.
+
+    Raises
+    ------
+    InputError
+        As of the writers.
+    """
+    common = (path, samples, ploidy, contig_lines, header_lines, formats)
+    if form == PGEN:
+        with PlinkWriter(*common, n_records, sexes, extra_info_lines, decimals) as plink:
+            yield plink
+        return
+    with GenotypeWriter(*common, form, threads, extra_info_lines, decimals) as writer:
+        yield writer
