@@ -6,13 +6,11 @@ phase of the calls is not kept.
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -20,8 +18,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.x_chromosome import NON_PAR, is_x, parts_of_x
-from spinimpute.output_files import CannotWrite, check_writable
-from spinimpute.partial_files import PartialFile
+from spinimpute.outputs.files_together import FilesTogether
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import DEFAULT_DECIMALS, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout
@@ -31,7 +28,7 @@ _SEX = {True: "1", False: "2"}
 _BLOCK_CALLS = 2**20  # handed over at once; bounds the memory
 
 
-class PlinkWriter:
+class PlinkWriter(FilesTogether):
     """Writes blocks of records; a context manager that leaves nothing after an exception.
 
     Dosages are those of a VCF, rounded as there. Men's on X count as two copies, as PLINK has them.
@@ -80,7 +77,6 @@ class PlinkWriter:
     ) -> None:
         """Check everything that can be checked, and open the files."""
         pgenlib = load_pgenlib()
-        self.path = Path(path)
         self._header = make_header(samples, contig_lines, header_lines, (), extra_info_lines, decimals)
         _check_names(samples)
         self._samples = list(samples)
@@ -89,29 +85,21 @@ class PlinkWriter:
         self._codes = NumberCodes(decimals)
         self._has_dosages = any(name != "GT" for name in formats)
         self.set_ploidy(ploidy)
-        self._finished = self._closed = False
-        self._files: list[PartialFile] = []
         self._pgen: Any = None
-        try:
-            with self._errors_named():
-                beside = (self.path.with_suffix(suffix) for suffix in (".pvar", ".psam"))
-                for final in (self.path, *beside):
-                    check_writable(final)
-                    self._files.append(PartialFile(final))
-                self._pvar = self._files[1].path.open("w", encoding="utf-8", newline="\n")
-                *lines, _ = self._header.text.splitlines(keepends=True)
-                self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
-                self._pgen = pgenlib.PgenWriter(
-                    os.fsencode(self._files[0].path),
-                    len(samples),
-                    n_records,
-                    nonref_flags=False,
-                    hardcall_phase_present=not self._has_dosages,
-                    dosage_present=self._has_dosages,
-                )
-        except BaseException:  # nobody has the writer yet
-            self.abandon()
-            raise
+        self._pvar: TextIO | None = None
+        super().__init__(Path(path), (".pvar", ".psam"), "pgenlib")
+        with self.errors_named():
+            self._pvar = self.partial(1).open("w", encoding="utf-8", newline="\n")
+            *lines, _ = self._header.text.splitlines(keepends=True)
+            self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
+            self._pgen = pgenlib.PgenWriter(
+                os.fsencode(self.partial(0)),
+                len(samples),
+                n_records,
+                nonref_flags=False,
+                hardcall_phase_present=not self._has_dosages,
+                dosage_present=self._has_dosages,
+            )
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
@@ -159,7 +147,8 @@ class PlinkWriter:
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
         step = max(1, _BLOCK_CALLS // len(self._samples))
-        with self._errors_named():
+        with self.errors_named():
+            assert self._pvar is not None
             self._pvar.writelines(
                 f"{name}\t{position}\t{id_}\t{ref}\t{alt}\t.\tPASS\t{text}\n"
                 for name, position, id_, ref, alt, text in rows
@@ -204,77 +193,27 @@ class PlinkWriter:
             self._sexes.update(zip(self._samples, (self._ploidy == 1).tolist(), strict=True))
         return names.tolist()
 
-    def finish(self) -> None:
-        """Complete the files under their temporary names.
-
-        Raises
-        ------
-        InputError
-            They cannot be completed, such as on a full disk; nothing is left then.
-        """
-        if self._closed or self._finished:
-            return
-        with self._errors_named():
-            pgen, self._pgen = self._pgen, None
-            pgen.close()
-            self._pvar.close()
-            rows = (f"{name}\t{_SEX.get(self._sexes.get(name), 'NA')}\n" for name in self._samples)  # type: ignore[arg-type]
-            self._files[2].path.write_text("#IID\tSEX\n" + "".join(rows), encoding="utf-8", newline="\n")
-        self._finished = True
-
-    def close(self) -> None:
-        """Finish the files, and give them their names. Nothing happens the second time.
-
-        Raises
-        ------
-        InputError
-            As of `finish`.
-        """
-        if self._closed:
-            return
-        self.finish()
-        with self._errors_named():
-            for file in reversed(self._files):  # the .pgen last: who sees it has the others
-                file.complete()
-        self._closed = True
-
-    def abandon(self) -> None:
-        """Stop and remove the temporary files; nothing happens after `close`."""
-        if self._closed:
-            return
-        self._closed = True
+    def write_ends(self) -> None:
+        """Complete .pgen and .pvar, and write the .psam."""
+        assert self._pvar is not None
         pgen, self._pgen = self._pgen, None
-        with suppress(RuntimeError, OSError, AttributeError):  # records are missing
-            self._pvar.close()
+        pgen.close()
+        self._pvar.close()
+        rows = ["#IID\tSEX"]
+        for name in self._samples:
+            male = self._sexes.get(name)
+            rows.append(f"{name}\t{'NA' if male is None else _SEX[male]}")
+        self.partial(2).write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+
+    def drop(self) -> None:
+        """Close the .pvar and the .pgen, of which records may be missing."""
+        pgen, self._pgen = self._pgen, None
+        with suppress(OSError):
+            if self._pvar is not None:
+                self._pvar.close()
+        with suppress(RuntimeError):
             if pgen is not None:
                 pgen.close()
-        for file in self._files:
-            file.discard()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
-
-    @contextmanager
-    def _errors_named(self) -> Iterator[None]:
-        """What fails leaves nothing; pgenlib and the system say it as a `CannotWrite`."""
-        try:
-            yield
-        except BaseException as error:
-            self.abandon()
-            if isinstance(error, OSError):
-                raise CannotWrite(self.path, error) from error
-            if isinstance(error, RuntimeError):
-                said = OSError(errno.EIO, f"pgenlib failed ({error})")
-                raise CannotWrite(self.path, said) from error
-            raise
 
 
 def _build(contig_lines: Sequence[str], chrom: str) -> str:
