@@ -52,7 +52,9 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @sequencing_options
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf with its index; or .pgen with .pvar and .psam.")
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf with its index; .pgen with .pvar and .psam; or .bgen with .sample."
+)
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
 @click.option(

@@ -31,7 +31,9 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 @target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf with its index; or .pgen with .pvar and .psam.")
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf with its index; .pgen with .pvar and .psam; or .bgen with .sample."
+)
 @output_type_option
 @ambiguous_option
 @sex_option

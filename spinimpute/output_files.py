@@ -18,7 +18,7 @@ LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes
 LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
-_WRITTEN_BESIDE = {".pgen": (".pvar", ".psam")}
+_WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 
 
 class CannotWrite(InputError):
@@ -78,7 +78,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
-    """Check that an output may be written, and what is written beside a .pgen.
+    """Check that an output may be written, and what is written beside a .pgen or .bgen.
 
     Parameters
     ----------

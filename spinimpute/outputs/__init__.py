@@ -1,1 +1,1 @@
-"""Files that imputing writes: VCF, BCF, PLINK 2."""
+"""Files that imputing writes: VCF, BCF, PLINK 2, BGEN."""

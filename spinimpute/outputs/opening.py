@@ -1,4 +1,4 @@
-"""Opens the writer of an output by its name: VCF, VCF.gz, BCF, or PLINK 2."""
+"""Opens the writer of an output by its name: VCF, VCF.gz, BCF, PLINK 2 or BGEN."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import DEFAULT_DECIMALS
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
 
-PGEN = "pgen"
+PGEN, BGEN = "pgen", "bgen"
 
-RecordWriter = GenotypeWriter | PlinkWriter
+RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter
 
 
 def choose_form(path: Path, output_type: str | None) -> str:
@@ -33,22 +34,24 @@ def choose_form(path: Path, output_type: str | None) -> str:
     Returns
     -------
     str
-        "z", "b", "v" or PGEN.
+        "z", "b", "v", PGEN or BGEN.
 
     Raises
     ------
     InputError
         As `choose_output_type`; or pgenlib, which PGEN needs, is not installed.
     """
-    if path.suffix.lower() != ".pgen":
+    form = {".pgen": PGEN, ".bgen": BGEN}.get(path.suffix.lower())
+    if form is None:
         return choose_output_type(path, output_type)
     if output_type is not None:
         raise InputError(
-            f"output type {output_type!r} contradicts the name {path}, which means PLINK 2: leave one of "
-            "them out"
+            f"output type {output_type!r} contradicts the name {path}, which means {form}: leave one of them "
+            "out"
         )
-    load_pgenlib()
-    return PGEN
+    if form == PGEN:
+        load_pgenlib()
+    return form
 
 
 @contextmanager
@@ -88,8 +91,8 @@ def open_writer(
 
     Yields
     ------
-    GenotypeWriter or PlinkWriter
-        Both have the same methods.
+    GenotypeWriter, PlinkWriter or BgenWriter
+        All have the same methods.
 
     Raises
     ------
@@ -100,6 +103,10 @@ def open_writer(
     if form == PGEN:
         with PlinkWriter(*common, n_records, sexes, extra_info_lines, decimals) as plink:
             yield plink
+        return
+    if form == BGEN:
+        with BgenWriter(path, samples, ploidy, formats, sexes, decimals) as bgen:
+            yield bgen
         return
     with GenotypeWriter(*common, form, threads, extra_info_lines, decimals) as writer:
         yield writer

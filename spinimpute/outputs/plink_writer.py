@@ -78,7 +78,7 @@ class PlinkWriter(FilesTogether):
         """Check everything that can be checked, and open the files."""
         pgenlib = load_pgenlib()
         self._header = make_header(samples, contig_lines, header_lines, (), extra_info_lines, decimals)
-        _check_names(samples)
+        check_names(samples)
         self._samples = list(samples)
         self._builds = {name: _build(contig_lines, name) for name in self._header.contigs}
         self._sexes = dict(sexes or {})
@@ -220,7 +220,8 @@ def _build(contig_lines: Sequence[str], chrom: str) -> str:
     return next((build for line in contig_lines if (build := build_of(line, chrom))), "")
 
 
-def _check_names(samples: Sequence[str]) -> None:
+def check_names(samples: Sequence[str]) -> None:
+    """Raise InputError for a sample's name that PLINK cannot read."""
     for name in samples:
         if len(name.split()) != 1 or name == "0" or name.startswith("#"):
             raise InputError(

@@ -70,8 +70,8 @@ def impute(
     vcf : str or Path
         The target, in any form of `read_target`; may hold other chromosomes too.
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`; or `.pgen`, with `.pvar` and `.psam` beside it. It appears only when it
-        is complete.
+        `.vcf.gz`, `.bcf` or `.vcf`; `.pgen`, with `.pvar` and `.psam` beside it; or `.bgen`, with
+        `.sample`. It appears only when it is complete.
     panel : ReferencePanel, str or Path
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
         first.

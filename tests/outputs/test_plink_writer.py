@@ -202,7 +202,7 @@ def test_sexes_that_are_given(example: Path, example_panel: spinimpute.Panel, tm
 
 
 def test_a_type_that_contradicts_the_name() -> None:
-    with pytest.raises(InputError, match=r"'b' contradicts the name o\.pgen, which means PLINK 2"):
+    with pytest.raises(InputError, match=r"'b' contradicts the name o\.pgen, which means pgen"):
         choose_form(Path("o.pgen"), "b")
 
 
