@@ -28,7 +28,9 @@ WITHOUT_INFLUENCE = ("out", "force", "quiet")
 @target_option
 @panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf, with its index beside it; - is stdout.")
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
+)
 @output_type_option
 @ambiguous_option
 @sex_option

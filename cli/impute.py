@@ -55,8 +55,8 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 )
 @map_option
 @out_option(
-    "Output: .vcf.gz, .bcf or .vcf, with its index; one for each chromosome with {chrom} in its name; - is "
-    "stdout."
+    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar and .psam; .bgen with "
+    ".sample. One for each chromosome with {chrom} in its name."
 )
 @output_type_option
 @click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")

@@ -30,7 +30,9 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 @target_option
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
-@out_option("Output: .vcf.gz, .bcf or .vcf, with its index beside it; - is stdout.")
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
+)
 @output_type_option
 @ambiguous_option
 @sex_option

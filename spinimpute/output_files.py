@@ -19,6 +19,7 @@ LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes
 LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
+_WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 
 
 class CannotWrite(InputError):
@@ -81,7 +82,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
-    """Check that an output may be written.
+    """Check that an output may be written, and what is written beside a .pgen or .bgen.
 
     Parameters
     ----------
@@ -111,6 +112,8 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
             "the name of a file"
         )
     path = Path(path)
+    for beside in _WRITTEN_BESIDE.get(path.suffix.lower(), ()):
+        check_output(path.with_suffix(beside), force, inputs, instead)
     check_writable(path)
     for index in _indexes_of(path):
         if os.path.isdir(index):
@@ -236,7 +239,8 @@ def check_outputs(
             streamed = None  # a second one is refused
             continue
         path = check_output(given, force, read)
-        names = [path, *_indexes_of(path)]
+        beside = [path.with_suffix(suffix) for suffix in _WRITTEN_BESIDE.get(path.suffix.lower(), ())]
+        names = [path, *_indexes_of(path), *beside]
         for name in names:
             if name.resolve() in taken:
                 other = taken[name.resolve()]

@@ -14,8 +14,9 @@ import spinimpute
 ROOT = Path(__file__).resolve().parent.parent
 GROUND = "ground"  # the modules right in spinimpute/
 ROOMS = (
-    GROUND, "genotypes", "vcf", "panels", "targets", "sequencing", "nn", "hmm", "phasing", "quality",
-    "training", "predictors", "reports", "pipeline", "evaluation", "neural_processes", "tabular", "cli",
+    GROUND, "genotypes", "vcf", "panels", "targets", "outputs", "sequencing", "nn", "hmm", "phasing",
+    "quality", "training", "predictors", "reports", "pipeline", "evaluation", "neural_processes", "tabular",
+    "cli",
 )  # fmt: skip
 MOST_LINES_OF_A_FILE = 500
 MOST_LINES_OF_A_ROOM = 4_500

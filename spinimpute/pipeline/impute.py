@@ -17,6 +17,7 @@ from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs, written_whole
+from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import region_line
@@ -45,8 +46,6 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.vcf.indexed_file import choose_output_type
-from spinimpute.vcf.writer import GenotypeWriter
 
 PHASING = ("auto", "never")
 ER2_LINE = (
@@ -86,8 +85,9 @@ def impute(
         The target, in any form of `read_target`; may hold other chromosomes too. Or several VCF or BCF of the
         same samples, one for each chromosome.
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete. "-" is standard output. With "{chrom}"
-        in its name, one file for each chromosome.
+        `.vcf.gz`, `.bcf` or `.vcf`, or "-" for standard output; `.pgen`, with `.pvar` and `.psam` beside it;
+        or `.bgen`, with `.sample`. It appears only when it is complete. With "{chrom}" in its name, one file
+        for each chromosome, as `.pgen` and `.bgen` need it.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
         first. Or panel files, one for each chromosome in any order, or a folder of such files.
@@ -143,6 +143,12 @@ def impute(
             plan, warned = plan_genome(files, panels, wanted)
         summary.warnings += warned
         planned = outputs(out, plan)
+        for path, chromosomes in planned:
+            if len(chromosomes) > 1 and choose_form(path, output.output_type) in (BGEN, PGEN):
+                raise InputError(
+                    f"{path} would hold {len(chromosomes)} chromosomes: write {path.suffix} for each, with "
+                    "{chrom} in its name"
+                )
     else:
         planned = [(Path(out), [Chromosome("", panels[0], files[0])])]
     inputs = [*files, *map(path_of, panels), predictor.model, genetic_map]
@@ -157,7 +163,7 @@ def impute(
         for path, chromosomes in planned:
             if waiting is not None:
                 waiting.close()
-            writer: GenotypeWriter | None = None
+            writer: RecordWriter | None = None
             for one in chromosomes:
                 try:
                     writer = _impute_chromosome(given, stack, path, chromosomes, one, writer, shares.of(done))
@@ -218,9 +224,9 @@ def _impute_chromosome(
     path: Path,
     chromosomes: Sequence[Chromosome],
     one: Chromosome,
-    writer: GenotypeWriter | None,
+    writer: RecordWriter | None,
     progress: Progress | None,
-) -> GenotypeWriter:
+) -> RecordWriter:
     """Write the records of a chromosome; the writer is made with the first one of a file.
 
     stack: keeps the writer. path, chromosomes: the output, and all that go into it.
@@ -273,8 +279,9 @@ def _impute_chromosome(
         if writer is None:
             one_only = len(chromosomes) == 1
             writer = stack.enter_context(
-                GenotypeWriter(
+                open_writer(
                     path,
+                    choose_form(path, output.output_type),
                     first.target.samples,
                     first.target.ploidy,
                     [first.panel.contig_line] if one_only else [each.contig_line for each in chromosomes],
@@ -290,8 +297,10 @@ def _impute_chromosome(
                         *_region_lines(wanted, chosen, unmatched),
                     ],
                     output.formats,
-                    choose_output_type(path, output.output_type),
+                    sum(part.n_sites for part in chosen)
+                    + sum(len(index) for index in unmatched if index is not None),
                     threads,
+                    sexes=given.target.sexes,
                     extra_info_lines=[
                         *([ER2_LINE] if output.leave_one_out else []),
                         *([FAR_LINE] if flags_far(first.panel) else []),
@@ -323,7 +332,7 @@ def _checked_outputs(
     """Where report and tables go. Raises InputError if they, or the genotypes, cannot go there."""
     report, tables = output.report, output.leave_one_out_tables
     check_outputs([*outs, report, *tables.values()], force, inputs, streamed=outs[0])
-    choose_output_type(outs[0], output.output_type)
+    choose_form(outs[0], output.output_type)
     page = None if report is None else Path(report)
     return page, {table: Path(path) for table, path in tables.items()}
 

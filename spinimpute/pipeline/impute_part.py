@@ -13,6 +13,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
+from spinimpute.outputs.opening import RecordWriter
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.prepare import Prepared
@@ -22,7 +23,6 @@ from spinimpute.predictors.engine import Engine, ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary, WindowSummary
-from spinimpute.vcf.writer import GenotypeWriter
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Run:
         What imputes.
     options : mapping
         Options of the predictor.
-    writer : GenotypeWriter
+    writer : RecordWriter
         The open output.
     summary : ImputationSummary
         Counts and timings are added to it.
@@ -47,7 +47,7 @@ class Run:
 
     predictor: Predictor
     options: Mapping[str, Any]
-    writer: GenotypeWriter
+    writer: RecordWriter
     summary: ImputationSummary
     threads: int
     write_er2: bool
@@ -141,7 +141,7 @@ def _leave_one_out(run: Run, part: Prepared, target: Haplotypes, progress: Progr
 def _impute_windows(
     engine: Engine,
     records: WindowRecords,
-    writer: GenotypeWriter,
+    writer: RecordWriter,
     summary: ImputationSummary,
     progress: Progress | None,
 ) -> None:

@@ -16,6 +16,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs
+from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
@@ -25,8 +26,6 @@ from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_set
 from spinimpute.predictors.typed_chunks import starts_line
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.vcf.indexed_file import choose_output_type
-from spinimpute.vcf.writer import GenotypeWriter
 
 Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[np.ndarray, np.ndarray]]
 
@@ -159,7 +158,7 @@ class _Job:
         inputs = [self.vcf, path_of(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out = Path(self.out)
-        output_type = choose_output_type(out, self.output.output_type)
+        form = choose_form(out, self.output.output_type)
         with ExitStack() as stack:
             begin_stage(progress, "opening the panel")
             with summary.stage("open panel"):
@@ -172,8 +171,9 @@ class _Job:
             prepared = [part.with_rate() for part in prepared]
             shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
             writer = stack.enter_context(
-                GenotypeWriter(
+                open_writer(
                     out,
+                    form,
                     prepared[0].target.samples,
                     prepared[0].target.ploidy,
                     [panels[0].contig_line],
@@ -189,8 +189,9 @@ class _Job:
                         *self.output.header_lines,
                     ],
                     ("GT",),
-                    output_type,
+                    sum(len(part.match.panel_index) for part in prepared),
                     threads,
+                    sexes=self.target.sexes,
                 )
             )
             for number, part in enumerate(prepared):
@@ -216,7 +217,7 @@ def _positions(part: Prepared) -> np.ndarray:
 def _treat_and_write(
     part: Prepared,
     treat: Treatment,
-    writer: GenotypeWriter,
+    writer: RecordWriter,
     summary: ImputationSummary,
     progress: Progress | None,
 ) -> None:

@@ -10,9 +10,9 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.untyped_stretches import far_from_typed
 from spinimpute.genotypes.windows import Window
+from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import site_quality
-from spinimpute.vcf.writer import GenotypeWriter
 
 if TYPE_CHECKING:
     from spinimpute.quality.imputed_sites import ImputedSites
@@ -69,12 +69,12 @@ class WindowRecords:
         self._called_index = match.panel_index[self.typed_TQ.max(axis=1) >= 0]
         self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
 
-    def write(self, writer: GenotypeWriter, window: Window, p_UQ: np.ndarray) -> int:
+    def write(self, writer: RecordWriter, window: Window, p_UQ: np.ndarray) -> int:
         """Write the records of a window.
 
         Parameters
         ----------
-        writer : GenotypeWriter
+        writer : RecordWriter
             The open output.
         window : Window
             The next window.

@@ -83,7 +83,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     InputError
         pgenlib is not installed, a file is missing or damaged, or the samples have no names.
     """
-    pgenlib = _pgenlib()
+    pgenlib = load_pgenlib()
     bed = _starts_with(path, _BED_MAGIC)
     variants, names = (_beside(path, bed, kind) for kind in ("variants", "samples"))
     samples, sexes = _samples(names)
@@ -128,7 +128,8 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     return Calls(sites, calls, samples, contig_line, dict(skipped), none, sexes)
 
 
-def _pgenlib() -> Any:
+def load_pgenlib() -> Any:
+    """The library that reads and writes PLINK's files; raises InputError where it is not installed."""
     try:
         import pgenlib
     except ImportError as error:

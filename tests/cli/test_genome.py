@@ -50,6 +50,26 @@ def test_each_chromosome_has_its_files(
     assert records(tmp_path / "c20.vcf") + records(tmp_path / "c21.vcf") == apart
 
 
+def test_bgen_holds_one_chromosome(
+    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
+) -> None:
+    target = example / "target.vcf.gz"
+    other = renamed(target, tmp_path / "21.vcf", "21")
+    given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", target)
+    wrong = run("impute", *given, "--out", tmp_path / "all.bgen")
+    assert wrong.code == 2
+    assert "all.bgen would hold 2 chromosomes: write .bgen for each, with {chrom} in its name" in wrong.err
+    done = run("impute", *given, "--out", tmp_path / "c{chrom}.bgen")
+    assert done.code == 0, done.err
+    assert {path.name for path in tmp_path.glob("*.bgen")} == {"c20.bgen", "c21.bgen"}
+
+
+def test_standard_input_is_one_file(run: Run, panel: Path, tmp_path: Path) -> None:
+    wrong = run("impute", "--vcf", "-", "--vcf", "b.vcf", "--panel", panel, "--out", tmp_path / "o.vcf")
+    assert wrong.code == 2
+    assert "--vcf is given several times: read standard input (-) alone" in wrong.err
+
+
 def test_panels_of_the_environment(
     run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

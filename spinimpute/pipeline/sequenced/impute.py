@@ -17,6 +17,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.memory import FEWER_SAMPLES, peak_memory_mb, within_budget
 from spinimpute.output_files import check_outputs, written_whole
+from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -30,8 +31,6 @@ from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import site_quality
-from spinimpute.vcf.indexed_file import choose_output_type
-from spinimpute.vcf.writer import GenotypeWriter
 
 _WRITTEN = 2**18  # genotypes at once, and
 _WRITTEN_SITES = 8_192  # sites
@@ -91,7 +90,7 @@ def impute_sequenced(
         resources=(resources, Resources),
     )
     check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths], streamed=out)
-    output_type = choose_output_type(Path(out), output.output_type)
+    form = choose_form(Path(out), output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
     summary = SequencedSummary()
@@ -112,15 +111,17 @@ def impute_sequenced(
             summary.imputed = ImputedSites()
         first = parts[0]
         writer = stack.enter_context(
-            GenotypeWriter(
+            open_writer(
                 Path(out),
+                form,
                 first.likelihoods.samples,
                 first.likelihoods.ploidy,
                 [first.panel.contig_line],
                 _header_lines(panels, output, wanted, parts, summary.notes),
                 output.formats,
-                output_type,
+                sum(part.high - part.low for part in parts),
                 threads,
+                sexes=sequencing.sexes,
                 decimals=output.decimals,
             )
         )
@@ -142,7 +143,7 @@ def impute_sequenced(
 
 
 def _impute(
-    part: Part, writer: GenotypeWriter, summary: SequencedSummary, threads: int, progress: Progress | None
+    part: Part, writer: RecordWriter, summary: SequencedSummary, threads: int, progress: Progress | None
 ) -> None:
     likelihoods = part.likelihoods
     haploid_X = likelihoods.ploidy == 1
@@ -164,7 +165,7 @@ def _impute(
 
 
 def _write(
-    writer: GenotypeWriter,
+    writer: RecordWriter,
     panel: Panel,
     rows: slice,
     p_S2X: np.ndarray,

@@ -139,10 +139,12 @@ class HaplotypePredictor(Predictor):
         ----------
         panel : Panel
             Open.
-        chunk, typed_TQ
-            As of `find_matches`.
+        chunk : PanelChunk
+            See `prepare_chunk`.
         patterns : GapPatterns
             Of the chunk's gaps.
+        typed_TQ : int8
+            As of `find_matches`.
         candidates : Candidates
             Of these queries.
         jumps_per_cM : float

@@ -1,0 +1,1 @@
+"""Files that imputing writes: VCF, BCF, PLINK 2, BGEN."""

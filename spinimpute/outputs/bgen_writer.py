@@ -1,0 +1,181 @@
+"""Writes dosages as BGEN 1.2 (layout 2, zlib, 16 bits), with a .sample file beside it.
+
+Written here because the libraries that write BGEN keep an index of their own beside it, in one thread.
+
+Axes: r records, n samples.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.x_chromosome import is_x
+from spinimpute.outputs.files_together import FilesTogether
+from spinimpute.outputs.plink_writer import check_names
+
+BITS = 16  # of a probability
+_MOST = 2**BITS - 1
+_ZLIB, _LAYOUT_2, _HAS_SAMPLES = 1, 2 << 2, 1 << 31
+_ABSENT = 0x80
+_N_RECORDS_AT = 8  # of the file
+_SEX = {True: "1", False: "2", None: "0"}
+
+
+class BgenWriter(FilesTogether):
+    """Writes blocks of records; a context manager that leaves nothing after an exception.
+
+    Parameters
+    ----------
+    path : path
+        Of the .bgen; existing files are replaced when the writer is closed.
+    samples : sequence of str (n,)
+        Names.
+    ploidy : int (n,)
+        1 or 2.
+    formats : sequence of str
+        With HDS, probabilities of the haplotypes; else those of the genotypes; with GT alone, of calls.
+    sexes : mapping, optional
+        Whether samples are male, where it is known.
+    decimals : int
+        To which P(ALT) of a haplotype is rounded, as in VCF.
+
+    Raises
+    ------
+    InputError
+        A path cannot be written, or a sample's name is none for PLINK.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        samples: Sequence[str],
+        ploidy: np.ndarray,
+        formats: Sequence[str],
+        sexes: Mapping[str, bool] | None,
+        decimals: int,
+    ) -> None:
+        """Check everything that can be checked, and open the files."""
+        check_names(samples)
+        self._samples, self._sexes, self._decimals = list(samples), dict(sexes or {}), decimals
+        self._phased, self._of_calls = "HDS" in formats, tuple(formats) == ("GT",)
+        self._file: BinaryIO | None = None
+        self._n_records = 0
+        self.set_ploidy(ploidy)
+        super().__init__(Path(path), (".sample",), "bgen")
+        with self.errors_named():
+            self._file = self.partial(0).open("wb")
+            names = b"".join(_short(name) for name in self._samples)
+            samples_block = struct.pack("<II", 8 + len(names), len(samples)) + names
+            flags = _ZLIB | _LAYOUT_2 | _HAS_SAMPLES
+            header = struct.pack("<III4sI", 20, 0, len(samples), b"bgen", flags)
+            self._file.write(struct.pack("<I", len(header) + len(samples_block)) + header + samples_block)
+
+    def set_ploidy(self, ploidy: np.ndarray) -> None:
+        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        self._ploidy = np.asarray(ploidy).astype(np.uint8)
+        self._last = np.cumsum(self._ploidy) - 1  # of each sample's haplotypes
+        self._haploid = self._ploidy == 1
+
+    def write_block(
+        self,
+        chrom: str,
+        sites: Sites,
+        hap_dosage: np.ndarray,
+        info: Mapping[str, np.ndarray | None],
+        haplotypes: np.ndarray | None,
+        typed: np.ndarray,
+        unphased: np.ndarray | None = None,
+    ) -> None:
+        """Append r records, as `GenotypeWriter.write_block` does; BGEN has no place for INFO.
+
+        Parameters
+        ----------
+        chrom : str
+            What the file calls the chromosome.
+        sites : Sites (r,)
+            By position.
+        hap_dosage : float32 (r, n_haplotypes)
+            P(ALT) of each haplotype; NaN is missing.
+        info : mapping
+            Not written.
+        haplotypes : int8 (r, n_haplotypes) or None
+            Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
+        typed : bool (r,)
+            Not written.
+        unphased : bool (r, n) or None
+            Not written: where calls may lack their phase, none is written.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written (any longer), such as on a full disk.
+        """
+        if is_x(chrom) and self._haploid.any():
+            self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
+        p = np.round(np.clip(np.asarray(hap_dosage, np.float64), 0, 1), self._decimals)
+        if self._of_calls:
+            p = np.where(np.isnan(p), p, p >= 0.5) if haplotypes is None else haplotypes.astype(float)
+            p[p < 0] = np.nan
+        first, last = p[:, self._last - (self._ploidy - 1)], p[:, self._last]
+        with self.errors_named():
+            assert self._file is not None
+            for row in range(len(sites)):
+                name = _short(sites.id[row] or ".")
+                place = name + name + _short(chrom) + struct.pack("<IH", int(sites.position[row]), 2)
+                alleles = b"".join(
+                    struct.pack("<I", len(allele)) + allele.encode()
+                    for allele in (sites.ref[row], sites.alt[row])
+                )
+                plain = self._probabilities(first[row], last[row])
+                packed = zlib.compress(plain)
+                self._file.write(place + alleles + struct.pack("<II", len(packed) + 4, len(plain)) + packed)
+        self._n_records += len(sites)
+
+    def _probabilities(self, first: np.ndarray, last: np.ndarray) -> bytes:
+        """A record's block, not compressed; first, last: P(ALT), (n,), the same for a haploid sample."""
+        missing = np.isnan(first + last)
+        first, last = np.where(missing, 1, first), np.where(missing, 1, last)
+        if self._phased:
+            numbers = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MOST)
+        else:
+            # the third is what is left of the sum: cumulated and rounded, none is negative
+            none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
+            less_than_two = np.rint((1 - first * last) * _MOST)
+            none = np.rint(none * _MOST)
+            numbers = np.stack([none, less_than_two - none], axis=1)
+        numbers[missing] = 0
+        stored = numbers.ravel()[np.stack([np.ones_like(self._haploid), ~self._haploid], axis=1).ravel()]
+        start = struct.pack("<IHBB", len(missing), 2, int(self._ploidy.min()), int(self._ploidy.max()))
+        ploidy = self._ploidy | np.where(missing, np.uint8(_ABSENT), np.uint8(0))
+        return start + ploidy.tobytes() + bytes([self._phased, BITS]) + stored.astype("<u2").tobytes()
+
+    def write_ends(self) -> None:
+        """Complete the .bgen, and write the .sample."""
+        assert self._file is not None
+        self._file.seek(_N_RECORDS_AT)
+        self._file.write(struct.pack("<I", self._n_records))
+        self._file.close()
+        rows = [f"0 {name} 0 {_SEX[self._sexes.get(name)]}" for name in self._samples]
+        text = "\n".join(["ID_1 ID_2 missing sex", "0 0 0 D", *rows]) + "\n"
+        self.partial(1).write_text(text, encoding="utf-8", newline="\n")
+
+    def drop(self) -> None:
+        """Close the .bgen."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+
+
+def _short(text: str) -> bytes:
+    """A text behind its length, as names are written."""
+    data = text.encode()[: 2**16 - 1]
+    return struct.pack("<H", len(data)) + data

@@ -1,0 +1,230 @@
+"""Writes genotypes or dosages for PLINK 2: .pgen, and .pvar and .psam beside it.
+
+pgenlib writes the .pgen. It takes dosages without phase, or calls with phase: where dosages are wanted, the
+phase of the calls is not kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.x_chromosome import NON_PAR, is_x, parts_of_x
+from spinimpute.outputs.files_together import FilesTogether
+from spinimpute.targets.plink import load_pgenlib
+from spinimpute.vcf.header import DEFAULT_DECIMALS, make_header
+from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout
+
+MISSING = -9  # as pgenlib has it
+_SEX = {True: "1", False: "2"}
+_BLOCK_CALLS = 2**20  # handed over at once; bounds the memory
+
+
+class PlinkWriter(FilesTogether):
+    """Writes blocks of records; a context manager that leaves nothing after an exception.
+
+    Dosages are those of a VCF, rounded as there. Men's on X count as two copies, as PLINK has them.
+
+    Parameters
+    ----------
+    path : path
+        Of the .pgen; existing files are replaced when the writer is closed.
+    samples : sequence of str (n_samples,)
+        Names.
+    ploidy : int (n_samples,)
+        1 or 2.
+    contig_lines : sequence of str
+        "##contig=<ID=...>" lines, one for each contig of the output.
+    header_lines : sequence of str
+        Further header lines of the .pvar.
+    formats : sequence of str
+        GT alone writes calls with their phase; any of DS, HDS and GP writes dosages.
+    n_records : int
+        How many records there will be.
+    sexes : mapping, optional
+        Whether samples are male, where it is known.
+    extra_info_lines : sequence of str
+        As of `GenotypeWriter`.
+    decimals : int
+        Of P(ALT) of a haplotype.
+
+    Raises
+    ------
+    InputError
+        pgenlib is not installed, a path cannot be written, or a sample's name is none for PLINK.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        samples: Sequence[str],
+        ploidy: np.ndarray,
+        contig_lines: Sequence[str],
+        header_lines: Sequence[str],
+        formats: Sequence[str],
+        n_records: int,
+        sexes: Mapping[str, bool] | None = None,
+        extra_info_lines: Sequence[str] = (),
+        decimals: int = DEFAULT_DECIMALS,
+    ) -> None:
+        """Check everything that can be checked, and open the files."""
+        pgenlib = load_pgenlib()
+        self._header = make_header(samples, contig_lines, header_lines, (), extra_info_lines, decimals)
+        check_names(samples)
+        self._samples = list(samples)
+        self._builds = {name: _build(contig_lines, name) for name in self._header.contigs}
+        self._sexes = dict(sexes or {})
+        self._codes = NumberCodes(decimals)
+        self._has_dosages = any(name != "GT" for name in formats)
+        self.set_ploidy(ploidy)
+        self._pgen: Any = None
+        self._pvar: TextIO | None = None
+        super().__init__(Path(path), (".pvar", ".psam"), "pgenlib")
+        with self.errors_named():
+            self._pvar = self.partial(1).open("w", encoding="utf-8", newline="\n")
+            *lines, _ = self._header.text.splitlines(keepends=True)
+            self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
+            self._pgen = pgenlib.PgenWriter(
+                os.fsencode(self.partial(0)),
+                len(samples),
+                n_records,
+                nonref_flags=False,
+                hardcall_phase_present=not self._has_dosages,
+                dosage_present=self._has_dosages,
+            )
+
+    def set_ploidy(self, ploidy: np.ndarray) -> None:
+        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        self._ploidy = np.asarray(ploidy)
+        self._layout = SampleLayout(self._ploidy, ("DS",) if self._has_dosages else ("GT",), self._codes)
+
+    def write_block(
+        self,
+        chrom: str,
+        sites: Sites,
+        hap_dosage: np.ndarray,
+        info: Mapping[str, np.ndarray | None],
+        haplotypes: np.ndarray | None,
+        typed: np.ndarray,
+        unphased: np.ndarray | None = None,
+    ) -> None:
+        """Append r records; parameters and errors as of `GenotypeWriter.write_block`.
+
+        Parameters
+        ----------
+        chrom : str
+            Contig, one of the header.
+        sites : Sites (r,)
+            By position.
+        hap_dosage : float32 (r, n_haplotypes)
+            P(ALT) of each haplotype; NaN is missing.
+        info : mapping
+            INFO key -> numbers (r,), or bool (r,) for a flag, or None.
+        haplotypes : int8 (r, n_haplotypes) or None
+            Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
+        typed : bool (r,)
+            Whether the target has the site.
+        unphased : bool (r, n_samples) or None
+            Calls without phase; None if all have theirs.
+
+        Raises
+        ------
+        InputError
+            The files cannot be written (any longer), such as on a full disk.
+        """
+        if not len(sites):
+            return
+        names = self._chromosomes(chrom, sites.position)
+        texts = InfoValues.from_arrays(self._header, info, np.asarray(typed, bool)).texts()
+        ids = [name or "." for name in sites.id]
+        rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
+        step = max(1, _BLOCK_CALLS // len(self._samples))
+        with self.errors_named():
+            assert self._pvar is not None
+            self._pvar.writelines(
+                f"{name}\t{position}\t{id_}\t{ref}\t{alt}\t.\tPASS\t{text}\n"
+                for name, position, id_, ref, alt, text in rows
+            )
+            for start in range(0, len(sites), step):
+                part = slice(start, start + step)
+                fields = self._layout.fields(
+                    np.asarray(hap_dosage[part], np.float32),
+                    None if haplotypes is None else haplotypes[part],
+                    None if unphased is None else unphased[part],
+                )
+                if self._has_dosages:
+                    self._pgen.append_dosages_batch(self._copies(fields.numbers["DS"][0]))
+                else:
+                    self._append_calls(fields.alleles, fields.unphased)
+
+    def _copies(self, codes: np.ndarray) -> np.ndarray:
+        """float32 (r, n): copies of ALT, 0 to 2 of men on X, too; codes (r, n): of DS."""
+        copies = codes.astype(np.float32) * ((3 - self._ploidy) / self._codes.one).astype(np.float32)
+        copies[codes == self._codes.missing] = MISSING
+        return np.ascontiguousarray(copies)
+
+    def _append_calls(self, alleles: np.ndarray, unphased: np.ndarray | None) -> None:
+        """alleles: int8 (r, n, p); a call of which one allele is missing is missing."""
+        second = alleles[:, :, -1]
+        pairs = np.stack([alleles[:, :, 0], np.where(second == ALLELE_ABSENT, alleles[:, :, 0], second)], 2)
+        missing = pairs.min(axis=2, keepdims=True) < 0
+        calls = np.where(missing, MISSING, pairs).astype(np.int32)
+        phased = np.ones(calls.shape[:2], np.uint8) if unphased is None else (~unphased).astype(np.uint8)
+        self._pgen.append_partially_phased_batch(calls.reshape(len(calls), -1), np.ascontiguousarray(phased))
+
+    def _chromosomes(self, chrom: str, position: np.ndarray) -> list[str]:
+        """What PLINK calls the places: the ends of X have their own names. Sexes are learned on the way."""
+        if not is_x(chrom):
+            return [chrom] * len(position)
+        names = np.full(position.shape, chrom, dtype=object)
+        build = self._builds[chrom]
+        for part in parts_of_x(chrom, build) if build else []:
+            if part.name != NON_PAR:
+                names[(position >= part.region.start) & (position <= part.region.end)] = part.name
+        if (names == chrom).any() and (build or (self._ploidy == 1).any()):
+            self._sexes.update(zip(self._samples, (self._ploidy == 1).tolist(), strict=True))
+        return names.tolist()
+
+    def write_ends(self) -> None:
+        """Complete .pgen and .pvar, and write the .psam."""
+        assert self._pvar is not None
+        pgen, self._pgen = self._pgen, None
+        pgen.close()
+        self._pvar.close()
+        rows = ["#IID\tSEX"]
+        for name in self._samples:
+            male = self._sexes.get(name)
+            rows.append(f"{name}\t{'NA' if male is None else _SEX[male]}")
+        self.partial(2).write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+
+    def drop(self) -> None:
+        """Close the .pvar and the .pgen, of which records may be missing."""
+        pgen, self._pgen = self._pgen, None
+        with suppress(OSError):
+            if self._pvar is not None:
+                self._pvar.close()
+        with suppress(RuntimeError):
+            if pgen is not None:
+                pgen.close()
+
+
+def _build(contig_lines: Sequence[str], chrom: str) -> str:
+    return next((build for line in contig_lines if (build := build_of(line, chrom))), "")
+
+
+def check_names(samples: Sequence[str]) -> None:
+    """Raise InputError for a sample's name that PLINK cannot read."""
+    for name in samples:
+        if len(name.split()) != 1 or name == "0" or name.startswith("#"):
+            raise InputError(
+                f"a sample is named {name!r}, which PLINK cannot read: its names have no blanks, do not "
+                "begin with '#' and are not 0; rename the sample, or write VCF or BCF"
+            )
