@@ -74,9 +74,7 @@ class Piped(OptionsOnly):
 
         for name, option in options.items():
             if isinstance(ctx.params.get(name or ""), tuple) and "-" in ctx.params[name or ""]:
-                raise InputError(
-                    f"{option} is given several times: standard input can only be the one that is given"
-                )
+                raise InputError(f"{option} is given several times: read standard input (-) alone")
         piped = [name for name in options if name and ctx.params.get(name) == "-"]
         if not piped:
             return super().invoke(ctx)
