@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -317,8 +318,12 @@ class _Log:
     file: IO[str] | None = None
 
 
+LOG_START = re.compile(rb"$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \$ spinimpute")  # or empty
+
+
 def start_log(ctx: click.Context, path: str) -> None:
     """Print to a file as well from now on. Raises InputError if it cannot be written."""
+    from spinimpute.errors import InputError
     from spinimpute.output_files import CannotWrite, check_outputs
 
     written = {name: ctx.params.get(name) for name in ("out", "report")}
@@ -328,11 +333,27 @@ def start_log(ctx: click.Context, path: str) -> None:
             read += value if isinstance(value, tuple) else [value]
     check_outputs([path], bool(ctx.params.get("force")), read)
     check_outputs([path, *written.values()], True, [], streamed=written["out"])
+    out = Path(str(written["out"]))
+    before, placeholder, _ = out.name.partition("{chrom}")
+    if (
+        placeholder
+        and out.parent.resolve() == Path(path).parent.resolve()
+        and Path(path).name.startswith(before)
+    ):
+        raise InputError(f"--log {path} could be a file of --out {out}: give it another name or folder")
     try:
+        if Path(path).is_file() and not LOG_START.match(_beginning(path)):
+            # what lists and folders name is not known yet: it could be read from
+            raise InputError(f"--log {path} exists and is no log: give it another name")
         _Log.file = Path(path).open("w", buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         _log_line(f"$ {command_text(ctx, ())}")
     except OSError as error:
         raise CannotWrite(Path(path), error) from error
+
+
+def _beginning(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(100)
 
 
 def end_log() -> None:

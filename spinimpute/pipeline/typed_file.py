@@ -21,6 +21,7 @@ from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
+from spinimpute.pipeline.genome.plan import PLACEHOLDER
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.predictors.typed_chunks import starts_line
@@ -158,6 +159,8 @@ class _Job:
         inputs = [self.vcf, path_of(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out = Path(self.out)
+        if PLACEHOLDER in out.name:
+            raise InputError(f"{out}: the output is one file; {PLACEHOLDER} has a meaning for 'impute' only")
         form = choose_form(out, self.output.output_type)
         with ExitStack() as stack:
             begin_stage(progress, "opening the panel")

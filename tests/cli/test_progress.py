@@ -79,6 +79,33 @@ def test_the_lines_end_with_the_run() -> None:
     assert "progress" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_log_takes_no_other_file(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    """What a folder or a list names is not known when the log begins."""
+    words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", tmp_path / "panels", "--force"]
+    (tmp_path / "panels").mkdir()
+    kept = Path(shutil.copy(panel, tmp_path / "panels" / "20.spin"))
+    failed = run(*words, "--out", tmp_path / "o.vcf", "--log", kept)
+    assert failed.code == 2
+    assert "20.spin exists and is no log" in failed.err
+    assert kept.read_bytes() == panel.read_bytes()
+    failed = run(*words, "--out", tmp_path / "o.{chrom}.vcf", "--log", tmp_path / "o.20.vcf")
+    assert failed.code == 2
+    assert "could be a file of --out" in failed.err
+    for _ in range(2):  # a log is overwritten, with --force
+        assert run(*words, "--out", tmp_path / "o.vcf", "--log", tmp_path / "run.log").code == 0
+
+
+def test_one_output_has_no_place_for_chromosomes(
+    run: Run, example: Path, panel: Path, tmp_path: Path
+) -> None:
+    words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.{chrom}.vcf"]
+    for command in ("phase", "convert"):
+        failed = run(command, *words)
+        assert failed.code == 2
+        assert "{chrom} has a meaning for 'impute' only" in failed.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.vcf"]
     log = tmp_path / "run.log"
