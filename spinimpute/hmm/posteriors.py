@@ -30,8 +30,7 @@ from spinimpute.hmm.steps import (
     leave,
     meet,
     step_back,
-    step_back_list,
-    step_forward_list,
+    step_list,
     sum_both,
     sum_patterns,
 )
@@ -311,7 +310,8 @@ def _posteriors_of_lists(  # type: ignore[no-untyped-def]
         value_K[n:] = 0
         total = np.float32(1)
         for p in range(n_places):
-            total = step_forward_list(bits_IK, p, n, share, emission_S2[p], jump_S[p], total, value_K)
+            keep = (np.float32(1) - jump_S[p]) * (np.float32(1) / total)
+            total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
             total_S[p] = total
             if first <= p < stop:
                 i = 0
@@ -334,7 +334,7 @@ def _posteriors_of_lists(  # type: ignore[no-untyped-def]
                         for c in range(start, end):
                             out_CP[c, slot] *= (value_K[at_C[i + c - start]] * keep + arrive) * joint
                     i += end - start
-            divisor = share * step_back_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
+            divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
             keep, arrive = (np.float32(1) - jump_S[p]) / divisor, jump_S[p]
             if p > 0:  # forward times backward values have the same sum, but for their scales
                 joint *= divisor / total_S[p - 1]

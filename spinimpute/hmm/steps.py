@@ -276,35 +276,13 @@ def step_back_states(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def step_forward_list(bits_IK, place, n, share, emission_2, jump, before_total, value_K):  # type: ignore[no-untyped-def]
-    """As `step_forward_states`, in place, of n states with the same share each.
+def step_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ignore[no-untyped-def]
+    """Values of n states, times `keep`, plus `arrive`, times the emissions of a place; returns their sum.
 
-    bits_IK: uint16, their alleles at 16 places side by side.
-    """
-    bits_K, bit = bits_IK[place >> 4], place & 15
-    keep, arrive = (np.float32(1) - jump) * (np.float32(1) / before_total), jump * share
-    total = all_lanes(np.float32(0))
-    whole = n // LANES * LANES
-    for k in range(0, whole, LANES):
-        value = (load(value_K, k) * keep + arrive) * by_bit(bits_K, k, bit, emission_2[0], emission_2[1])
-        store(value_K, k, value)
-        total += value
-    if whole < n:
-        value = (load(value_K, whole) * keep + arrive) * by_bit(
-            bits_K, whole, bit, emission_2[0], emission_2[1]
-        )
-        value = first_lanes(value, n - whole)
-        store(value_K, whole, value)
-        total += value
-    return sum_lanes(total)
+    All states have the same share. Forwards `keep` and `arrive` bring the values from the place before;
+    backwards they are those of the place behind, whose step is so completed with this one.
 
-
-@kernel(fast=True)
-def step_back_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ignore[no-untyped-def]
-    """Backward values from right of this place to left of it, but for `keep` and `arrive`; returns their sum.
-
-    The values are value_K * keep + arrive, before as well as after, when the caller has set them anew: so
-    that one pass is enough. bits_IK as by `step_forward_list`.
+    bits_IK: uint16, the states' alleles at 16 places side by side.
     """
     bits_K, bit = bits_IK[place >> 4], place & 15
     total = all_lanes(np.float32(0))

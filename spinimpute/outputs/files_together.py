@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from spinimpute.output_files import CannotWrite, check_writable
 from spinimpute.partial_files import PartialFile
 
 
-class FilesTogether:
+class FilesTogether(ABC):
     """A context manager that completes its files at the end, and leaves nothing after an exception.
 
     Parameters
@@ -54,13 +55,13 @@ class FilesTogether:
         """The temporary path of a file."""
         return self._files[number].path
 
+    @abstractmethod
     def write_ends(self) -> None:
         """Complete and close the files under their temporary names."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drop(self) -> None:
         """Close what is open, whatever state it is in, without an exception."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Complete the files under their temporary names.
