@@ -56,6 +56,10 @@ def evaluate(
     from spinimpute.evaluation.tables import summary_table
     from spinimpute.quality.metrics import DEFAULT_BINS
 
+    if out == "-":
+        from spinimpute.errors import InputError
+
+        raise InputError("--out - is no folder's name; the table is printed on standard output without --out")
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
     result = run(
         truth,

@@ -142,3 +142,14 @@ def test_regions_and_samples_that_are_not_there(
     assert failed.code == 2
     assert failed.err.startswith(f"spinimpute: error: {message.format(**files)}")
     assert not (tmp_path / "o").exists()
+
+
+def test_the_folder_is_not_standard_output(
+    run: Run, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed = run("evaluate", *as_arguments(files), "--out", "-")
+    assert failed.code == 2
+    assert failed.out == ""
+    assert "--out - is no folder's name" in failed.err
+    assert not Path("-").exists()
