@@ -16,6 +16,7 @@ from benchmarks.spin.variants import (
     NoCompetition,
     NoiseStart,
     NoiseStartOfConstants,
+    TokensAlone,
     VariantLearner,
     block_embedding,
     site_embedding,
@@ -101,6 +102,7 @@ def segments() -> list[Row]:
 
 def ablation() -> list[Row]:
     networks = {
+        "points compete by tokens alone": TokensAlone,
         "points start from constants": ConstantStarts,
         "points do not compete (softmax over N)": NoCompetition,
         "points start from constants and do not compete": ConstantsWithoutCompetition,

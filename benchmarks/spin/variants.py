@@ -22,7 +22,7 @@ from spinimpute.nn.carrying import (
 from spinimpute.predictors.spin.decoder import LabelDecoder, Reading, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
-from spinimpute.predictors.spin.similarity import Columns
+from spinimpute.predictors.spin.similarity import Columns, Keys
 from spinimpute.training.episodes import EpisodeSettings
 
 OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
@@ -108,24 +108,48 @@ def block_embedding(
 
 
 class ConstantStarts(GenotypeSPIN):
-    """Inducing points start from learned constants, as many as there would be haplotypes to start from."""
+    """Inducing points start from learned constants, as many as there would be groups to start from; where the
+    sites by which haplotypes are compared are others in each block, from the panel's frequencies."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings)
         self.start = nn.Parameter(torch.randn(settings.inducing_points, settings.shape.n_typed))
 
     def encode(
-        self, columns: Columns, chunks: LabelledChunks, start_BHS: Tensor, present_BH: Tensor
+        self,
+        columns: Columns,
+        chunks: LabelledChunks,
+        start_BHX: Tensor,
+        present_BH: Tensor,
+        frequency_BC: Tensor,
     ) -> CarriedPoints:
-        start_HS = torch.sigmoid(self.start[: start_BHS.shape[1]])
-        return super().encode(columns, chunks, start_HS.expand_as(start_BHS), present_BH)
+        b, h, _ = start_BHX.shape
+        start_HS = torch.sigmoid(self.start[:h])
+        constant_BHX = torch.cat(
+            [start_HS.expand(b, -1, -1), frequency_BC.unsqueeze(1).expand(-1, h, -1)], dim=-1
+        )
+        return super().encode(columns, chunks, constant_BHX, present_BH, frequency_BC)
 
 
-class ReadingEncoder(CompetingEncoder[Tensor]):
+class TokensAlone(GenotypeSPIN):
+    """Inducing points compete for haplotypes by their tokens alone, not by alleles at untyped sites."""
+
+    def encode(
+        self,
+        columns: Columns,
+        chunks: LabelledChunks,
+        start_BHX: Tensor,
+        present_BH: Tensor,
+        frequency_BC: Tensor,
+    ) -> CarriedPoints:
+        return super().encode(columns, chunks, start_BHX, present_BH, torch.zeros_like(frequency_BC))
+
+
+class ReadingEncoder(CompetingEncoder[Keys]):
     """Softmax over the haplotypes: each inducing point reads for itself, and all have the same mass."""
 
     def forward(
-        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Tensor]
+        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
         ((x_BNX, label_BNU),) = chunks
         present_BH = (start.mass_BH > 0).to(x_BNX.dtype)

@@ -5,7 +5,8 @@ first and gap T after the last. Block b covers the gaps [b * core, (b + 1) * cor
 typed sites on each side. Where blocks lie depends on the typed sites alone, never on how a chromosome is
 cut into windows.
 
-Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes.
+Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes, R
+different patterns of alleles, H groups of haplotypes, X alleles of any sites.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 
 MOST_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
+LIKE_WIDTHS = 24, 72  # typed places in the middle that make haplotypes alike, see `starting_groups`
+MOST_COMPARED = 1_024  # untyped sites of a block by which haplotypes are compared
 
 
 class HaplotypeSource(Protocol):
@@ -243,12 +246,13 @@ def end_distances(
     )
 
 
-def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
-    """Typed alleles of different haplotypes that are spread over the panel.
+def starting_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
+    """Groups of similar haplotypes, from whose means inducing points start.
 
     Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
-    alike around the block. If there are more patterns than `count`, as many quantiles of that order are
-    taken; a pattern that m haplotypes share weighs sqrt(m). The order of the panel's haplotypes has no
+    alike around the block, and the order is cut into parts of the same weight. A haplotype that m others are
+    like around the block weighs less, by m^(-1/4) at each of two widths: rare haplotypes get groups, too.
+    Haplotypes with the same typed alleles are in the same group. The order of the panel's haplotypes has no
     influence.
 
     Parameters
@@ -256,25 +260,46 @@ def starting_points(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.n
     typed_NS : uint8 (N, S)
         Alleles of the panel at the typed places.
     count : int
-        The largest number of haplotypes.
+        The largest number of groups.
     shape : BlockShape
         The shape of the block.
 
     Returns
     -------
-    uint8 (h, S)
-        At most `count` different rows of `typed_NS`.
+    int64 (N,)
+        The group of each haplotype, 0 to h - 1, none of them empty; h is at most `count`.
     """
     central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
-    keys = np.packbits(typed_NS[:, central], axis=1)
-    width = keys.shape[1]
-    patterns, first, shared = np.unique(
-        np.ascontiguousarray(keys).view(f"V{width}").ravel(), return_index=True, return_counts=True
-    )
-    weight = np.sqrt(shared)
-    middle = np.cumsum(weight) - weight / 2
-    if count >= len(patterns):
-        return typed_NS[first]
-    quantiles = (np.arange(count) + 0.5) / count * weight.sum()
-    chosen = np.unique(np.searchsorted(middle, quantiles).clip(max=len(patterns) - 1))
-    return typed_NS[first[chosen]]
+    patterns_RS, pattern_N, shared_R = _patterns(typed_NS[:, central])
+    if len(patterns_RS) <= count:
+        return pattern_N
+    weight_R = shared_R.astype(np.float64)
+    for width in LIKE_WIDTHS:
+        _, like_R, _ = _patterns(patterns_RS[:, :width])
+        weight_R *= np.bincount(like_R, shared_R)[like_R] ** -0.25
+    middle_R = (np.cumsum(weight_R) - weight_R / 2) / weight_R.sum()
+    part_R = np.minimum((middle_R * count).astype(np.int64), count - 1)
+    return np.unique(part_R, return_inverse=True)[1][pattern_N]
+
+
+def _patterns(alleles_NS: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Different rows, in order; the row of each haplotype; how many share it."""
+    packed = np.ascontiguousarray(np.packbits(alleles_NS, axis=1))
+    keys = packed.view(f"V{packed.shape[1]}").ravel()
+    _, first, row_N, shared = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    return alleles_NS[first], row_N, shared
+
+
+def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
+    """Mean of each group: float32 (h, X) of numbers x and the group of each row, 0 to h - 1."""
+    order = np.argsort(group_N, kind="stable")
+    first = np.flatnonzero(np.diff(group_N[order], prepend=-1))
+    total_HX = np.add.reduceat(x_NX[order], first, axis=0, dtype=np.float32)  # whole numbers: exact
+    return total_HX / np.bincount(group_N)[:, None].astype(np.float32)
+
+
+def compared_sites(sites: np.ndarray, most: int = MOST_COMPARED) -> np.ndarray:
+    """Of a block's untyped sites with two alleles, those by which haplotypes are compared: evenly spread."""
+    if len(sites) <= most:
+        return sites
+    return sites[(2 * np.arange(most) + 1) * len(sites) // (2 * most)]

@@ -1,6 +1,7 @@
 """Blocks of a panel: what a predictor reads of the panel, and what it keeps without it.
 
-Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes.
+Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes, C
+untyped sites of a block by which haplotypes are compared.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from spinimpute.genotypes.blocks import BlockShape, TypedPlaces, gap_geometry, place_typed
+from spinimpute.genotypes.blocks import BlockShape, TypedPlaces, compared_sites, gap_geometry, place_typed
 from spinimpute.panels.panel import Panel
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class PanelBlock:
     sites : BlockSites
     alleles_UN : uint8 (U, N)
         Alleles at the imputed sites.
+    compared_NC : uint8 (N, C)
+        Alleles at the block's sites by which haplotypes are compared; the same whichever sites are imputed.
+    compared_frequency_C : float32 (C,)
+        Panel frequency of ALT there.
     """
 
     places: TypedPlaces
@@ -64,6 +69,8 @@ class PanelBlock:
     typed_NS: np.ndarray
     sites: BlockSites
     alleles_UN: np.ndarray
+    compared_NC: np.ndarray
+    compared_frequency_C: np.ndarray
 
     @property
     def n_haplotypes(self) -> int:
@@ -210,6 +217,13 @@ class BlockPlan:
         end = min((block + 1) * core - 1, len(typed) - 1)
         return first, stop if end < block * core + core - 1 else min(int(typed[end]) + 1, stop)
 
+    def compared(self, block: int) -> np.ndarray:
+        """The panel sites (C,) by which a block's haplotypes are compared, wherever windows end."""
+        first, stop = self.span(block, 0, len(self._frequency))
+        index = np.setdiff1d(np.arange(first, stop), self.typed_index, assume_unique=True)
+        frequency = self._frequency[index]
+        return compared_sites(index[(frequency > 0) & (frequency < 1)])
+
     def sites(self, block: int, places: TypedPlaces, start: int, stop: int) -> BlockSites:
         """The panel sites that a block imputes, and where they lie in it.
 
@@ -307,4 +321,14 @@ class BlockReader:
         sites = self._plan.sites(block, places, self.start, self.stop)
         first, stop = int(sites.panel_index_U[0]), int(sites.panel_index_U[-1]) + 1
         typed_NS = places.fill(self._typed_TN, self.low)
-        return PanelBlock(places, frequency_S, typed_NS, sites, self.panel.alleles(first, stop))
+        compared = self._plan.compared(block)
+        compared_CN = np.unpackbits(self.panel.packed_rows(compared), axis=1, count=self.panel.n_haplotypes)
+        return PanelBlock(
+            places,
+            frequency_S,
+            typed_NS,
+            sites,
+            self.panel.alleles(first, stop),
+            compared_CN.T,
+            self.panel.frequency[compared].astype(np.float32),
+        )

@@ -3,7 +3,8 @@
 Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A sample's two
 haplotypes are always on the same side of the split.
 
-Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap.
+Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap, C untyped
+sites of a block by which haplotypes are compared.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from spinimpute.genotypes.blocks import (
     BlockShape,
     HaplotypeSource,
     gap_geometry,
+    group_means,
     place_typed,
-    starting_points,
+    starting_groups,
 )
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
@@ -41,6 +43,8 @@ class EpisodeSettings:
         Samples that are imputed.
     sites_per_gap : int
         U.
+    compared_sites : int
+        Untyped sites of a block by which haplotypes are compared, at most, unless more are asked for.
     context_samples : int
         Least number of samples in the context.
     array_density : tuple of float
@@ -76,6 +80,7 @@ class EpisodeSettings:
     blocks: int = 4
     queries: int = 24
     sites_per_gap: int = 6
+    compared_sites: int = 256
     context_samples: int = 30
     array_density: tuple[float, float] = (40.0, 1_000.0)
     array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
@@ -125,8 +130,10 @@ class Episode:
         0 where a query's call is missing.
     cM_BS, valid_BS
         Genetic positions of the typed places; whether there is a site.
-    start_BHS, start_mass_BH : float32
-        Starting points of the inducing points, and 1, or 0 for padding.
+    compared_BNC : uint8
+        Alleles of the context at untyped sites of the block by which haplotypes are compared; padding is 0.
+    start_BHX, start_mass_BH : float32
+        Mean alleles of groups that inducing points start from, typed and compared; and 1, or 0 for padding.
     context_BGUN, truth_BGUQ : uint8
         Alleles at the sites to predict.
     frequency_BGU : float32
@@ -142,7 +149,8 @@ class Episode:
     known_BQS: np.ndarray
     cM_BS: np.ndarray
     valid_BS: np.ndarray
-    start_BHS: np.ndarray
+    compared_BNC: np.ndarray
+    start_BHX: np.ndarray
     start_mass_BH: np.ndarray
     context_BGUN: np.ndarray
     truth_BGUQ: np.ndarray
@@ -382,14 +390,14 @@ def draw_episode(
     asked = np.zeros((b, g, u), dtype=np.int64)
     asked_BGU = np.zeros((b, g, u), dtype=np.float32)
     fraction_BGU, distance_BGU = np.zeros_like(asked_BGU), np.zeros_like(asked_BGU)
-    typed, query, known, places, starts = [], [], [], [], []
+    typed, query, known, places, compared = [], [], [], [], []
     for i, block in enumerate(blocks):
         place = place_typed(int(block), typed_cM, shape, 0, n_typed)
         places.append(place)
         typed.append(place.fill(typed_context_TN))
         query.append(place.fill(split.typed_query_TQ))
         known.append(place.fill(split.known_TQ))
-        starts.append(starting_points(typed[-1], inducing_points, shape))
+        untyped = []
         for j in range(g):
             gap = int(block) * g + j
             if gap > n_typed:
@@ -401,19 +409,27 @@ def draw_episode(
                 continue
             chosen = np.sort(rng.choice(candidates, min(u, len(candidates)), replace=False))
             n = len(chosen)
+            untyped.append(candidates)
             asked[i, j, :n], asked_BGU[i, j, :n] = chosen, 1
             fraction_BGU[i, j, :n], distance_BGU[i, j, :n] = gap_geometry(
                 source.cM[chosen], np.full(n, gap), typed_cM
             )
-    start_BHS, start_mass_BH = stack_starting_points(starts)
+        compared.append(_compared(untyped, asked[i][asked_BGU[i] > 0], settings.compared_sites, rng))
+    compared_BNC = _stacked([split.alleles_XA[np.ix_(sites, split.context_N)] for sites in compared])
+    compared_BNC = compared_BNC.transpose(0, 2, 1)
+    starts = []
+    for typed_NS, compared_NC in zip(typed, compared_BNC, strict=True):
+        group_N = starting_groups(typed_NS, inducing_points, shape)
+        starts.append(group_means(np.concatenate([typed_NS, compared_NC], axis=1), group_N))
     return Episode(
         typed_BNS=np.stack(typed),
         query_BQS=np.stack(query),
         known_BQS=np.stack(known),
         cM_BS=np.stack([p.cM_S for p in places]),
         valid_BS=np.stack([p.valid_S for p in places]),
-        start_BHS=start_BHS,
-        start_mass_BH=start_mass_BH,
+        compared_BNC=compared_BNC,
+        start_BHX=_stacked(starts),
+        start_mass_BH=_stacked([np.ones(len(start), np.float32) for start in starts]),
         context_BGUN=split.alleles_XA[asked][..., split.context_N],
         truth_BGUQ=split.alleles_XA[asked][..., split.query_Q],
         frequency_BGU=frequency[asked].astype(np.float32),
@@ -423,25 +439,19 @@ def draw_episode(
     )
 
 
-def stack_starting_points(starts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Pad the starting points of several blocks to one length.
+def _compared(
+    candidates: list[np.ndarray], asked: np.ndarray, most: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Of a block's sites those by which haplotypes are compared: those that are asked for, and others."""
+    others = np.setdiff1d(np.concatenate([*candidates, asked]), asked)
+    if len(others) > max(most - len(asked), 0):
+        others = rng.choice(others, max(most - len(asked), 0), replace=False)
+    return np.sort(np.concatenate([asked, others]))
 
-    Parameters
-    ----------
-    starts : list of float32 (h, S)
-        Of each block.
 
-    Returns
-    -------
-    float32 (B, H, S)
-        Starting points.
-    float32 (B, H)
-        1, or 0 for padding.
-    """
-    most = max(len(start) for start in starts)
-    start_BHS = np.zeros((len(starts), most, starts[0].shape[1]), dtype=np.float32)
-    mass_BH = np.zeros((len(starts), most), dtype=np.float32)
-    for i, start in enumerate(starts):
-        start_BHS[i, : len(start)] = start
-        mass_BH[i, : len(start)] = 1
-    return start_BHS, mass_BH
+def _stacked(rows: list[np.ndarray]) -> np.ndarray:
+    """Arrays of one type that differ in length, filled up with zeros: (B, longest, ...)."""
+    out = np.zeros((len(rows), max(map(len, rows)), *rows[0].shape[1:]), dtype=rows[0].dtype)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out

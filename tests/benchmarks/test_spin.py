@@ -122,7 +122,7 @@ def test_tasks_of_a_seed_are_the_same_in_all_rows() -> None:
 
 
 def test_constants_do_not_look_at_where_they_would_start(episode: Episode) -> None:
-    shifted = replace(episode, start_BHS=1 - episode.start_BHS)
+    shifted = replace(episode, start_BHX=1 - episode.start_BHX)
     constant = rows.variant(ConstantStarts, TINY)
     assert (predicted(constant, episode) == predicted(constant, shifted)).all()
     assert not np.allclose(predicted(spin(), episode), predicted(spin(), shifted), atol=1e-4)

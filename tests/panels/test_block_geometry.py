@@ -1,7 +1,5 @@
 """Blocks, gaps and starting points against references that are slow and plain."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.genotypes.blocks import FAR_CM, BlockShape, gap_geometry, starting_points
+from spinimpute.genotypes.blocks import (
+    FAR_CM,
+    LIKE_WIDTHS,
+    BlockShape,
+    compared_sites,
+    gap_geometry,
+    group_means,
+    starting_groups,
+)
 from spinimpute.genotypes.windows import Window, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.predictors.engine import ImputationJob
@@ -43,44 +49,74 @@ def test_gap_geometry_site_by_site(data: st.DataObject) -> None:
             assert fraction[i] == 0.5
 
 
-def plain_starting_points(typed_NS: np.ndarray, count: int) -> list[tuple[int, ...]]:
-    """The docstring word by word. It does not cover a quantile in the middle of a pattern."""
+def plain_groups(typed_NS: np.ndarray, count: int) -> list[int]:
+    """The docstring word by word. It does not cover a haplotype at the edge of a part."""
     middle = (typed_NS.shape[1] - 1) / 2
-    order = sorted(range(typed_NS.shape[1]), key=lambda s: (abs(s - middle), s))
-    rows = [tuple(int(row[s]) for s in order) for row in typed_NS]
+    central = sorted(range(typed_NS.shape[1]), key=lambda s: (abs(s - middle), s))
+    rows = [tuple(int(row[s]) for s in central) for row in typed_NS]
     patterns = sorted(set(rows))
-    weights = [math.sqrt(rows.count(p)) for p in patterns]
-    total = sum(weights)
-    count = min(count, len(patterns))
-    chosen = []
-    for i in range(count):
-        quantile, before = (i + 0.5) / count * total, 0.0
-        for pattern, weight in zip(patterns, weights, strict=True):
-            before += weight
-            assume(abs(before - weight / 2 - quantile) > 1e-9)
-            if before - weight / 2 >= quantile or pattern == patterns[-1]:
-                chosen.append(pattern)
-                break
-    places = [order.index(s) for s in range(len(order))]
-    return [tuple(p[place] for place in places) for p in sorted(set(chosen))]
+    if len(patterns) <= count:
+        return [patterns.index(row) for row in rows]
+    weights = []
+    for pattern in patterns:
+        weight = float(rows.count(pattern))
+        for width in LIKE_WIDTHS:
+            weight *= sum(row[:width] == pattern[:width] for row in rows) ** -0.25
+        weights.append(weight)
+    parts, before = [], 0.0
+    for weight in weights:
+        place = (before + weight / 2) / sum(weights) * count
+        assume(abs(place - round(place)) > 1e-9)
+        parts.append(int(place))
+        before += weight
+    different = sorted(set(parts))
+    return [different.index(parts[patterns.index(row)]) for row in rows]
 
 
 @settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
-def test_starting_points_pattern_by_pattern(n: int, count: int, different: int, seed: int) -> None:
+def test_starting_groups_pattern_by_pattern(n: int, count: int, different: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    shape = BlockShape(2, 3)
+    shape = BlockShape(2, 40)
     pool = rng.integers(0, 2, (2**different, shape.n_typed), dtype=np.uint8)
+    pool[::2, 30:50] = pool[0, 30:50]  # some are alike in the middle
     typed_NS = pool[rng.integers(0, len(pool), n)]
-    points = {tuple(map(int, row)) for row in starting_points(typed_NS, count, shape)}
-    patterns = {tuple(map(int, row)) for row in typed_NS}
-    assert points == (patterns if count >= len(patterns) else set(plain_starting_points(typed_NS, count)))
+    assert starting_groups(typed_NS, count, shape).tolist() == plain_groups(typed_NS, count)
+
+
+def test_rare_haplotypes_get_groups_of_their_own() -> None:
+    """90 of 100 are alike around the block; with equal weights they would take nine of ten groups."""
+    rng = np.random.default_rng(1)
+    shape = BlockShape(2, 60)
+    typed_NS = rng.integers(0, 2, (100, shape.n_typed), dtype=np.uint8)
+    typed_NS[:90, 20:103] = typed_NS[0, 20:103]
+    group_N = starting_groups(typed_NS, 10, shape)
+    assert len(np.unique(group_N[90:])) >= 3
 
 
 @pytest.mark.parametrize("n", [19, 100, 127])
-def test_every_haplotype_is_a_starting_point_where_there_is_room(n: int) -> None:
+def test_every_haplotype_is_a_group_where_there_is_room(n: int) -> None:
     typed_NS = np.array([[int(bit) for bit in f"{i:07b}"] for i in range(n)], dtype=np.uint8)
-    assert len(starting_points(typed_NS, n, BlockShape(2, 2))) == n
+    assert len(np.unique(starting_groups(typed_NS, n, BlockShape(2, 2)))) == n
+
+
+@given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_means_of_groups(n: int, count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x_NX = rng.integers(0, 2, (n, 5), dtype=np.uint8)
+    group_N = np.unique(rng.integers(0, count, n), return_inverse=True)[1]
+    expected = [x_NX[group_N == group].mean(0) for group in range(group_N.max() + 1)]
+    np.testing.assert_allclose(group_means(x_NX, group_N), expected, rtol=1e-6)
+
+
+@given(st.integers(0, 50), st.integers(1, 20))
+def test_compared_sites_are_spread_over_the_block(n: int, most: int) -> None:
+    sites = np.arange(n) * 3
+    chosen = compared_sites(sites, most)
+    assert len(chosen) == min(n, most)
+    assert (np.diff(chosen) > 0).all()
+    if n > most > 1:
+        assert np.diff(chosen).max() <= 3 * (n // most + 1)
 
 
 class Echo:

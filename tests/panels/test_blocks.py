@@ -11,7 +11,7 @@ from spinimpute.genotypes.blocks import (
     BlockShape,
     gap_geometry,
     place_typed,
-    starting_points,
+    starting_groups,
 )
 from spinimpute.panels.panel_blocks import BlockReader
 
@@ -64,6 +64,12 @@ def test_block_holds_the_panels_alleles(example_panel: spinimpute.Panel) -> None
     block = BlockReader(example_panel, typed, shape, 2, 20, 50, 290).read(4)
     alleles = example_panel.alleles(0, 300)
     np.testing.assert_array_equal(block.alleles_UN, alleles[block.sites.panel_index_U])
+    frequency = example_panel.frequency[:300]
+    compared = [
+        i for i in range(typed[7] + 1, typed[9]) if i != typed[8] and 0 < frequency[i] < 1
+    ]  # gaps 8 and 9
+    np.testing.assert_array_equal(block.compared_NC, alleles[compared].T)
+    np.testing.assert_allclose(block.compared_frequency_C, frequency[compared], rtol=1e-6)
     visible = [i for i in range(8 - 1 - 3, 8 - 1 - 3 + shape.n_typed) if 2 <= i < 20]
     np.testing.assert_array_equal(block.typed_NS[:, block.places.valid_S > 0], alleles[typed[visible]].T)
     np.testing.assert_allclose(
@@ -83,15 +89,14 @@ def test_geometry_of_gaps() -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32 - 1))
-def test_starting_points_do_not_depend_on_order(n: int, count: int, seed: int) -> None:
+def test_starting_groups_do_not_depend_on_order(n: int, count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = BlockShape(2, 2)
     typed_NS = rng.integers(0, 2, (n, shape.n_typed), dtype=np.uint8)
-    points = starting_points(typed_NS, count, shape)
-    np.testing.assert_array_equal(points, starting_points(rng.permutation(typed_NS), count, shape))
-    assert 1 <= len(points) <= count
-    assert len(np.unique(points, axis=0)) == len(points)
-    patterns = {row.tobytes() for row in typed_NS}
-    assert all(row.tobytes() in patterns for row in points)
-    if count >= len(patterns) and n == len(patterns):
-        assert len(points) == n
+    group_N = starting_groups(typed_NS, count, shape)
+    order = rng.permutation(n)
+    np.testing.assert_array_equal(starting_groups(typed_NS[order], count, shape), group_N[order])
+    assert set(group_N) == set(range(group_N.max() + 1))
+    assert group_N.max() < count
+    same = {row.tobytes(): group for row, group in zip(typed_NS, group_N, strict=True)}
+    assert all(same[row.tobytes()] == group for row, group in zip(typed_NS, group_N, strict=True))

@@ -17,8 +17,9 @@ from spinimpute.training.simulation import Segment
 from spinimpute.training.sources import PanelSource
 
 EPISODES = EpisodeSettings(blocks=3, queries=6, context_samples=8, array_density=(200.0, 800.0))
-SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "start_BHS", "start_mass_BH",
-         "context_BGUN", "frequency_BGU", "fraction_BGU", "distance_BGU", "asked_BGU")  # fmt: skip
+SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "compared_BNC", "start_BHX",
+         "start_mass_BH", "context_BGUN", "frequency_BGU", "fraction_BGU", "distance_BGU",
+         "asked_BGU")  # fmt: skip
 
 
 class Altered:

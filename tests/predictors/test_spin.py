@@ -1,9 +1,11 @@
 """What must hold for any weights, and that inducing points carry the panel."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import spinimpute
 from spinimpute.genotypes.sites import match_sites
@@ -116,6 +118,41 @@ def test_labels_of_the_context_reach_the_inducing_points(
         points.append(predictor.encode(reader.read(3)).points)
     change = max(float((points[1][name] - value).abs().max()) for name, value in points[0].items())
     assert change > 1e-3
+
+
+def test_a_block_is_the_same_whatever_part_of_it_is_imputed(
+    random_predictor: SPINPredictor, panel: SegmentPanel, typed: np.ndarray
+) -> None:
+    whole = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites).read(2)  # type: ignore[arg-type]
+    first, last = whole.sites.panel_index_U[[3, -3]].tolist()
+    part = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), first, last).read(2)  # type: ignore[arg-type]
+    assert len(part.sites.gap_U) < len(whole.sites.gap_U)
+    expected, found = (random_predictor.encode(block).points for block in (whole, part))
+    for name in ("feature_BHX", "mass_BH"):
+        torch.testing.assert_close(found[name], expected[name])
+    inside = np.isin(whole.sites.panel_index_U, part.sites.panel_index_U)
+    torch.testing.assert_close(found["label_BHU"], expected["label_BHU"][:, inside])
+
+
+def test_carriers_of_an_allele_come_together(
+    random_predictor: SPINPredictor, panel: SegmentPanel, typed: np.ndarray
+) -> None:
+    """With a point for every twenty haplotypes; beside points that compete by typed alleles alone."""
+    predictor = SPINPredictor(random_predictor.model, "", torch.device("cpu"), 4)
+
+    def impurity(reader: BlockReader, compared: bool) -> float:
+        """Of those with whom a carrier shares a point, the share that does not carry the allele."""
+        together, carriers = 0.0, 0.0
+        for block in reader:
+            weight_C = block.compared_frequency_C * compared  # 0: all alleles the same, as padding has it
+            points = predictor.encode(replace(block, compared_frequency_C=weight_C)).points
+            carriers_HU = points["mass_BH"][:, None] * points["label_BHU"]
+            together += float((carriers_HU * points["label_BHU"]).sum())
+            carriers += float(carriers_HU.sum())
+        return 1 - together / carriers
+
+    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    assert impurity(reader, compared=True) < 0.95 * impurity(reader, compared=False)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 80])

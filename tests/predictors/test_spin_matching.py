@@ -12,24 +12,39 @@ from torch import Tensor
 from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
 from spinimpute.predictors.spin.matching import AttentionKeys, compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
-from spinimpute.predictors.spin.similarity import Confusion, KmerSimilarity
+from spinimpute.predictors.spin.similarity import Confusion, HaplotypeSimilarity, untyped_weights
 
 
 @settings(deadline=None, max_examples=30)
-@given(k=st.integers(1, 5), places=st.integers(1, 13), seed=st.integers(0, 1_000))
-def test_scores_of_haplotypes_are_products_of_tokens_and_keys(k: int, places: int, seed: int) -> None:
+@given(k=st.integers(1, 5), places=st.integers(1, 13), compared=st.integers(0, 6), seed=st.integers(0, 1_000))
+def test_scores_of_haplotypes_are_log_likelihoods(k: int, places: int, compared: int, seed: int) -> None:
+    """Products of tokens and keys, and of alleles at untyped sites with those of the points."""
     generator = torch.Generator().manual_seed(seed)
-    typed_BNS = (torch.rand(2, 4, places, generator=generator) < 0.5).float()
-    feature_BHS = torch.rand(2, 3, places, generator=generator)
+    x_BNX = (torch.rand(2, 4, places + compared, generator=generator) < 0.5).float()
+    feature_BHX = torch.rand(2, 3, places + compared, generator=generator)
     weight_BD = torch.rand(2, -(-places // k), generator=generator)
+    untyped_weight_BC = torch.rand(2, compared, generator=generator)
     confusion = Confusion(k)
-    similarity = KmerSimilarity(confusion, weight_BD, k)
-    score_BNH = similarity.scores(typed_BNS, similarity.keys(feature_BHS))
-    token_BNDV = kmer_distribution(typed_BNS, k)
-    assert (token_BNDV.argmax(-1) == kmer_numbers(typed_BNS, k)).all()
-    key_BHDV = confusion(kmer_distribution(feature_BHS, k))
+    similarity = HaplotypeSimilarity(confusion, weight_BD, k, untyped_weight_BC)
+    score_BNH = similarity.scores(x_BNX, similarity.keys(feature_BHX))
+    token_BNDV = kmer_distribution(x_BNX[..., :places], k)
+    assert (token_BNDV.argmax(-1) == kmer_numbers(x_BNX[..., :places], k)).all()
+    key_BHDV = confusion(kmer_distribution(feature_BHX[..., :places], k))
     expected = torch.einsum("bndv,bhdv,bd->bnh", token_BNDV, key_BHDV, weight_BD)
+    for b, n, h, c in itertools.product(range(2), range(4), range(3), range(compared)):
+        alt = 0.01 + 0.98 * feature_BHX[b, h, places + c]
+        likelihood = alt if x_BNX[b, n, places + c] else 1 - alt
+        expected[b, n, h] += untyped_weight_BC[b, c] * likelihood.log()
     torch.testing.assert_close(score_BNH, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_untyped_sites_weigh_more_the_rarer_and_the_more_haplotypes_share_a_point() -> None:
+    frequency_BC = torch.tensor([[0.5, 0.01, 0.99, 0.0, 1.0], [0.5, 0.01, 0.99, 0.0, 1.0]])
+    weight_BC = untyped_weights(frequency_BC, torch.tensor([2.0, 8.0]))
+    torch.testing.assert_close(weight_BC[1], 4 * weight_BC[0])
+    assert weight_BC[0, 1] > weight_BC[0, 0] > 0
+    assert weight_BC[0, 1] == pytest.approx(float(weight_BC[0, 2]))
+    assert (weight_BC[:, 3:] == 0).all()
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -59,7 +74,10 @@ def random_case(
     cM_BS = torch.from_numpy(np.sort(rng.normal(0, 0.3, (1, n_places)), axis=1)).float()
     columns = model.columns(cM_BS, torch.rand(1, n_places), valid_BS, 100)
     typed_BNS = (torch.rand(1, 40, n_places) < 0.5).float() * valid_BS
-    points = model.encode(columns, [(typed_BNS, typed_BNS[..., :2])], typed_BNS[:, :6], torch.ones(1, 6))
+    # no untyped sites: C = 0
+    points = model.encode(
+        columns, [(typed_BNS, typed_BNS[..., :2])], typed_BNS[:, :6], torch.ones(1, 6), torch.zeros(1, 0)
+    )
     known_BQS = (torch.rand(1, 5, n_places) < torch.tensor([1, 0.9, 0.5, 0.1, 0.0])[:, None]).float()
     return model, typed_BNS[:, :5], known_BQS, model.keys(points, columns)
 
@@ -112,7 +130,9 @@ def test_a_run_ends_where_alleles_differ() -> None:
         query_BQS = torch.zeros(1, 1, n_places)
         both_BHS = torch.zeros(1, 2, n_places)
         both_BHS[0, 1, 3] = 1
-        points = model.encode(columns, [(both_BHS, both_BHS[..., :1])], both_BHS, torch.ones(1, 2))
+        points = model.encode(
+            columns, [(both_BHS, both_BHS[..., :1])], both_BHS, torch.ones(1, 2), torch.zeros(1, 0)
+        )
         keys = model.keys(points._replace(feature_BHX=both_BHS), columns)
         found = match(query_BQS, torch.ones_like(query_BQS), keys, 1, torch.tensor(1.0), 2)
     runs_F2 = found.runs_BFQH[0, :, 0]

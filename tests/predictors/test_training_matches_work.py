@@ -79,7 +79,7 @@ def test_an_episode_is_predicted_as_a_panel_is(learner: SPINLearner, segment: Se
             same &= np.isclose(block.sites.distance_U, episode.distance_BGU[b, g, u], atol=1e-6)
             assert same.any()
             trained_Q = trained[b, :, g * EPISODES.sites_per_gap + u]
-            np.testing.assert_allclose(p[np.flatnonzero(same)[0]], trained_Q, atol=2e-5)
+            np.testing.assert_allclose(p[np.flatnonzero(same)[0]], trained_Q, atol=1e-4)
             compared += 1
     assert compared > 10
 
@@ -117,12 +117,12 @@ def test_padded_places_say_nothing(learner: SPINLearner, segment: Segment, block
 def test_padded_inducing_points_and_padded_sites_say_nothing(learner: SPINLearner, segment: Segment) -> None:
     episode = draw_episode(segment, np.random.default_rng(11), EPISODES, SETTINGS.shape, 12)
     asked = torch.from_numpy(episode.asked_BGU > 0)
-    b, _, s = episode.start_BHS.shape
+    b, _, x = episode.start_BHX.shape
     rng = np.random.default_rng(0)
     more = dataclasses.replace(
         episode,
-        start_BHS=np.concatenate(
-            [episode.start_BHS, rng.integers(0, 2, (b, 9, s)).astype(np.float32)], axis=1
+        start_BHX=np.concatenate(
+            [episode.start_BHX, rng.integers(0, 2, (b, 9, x)).astype(np.float32)], axis=1
         ),
         start_mass_BH=np.concatenate([episode.start_mass_BH, np.zeros((b, 9), np.float32)], axis=1),
     )

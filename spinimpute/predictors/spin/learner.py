@@ -57,11 +57,13 @@ class SPINLearner:
             self._float(episode.cM_BS), typed_BNS.mean(1), self._float(episode.valid_BS), n
         )
         untyped_BNU = self._float(episode.context_BGUN).view(b, g * u, n).transpose(1, 2)
+        compared_BNC = self._float(episode.compared_BNC)
         points = self.model.encode(
             columns,
-            [(typed_BNS, untyped_BNU)],
-            self._float(episode.start_BHS),
+            [(torch.cat([typed_BNS, compared_BNC], -1), untyped_BNU)],
+            self._float(episode.start_BHX),
             self._float(episode.start_mass_BH),
+            compared_BNC.mean(1),
         )
         logit_BGQH = self.model.attend(
             self._float(episode.query_BQS),

@@ -6,7 +6,8 @@ frequencies and its rank; an untyped site by its place in the gap and its freque
 never seen is read like any other.
 
     embedding    tokens of K-mers, see `similarity`
-    encoder      `nn.carrying.CompetingEncoder`: inducing points win haplotypes by their tokens' likelihood
+    encoder      `nn.carrying.CompetingEncoder`: inducing points win haplotypes by the likelihood of their
+                 tokens, and of their alleles at the sites to impute
     attention    heads whose columns' weights fall off with genetic distance, each on a scale of its own, and
                  heads of a pair network that sees how far a query and an inducing point match on both sides
     predictor    pools the alleles that inducing points carry; see `decoder`
@@ -30,7 +31,13 @@ from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, La
 from spinimpute.nn.shapes import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
 from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, Matcher, match
-from spinimpute.predictors.spin.similarity import Columns, Confusion, KmerSimilarity
+from spinimpute.predictors.spin.similarity import (
+    Columns,
+    Confusion,
+    HaplotypeSimilarity,
+    Keys,
+    untyped_weights,
+)
 
 MOST_ROUNDS = 20
 MOST_SNPS = 8  # of a token: there are 2^K of them in every column
@@ -74,7 +81,7 @@ class SPINSettings:
     k: int = 5
     fewest_points: int = 48
     inducing_points: int = 400
-    rounds: int = 2
+    rounds: int = 3
     heads: int = 8
     pair_heads: int = 8
     tolerances: int = 4
@@ -110,7 +117,7 @@ class GenotypeSPIN(nn.Module):
         super().__init__()
         s = self.settings = settings
         self.confusion = Confusion(s.k)
-        self.encoder: CompetingEncoder[Tensor] = CompetingEncoder(s.rounds)
+        self.encoder: CompetingEncoder[Keys] = CompetingEncoder(s.rounds)
         self.log_sharpness = nn.Parameter(torch.tensor(0.0))
         self.column = nn.Sequential(
             nn.Linear(COLUMN_FEATURES, s.hidden), nn.GELU(), nn.Linear(s.hidden, 1 + s.heads)
@@ -154,7 +161,12 @@ class GenotypeSPIN(nn.Module):
         return Columns(mean_of_sites(cM_BS), log_maf_BD, valid_BD, valid_BS, n_haplotypes)
 
     def encode(
-        self, columns: Columns, chunks: LabelledChunks, start_BHS: Tensor, present_BH: Tensor
+        self,
+        columns: Columns,
+        chunks: LabelledChunks,
+        start_BHX: Tensor,
+        present_BH: Tensor,
+        frequency_BC: Tensor,
     ) -> CarriedPoints:
         """Inducing points of a panel's block.
 
@@ -162,10 +174,13 @@ class GenotypeSPIN(nn.Module):
         ----------
         columns : Columns
             See `columns`.
-        chunks : LabelledChunks of (typed_BNS, untyped_BNU)
-            Alleles of haplotypes at typed places and at the sites to impute, 0 or 1.
-        start_BHS, present_BH : Tensor
-            Typed alleles of the haplotypes that inducing points start from; 0 for padding.
+        chunks : LabelledChunks of (x_BNX, untyped_BNU)
+            Alleles of haplotypes, 0 or 1: at typed places and at untyped sites by which they are compared;
+            and at the sites to impute.
+        start_BHX, present_BH : Tensor
+            Mean alleles of the groups of haplotypes that inducing points start from; 0 for padding.
+        frequency_BC : Tensor
+            The panel's frequency of ALT at the untyped sites by which haplotypes are compared.
 
         Returns
         -------
@@ -173,9 +188,12 @@ class GenotypeSPIN(nn.Module):
             Their features are mean typed alleles, their labels mean alleles at the sites to impute.
         """
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
-        similarity = KmerSimilarity(self.confusion, weight_BD, self.settings.k)
-        start = CarriedPoints(start_BHS, start_BHS[..., :0], present_BH)
-        return self.encoder(chunks, start, similarity)
+        untyped_weight_BC = untyped_weights(frequency_BC, columns.n_haplotypes / present_BH.sum(1))
+        similarity = HaplotypeSimilarity(self.confusion, weight_BD, self.settings.k, untyped_weight_BC)
+        start = CarriedPoints(start_BHX, start_BHX[..., :0], present_BH)
+        points: CarriedPoints = self.encoder(chunks, start, similarity)
+        n_typed = columns.valid_BS.shape[1]
+        return points._replace(feature_BHX=points.feature_BHX[..., :n_typed].contiguous())
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
         """What the attention of any query needs of a block.

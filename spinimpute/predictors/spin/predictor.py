@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.blocks import BlockShape, starting_points
+from spinimpute.genotypes.blocks import BlockShape, group_means, starting_groups
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
@@ -48,7 +48,8 @@ class _Chunks:
         self, block: PanelBlock, points: int, sites: slice, as_tensor: Callable[[np.ndarray], Tensor]
     ) -> None:
         self._block, self._sites, self._as_tensor = block, sites, as_tensor
-        self._step = max(1, CHUNK_ENTRIES // (block.typed_NS.shape[1] + points))
+        entries = block.typed_NS.shape[1] + block.compared_NC.shape[1] + points
+        self._step = max(1, CHUNK_ENTRIES // entries)
 
     def __len__(self) -> int:
         return -(-self._block.n_haplotypes // self._step)
@@ -56,8 +57,9 @@ class _Chunks:
     def __iter__(self) -> Iterator[LabelledChunk]:
         for first in range(0, self._block.n_haplotypes, self._step):
             part = slice(first, first + self._step)
-            typed_BNS = self._as_tensor(self._block.typed_NS[part])[None]
-            yield typed_BNS, self._as_tensor(self._block.alleles_UN[self._sites, part]).T[None]
+            x_NX = np.concatenate([self._block.typed_NS[part], self._block.compared_NC[part]], axis=1)
+            label_BNU = self._as_tensor(self._block.alleles_UN[self._sites, part]).T[None]
+            yield self._as_tensor(x_NX)[None], label_BNU
 
 
 class SPINPredictor(Predictor):
@@ -135,13 +137,16 @@ class SPINPredictor(Predictor):
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Encode a block of the panel."""
-        start_BHS = self._float(starting_points(block.typed_NS, self.inducing_points, self.shape))[None]
-        columns, present_BH = self._columns(block), torch.ones_like(start_BHS[..., 0])
+        group_N = starting_groups(block.typed_NS, self.inducing_points, self.shape)
+        x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
+        start_BHX = self._float(group_means(x_NX, group_N))[None]
+        columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
+        frequency_BC = self._float(block.compared_frequency_C)[None]
         parts = []
         for first in range(0, len(block.alleles_UN), MOST_LABELS):
             sites = slice(first, first + MOST_LABELS)
-            chunks = _Chunks(block, start_BHS.shape[1], sites, self._float)
-            parts.append(self.model.encode(columns, chunks, start_BHS, present_BH))
+            chunks = _Chunks(block, start_BHX.shape[1], sites, self._float)
+            parts.append(self.model.encode(columns, chunks, start_BHX, present_BH, frequency_BC))
         points = parts[0]._replace(label_BHU=torch.cat([part.label_BHU for part in parts], -1))
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(block.places, block.frequency_S, block.sites, block.n_haplotypes, kept)

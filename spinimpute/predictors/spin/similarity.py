@@ -6,7 +6,11 @@ over columns of weight <token, key>, is a log-likelihood that allows for differe
 error rate at each SNP. Where calls of a query are missing, the likelihoods of all K-mers that it may have are
 summed (`matching`).
 
-Axes: see `spinimpute.nn`; S typed places, D columns of K places, V = 2^K K-mers.
+Haplotypes are also compared by what is to be imputed: alleles at untyped sites of their block. So those that
+carry a rare allele share inducing points, and what these carry is pure. Queries have no such alleles, and are
+compared with inducing points by their tokens alone.
+
+Axes: see `spinimpute.nn`; S typed places, C untyped sites, X = S + C; D columns of K places, V = 2^K K-mers.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
 
 START_ERROR = 0.01  # of a SNP's allele, before training
 LEAST_PROBABILITY = 1e-9  # of a K-mer
+ALLELE_ERROR = 0.01  # of an untyped site's allele
+UNTYPED_WEIGHT, RARITY = 0.6, 0.3  # of untyped sites in the competition, see `untyped_weights`
 
 
 class Columns(NamedTuple):
@@ -75,7 +81,48 @@ class Confusion(nn.Module):
         return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + LEAST_PROBABILITY).log()
 
 
-class KmerSimilarity:
+def untyped_weights(frequency_BC: Tensor, shared_B: Tensor) -> Tensor:
+    """Weights of untyped sites in the competition; 0 where all alleles are the same.
+
+    The more haplotypes share an inducing point, the more does it matter that they carry the same alleles; the
+    fewer, the more does it matter that they are alike for long.
+
+    Parameters
+    ----------
+    frequency_BC : Tensor
+        The panel's frequency of ALT.
+    shared_B : Tensor
+        Haplotypes of the panel for each inducing point.
+
+    Returns
+    -------
+    Tensor (B, C)
+        Weights of log-likelihoods.
+    """
+    variance_BC = frequency_BC * (1 - frequency_BC)
+    weight_BC = UNTYPED_WEIGHT * shared_B[:, None] * (variance_BC + 1e-3) ** -RARITY
+    return torch.where(variance_BC > 0, weight_BC, 0.0)
+
+
+class Keys(NamedTuple):
+    """What scores need of inducing points.
+
+    Attributes
+    ----------
+    kmer_BDVH : Tensor
+        Weighted log-likelihoods of all K-mers.
+    odds_BCH : Tensor
+        Weighted log odds of ALT at untyped sites.
+    reference_B1H : Tensor
+        Weighted log-likelihoods of REF at all of them.
+    """
+
+    kmer_BDVH: Tensor
+    odds_BCH: Tensor
+    reference_B1H: Tensor
+
+
+class HaplotypeSimilarity:
     """Scores haplotypes and inducing points of one block: a `Similarity`.
 
     Parameters
@@ -86,23 +133,42 @@ class KmerSimilarity:
         Of the columns.
     k : int
         SNPs of a K-mer.
+    untyped_weight_BC : Tensor
+        See `untyped_weights`.
     """
 
-    def __init__(self, confusion: Confusion, weight_BD: Tensor, k: int) -> None:
+    def __init__(self, confusion: Confusion, weight_BD: Tensor, k: int, untyped_weight_BC: Tensor) -> None:
         self.confusion, self.weight_BD, self.k = confusion, weight_BD, k
+        self.untyped_weight_BC = untyped_weight_BC
 
-    def keys(self, feature_BHX: Tensor) -> Tensor:
-        """Weighted log-likelihoods of all K-mers, (B, D, V, H), of points with these mean alleles."""
+    def keys(self, feature_BHX: Tensor) -> Keys:
+        """Of points with these mean alleles at typed places and at untyped sites."""
+        typed_BHS, untyped_BHC = self._parts(feature_BHX)
         weighted_BHDV = (
-            self.confusion(kmer_distribution(feature_BHX, self.k)) * self.weight_BD[:, None, :, None]
+            self.confusion(kmer_distribution(typed_BHS, self.k)) * self.weight_BD[:, None, :, None]
         )
-        return weighted_BHDV.permute(0, 2, 3, 1).contiguous()
+        # nothing is learned from alleles at untyped sites: how much they weigh is chosen
+        p_BHC = torch.lerp(untyped_BHC.detach(), untyped_BHC.new_tensor(0.5), 2 * ALLELE_ERROR)
+        weight_B1C = self.untyped_weight_BC.unsqueeze(1)
+        reference_BHC = weight_B1C * torch.log1p(-p_BHC)
+        return Keys(
+            weighted_BHDV.permute(0, 2, 3, 1).contiguous(),
+            (weight_B1C * p_BHC.log() - reference_BHC).mT.contiguous(),
+            reference_BHC.sum(-1).unsqueeze(1),
+        )
 
-    def scores(self, x_BNX: Tensor, keys: Tensor) -> Tensor:
+    def scores(self, x_BNX: Tensor, keys: Keys) -> Tensor:
         """As of `Similarity`, of known alleles x, 0 or 1."""
+        typed_BNS, untyped_BNC = self._parts(x_BNX)
         # a token has a single 1: rows are added up in place of a product with 2^K columns, 15 times faster
-        kmer_BND = kmer_numbers(x_BNX, self.k)
+        kmer_BND = kmer_numbers(typed_BNS, self.k)
         b, n, d = kmer_BND.shape
-        first_B1D = torch.arange(b * d, device=x_BNX.device).view(b, 1, d) * keys.shape[2]
+        first_B1D = torch.arange(b * d, device=x_BNX.device).view(b, 1, d) * keys.kmer_BDVH.shape[2]
         row_LD = (kmer_BND + first_B1D).flatten(0, 1)
-        return F.embedding_bag(row_LD, keys.flatten(0, 2), mode="sum").unflatten(0, (b, n))
+        score_LH = F.embedding_bag(row_LD, keys.kmer_BDVH.flatten(0, 2), mode="sum")
+        return score_LH.unflatten(0, (b, n)) + untyped_BNC @ keys.odds_BCH + keys.reference_B1H
+
+    def _parts(self, x_BLX: Tensor) -> tuple[Tensor, Tensor]:
+        """Alleles at typed places (B, L, S), and at untyped sites (B, L, C)."""
+        n_typed = x_BLX.shape[-1] - self.untyped_weight_BC.shape[-1]
+        return x_BLX[..., :n_typed], x_BLX[..., n_typed:]
