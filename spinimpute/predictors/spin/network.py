@@ -188,8 +188,9 @@ class GenotypeSPIN(nn.Module):
             Their features are mean typed alleles, their labels mean alleles at the sites to impute.
         """
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
-        untyped_weight_BC = untyped_weights(frequency_BC, columns.n_haplotypes / present_BH.sum(1))
-        similarity = HaplotypeSimilarity(self.confusion, weight_BD, self.settings.k, untyped_weight_BC)
+        similarity = HaplotypeSimilarity(
+            self.confusion, weight_BD, self.settings.k, untyped_weights(frequency_BC)
+        )
         start = CarriedPoints(start_BHX, start_BHX[..., :0], present_BH)
         points: CarriedPoints = self.encoder(chunks, start, similarity)
         n_typed = columns.valid_BS.shape[1]

@@ -26,7 +26,7 @@ from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
 START_ERROR = 0.01  # of a SNP's allele, before training
 LEAST_PROBABILITY = 1e-9  # of a K-mer
 ALLELE_ERROR = 0.01  # of an untyped site's allele
-UNTYPED_WEIGHT, RARITY = 0.6, 0.3  # of untyped sites in the competition, see `untyped_weights`
+UNTYPED_WEIGHT, RARITY = 1.0, 0.3  # of untyped sites in the competition, see `untyped_weights`
 
 
 class Columns(NamedTuple):
@@ -81,27 +81,14 @@ class Confusion(nn.Module):
         return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + LEAST_PROBABILITY).log()
 
 
-def untyped_weights(frequency_BC: Tensor, shared_B: Tensor) -> Tensor:
-    """Weights of untyped sites in the competition; 0 where all alleles are the same.
+def untyped_weights(frequency_BC: Tensor) -> Tensor:
+    """Weights of log-likelihoods at untyped sites in the competition, by the panel's frequency of ALT.
 
-    The more haplotypes share an inducing point, the more does it matter that they carry the same alleles; the
-    fewer, the more does it matter that they are alike for long.
-
-    Parameters
-    ----------
-    frequency_BC : Tensor
-        The panel's frequency of ALT.
-    shared_B : Tensor
-        Haplotypes of the panel for each inducing point.
-
-    Returns
-    -------
-    Tensor (B, C)
-        Weights of log-likelihoods.
+    The rarer an allele, the more it matters that its carriers come together: w / (f (1 - f) + 0.001)^rarity;
+    0 where all alleles are the same.
     """
     variance_BC = frequency_BC * (1 - frequency_BC)
-    weight_BC = UNTYPED_WEIGHT * shared_B[:, None] * (variance_BC + 1e-3) ** -RARITY
-    return torch.where(variance_BC > 0, weight_BC, 0.0)
+    return torch.where(variance_BC > 0, UNTYPED_WEIGHT * (variance_BC + 1e-3) ** -RARITY, 0.0)
 
 
 class Keys(NamedTuple):
