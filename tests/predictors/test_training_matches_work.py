@@ -137,7 +137,7 @@ def test_padded_inducing_points_and_padded_sites_say_nothing(learner: SPINLearne
         plain = learner.logits(episode)[1].transpose(1, 2)[asked.flatten(1)]
         padded = learner.logits(more)[1].transpose(1, 2)[asked.flatten(1)]
         losses = [float(learner.outcome(e, 0.0, rng).loss) for e in (episode, filled)]
-    torch.testing.assert_close(padded, plain, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(padded, plain, atol=1e-3, rtol=1e-3)
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
