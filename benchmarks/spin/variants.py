@@ -163,7 +163,7 @@ class ReadingEncoder(CompetingEncoder[Keys]):
 
 
 class NoCompetition(GenotypeSPIN):
-    """Inducing points start from haplotypes, but do not compete."""
+    """Inducing points start from groups of haplotypes, but do not compete."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings)

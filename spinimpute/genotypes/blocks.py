@@ -19,7 +19,9 @@ import numpy as np
 MOST_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
 LIKE_WIDTHS = 24, 72  # typed places in the middle that make haplotypes alike, see `starting_groups`
-MOST_COMPARED = 1_024  # untyped sites of a block by which haplotypes are compared
+MOST_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
+FAR_SITES = 400  # sites beyond the first or last typed one that are compared, or predicted in training
+COLUMNS_AT_ONCE = 64
 
 
 class HaplotypeSource(Protocol):
@@ -250,10 +252,10 @@ def starting_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.n
     """Groups of similar haplotypes, from whose means inducing points start.
 
     Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
-    alike around the block, and the order is cut into parts of the same weight. A haplotype that m others are
-    like around the block weighs less, by m^(-1/4) at each of two widths: rare haplotypes get groups, too.
-    Haplotypes with the same typed alleles are in the same group. The order of the panel's haplotypes has no
-    influence.
+    alike around the block, and the order is cut into parts of the same weight. Where m haplotypes are
+    alike around the block, at either of two widths, each weighs m^(-1/4) times as much: rare ones get groups,
+    too. Haplotypes with the same typed alleles are in the same group. The order of the panel's haplotypes has
+    no influence.
 
     Parameters
     ----------
@@ -282,11 +284,22 @@ def starting_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.n
     return np.unique(part_R, return_inverse=True)[1][pattern_N]
 
 
+def order_of_rows(alleles_NX: np.ndarray) -> np.ndarray:
+    """int64 (N,): haplotypes ordered by their alleles, whatever their order in the panel; equal ones tie."""
+    return np.argsort(_packed(alleles_NX), kind="stable")
+
+
+def _packed(alleles_NX: np.ndarray) -> np.ndarray:
+    """Each row as one value that can be sorted."""
+    packed = np.ascontiguousarray(np.packbits(alleles_NX, axis=1))
+    return packed.view(f"V{packed.shape[1]}").ravel()
+
+
 def _patterns(alleles_NS: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Different rows, in order; the row of each haplotype; how many share it."""
-    packed = np.ascontiguousarray(np.packbits(alleles_NS, axis=1))
-    keys = packed.view(f"V{packed.shape[1]}").ravel()
-    _, first, row_N, shared = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    _, first, row_N, shared = np.unique(
+        _packed(alleles_NS), return_index=True, return_inverse=True, return_counts=True
+    )
     return alleles_NS[first], row_N, shared
 
 
@@ -294,11 +307,14 @@ def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
     """Mean of each group: float32 (h, X) of numbers x and the group of each row, 0 to h - 1."""
     order = np.argsort(group_N, kind="stable")
     first = np.flatnonzero(np.diff(group_N[order], prepend=-1))
-    total_HX = np.add.reduceat(x_NX[order], first, axis=0, dtype=np.float32)  # whole numbers: exact
+    total_HX = np.empty((len(first), x_NX.shape[1]), dtype=np.float32)
+    for low in range(0, x_NX.shape[1], COLUMNS_AT_ONCE):  # reduceat makes floats of all it is given
+        columns = slice(low, low + COLUMNS_AT_ONCE)
+        np.add.reduceat(x_NX[order, columns], first, axis=0, dtype=np.float32, out=total_HX[:, columns])
     return total_HX / np.bincount(group_N)[:, None].astype(np.float32)
 
 
-def compared_sites(sites: np.ndarray, most: int = MOST_COMPARED) -> np.ndarray:
+def compared_sites(sites: np.ndarray, most: int) -> np.ndarray:
     """Of a block's untyped sites with two alleles, those by which haplotypes are compared: evenly spread."""
     if len(sites) <= most:
         return sites

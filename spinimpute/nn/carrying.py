@@ -7,7 +7,7 @@ scores pairs; it starts as a likelihood or a distance, steep and the same for bo
     XABD       paper, 3.2   H = MAB(H, X): softmax over datapoints, projected values, H starts from constants
                here         r_nh = softmax over H of score(x_n, h) + prior log(mass_h);
                             mass_h = sum_n r_nh, features and labels of h are means over n with weights r_nh;
-                            H starts from datapoints
+                            H starts from datapoints, or from means of some
     predictor  paper, 3.2   a query attends to H, values are projected, a network gives the label
                here         head g pools the labels that H carries, p_gq = sum_h softmax_h(logit_gqh) label_h
                             (`LabelReader`); a network corrects what was pooled
@@ -118,7 +118,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         chunks : LabelledChunks of (x_BNX, label_BNU)
             Datapoints and labels; read once a round, the same each time.
         start : CarriedPoints
-            Datapoints that the inducing points start from.
+            What the inducing points start from: datapoints, or means of some.
         similarity : Similarity
             Scores datapoints and inducing points.
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from spinimpute.genotypes.blocks import BlockShape, TypedPlaces, compared_sites, gap_geometry, place_typed
+from spinimpute.genotypes.blocks import (
+    FAR_SITES,
+    MOST_COMPARED,
+    BlockShape,
+    TypedPlaces,
+    compared_sites,
+    gap_geometry,
+    place_typed,
+)
 from spinimpute.panels.panel import Panel
 
 if TYPE_CHECKING:
@@ -220,9 +228,13 @@ class BlockPlan:
     def compared(self, block: int) -> np.ndarray:
         """The panel sites (C,) by which a block's haplotypes are compared, wherever windows end."""
         first, stop = self.span(block, 0, len(self._frequency))
-        index = np.setdiff1d(np.arange(first, stop), self.typed_index, assume_unique=True)
-        frequency = self._frequency[index]
-        return compared_sites(index[(frequency > 0) & (frequency < 1)])
+        # what lies far beyond the typed sites is in no linkage with the rest of the block
+        first = max(first, int(self.typed_index[0]) - FAR_SITES)
+        stop = min(stop, int(self.typed_index[-1]) + 1 + FAR_SITES)
+        varies = (self._frequency[first:stop] > 0) & (self._frequency[first:stop] < 1)
+        low, high = np.searchsorted(self.typed_index, [first, stop])
+        varies[self.typed_index[low:high] - first] = False
+        return compared_sites(first + np.flatnonzero(varies), MOST_COMPARED)
 
     def sites(self, block: int, places: TypedPlaces, start: int, stop: int) -> BlockSites:
         """The panel sites that a block imputes, and where they lie in it.
@@ -315,7 +327,7 @@ class BlockReader:
         Raises
         ------
         InputError
-            The panel is damaged there.
+            The panel is damaged there, or elsewhere in the block.
         """
         places, frequency_S = self._plan.places(block, self.low, self.high)
         sites = self._plan.sites(block, places, self.start, self.stop)

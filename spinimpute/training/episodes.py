@@ -4,7 +4,7 @@ Everything untyped of a query is hidden (chunk masking); the context shows all i
 haplotypes are always on the same side of the split.
 
 Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap, C untyped
-sites of a block by which haplotypes are compared.
+sites of a block by which haplotypes are compared, X = S + C.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import (
+    FAR_SITES,
     BlockShape,
     HaplotypeSource,
     gap_geometry,
@@ -28,7 +29,6 @@ from spinimpute.training.callset_errors import count_alleles, spoil_panel, switc
 from spinimpute.training.pedigrees import lay_relatives
 
 FEWEST_SITES = 20  # polymorphic ones, to draw an array from
-FAR_SITES = 400  # sites beyond the first or last typed site that an episode may predict
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ def draw_episode(
     shape : BlockShape
         Gaps of a block and typed places around them.
     inducing_points : int
-        Largest number of starting points of a block.
+        Largest number of inducing points of a block.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Blocks, gaps and starting points against references that are slow and plain."""
+"""Blocks, gaps and groups of haplotypes against references that are slow and plain."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,8 @@ import torch
 
 import spinimpute
 from spinimpute.genotypes.sites import match_sites
-from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, PanelBlock
+from spinimpute.panels import panel_blocks
+from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, BlockReader, PanelBlock
 from spinimpute.predictors.spin import predictor as allele_predictor
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
@@ -83,7 +84,7 @@ def test_order_of_the_panels_haplotypes_changes_nothing(
     before = impute(predictor, panel, typed, query_QT, known)
     order = np.random.default_rng(0).permutation(panel.n_haplotypes)
     after = impute(predictor, SegmentPanel(panel.alleles_XN[:, order], panel.cM), typed, query_QT, known)
-    np.testing.assert_allclose(after, before, atol=5e-4)
+    np.testing.assert_array_equal(after, before)
 
 
 def test_a_query_does_not_depend_on_others(
@@ -128,10 +129,29 @@ def test_a_block_is_the_same_whatever_part_of_it_is_imputed(
     part = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), first, last).read(2)  # type: ignore[arg-type]
     assert len(part.sites.gap_U) < len(whole.sites.gap_U)
     expected, found = (random_predictor.encode(block).points for block in (whole, part))
-    for name in ("feature_BHX", "mass_BH"):
-        torch.testing.assert_close(found[name], expected[name])
     inside = np.isin(whole.sites.panel_index_U, part.sites.panel_index_U)
-    torch.testing.assert_close(found["label_BHU"], expected["label_BHU"][:, inside])
+    expected["label_BHU"] = expected["label_BHU"][:, inside]
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name].numpy(), value.numpy(), err_msg=name)
+
+
+def test_blocks_without_untyped_sites_and_with_more_than_are_compared(
+    random_predictor: SPINPredictor, panel: SegmentPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = np.arange(panel.n_sites)
+    block = BlockReader(panel, everything, random_predictor.shape, 0, panel.n_sites, 0, panel.n_sites).read(4)  # type: ignore[arg-type]
+    assert block.compared_NC.shape == (panel.n_haplotypes, 0)
+    assert random_predictor.encode(block).points["mass_BH"].sum() == pytest.approx(panel.n_haplotypes)
+    few = np.array([100, 120, 200])
+    monkeypatch.setattr(panel_blocks, "MOST_COMPARED", 20)
+    monkeypatch.setattr(panel_blocks, "FAR_SITES", 30)
+    block = BlockReader(panel, few, random_predictor.shape, 0, 3, 0, panel.n_sites).read(0)  # type: ignore[arg-type]
+    assert len(block.sites.gap_U) == panel.n_sites
+    assert block.compared_NC.shape == (panel.n_haplotypes, 20)
+    compared = BlockPlan(random_predictor.shape, few, panel.cM, panel.frequency).compared(0)
+    assert compared.min() >= 70
+    assert compared.max() <= 230
+    assert not np.isin(few, compared).any()
 
 
 def test_carriers_of_an_allele_come_together(

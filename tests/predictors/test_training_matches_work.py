@@ -126,6 +126,14 @@ def test_padded_inducing_points_and_padded_sites_say_nothing(learner: SPINLearne
         ),
         start_mass_BH=np.concatenate([episode.start_mass_BH, np.zeros((b, 9), np.float32)], axis=1),
     )
+    n_context = episode.compared_BNC.shape[1]
+    wider = dataclasses.replace(
+        episode,
+        compared_BNC=np.concatenate([episode.compared_BNC, np.zeros((b, n_context, 7), np.uint8)], axis=2),
+        start_BHX=np.concatenate(
+            [episode.start_BHX, rng.random((b, episode.start_BHX.shape[1], 7), dtype=np.float32)], axis=2
+        ),
+    )
     hidden = episode.asked_BGU == 0
     assert hidden.any()
     filled = dataclasses.replace(
@@ -136,8 +144,10 @@ def test_padded_inducing_points_and_padded_sites_say_nothing(learner: SPINLearne
     with torch.no_grad():
         plain = learner.logits(episode)[1].transpose(1, 2)[asked.flatten(1)]
         padded = learner.logits(more)[1].transpose(1, 2)[asked.flatten(1)]
+        padded_sites = learner.logits(wider)[1].transpose(1, 2)[asked.flatten(1)]
         losses = [float(learner.outcome(e, 0.0, rng).loss) for e in (episode, filled)]
-    torch.testing.assert_close(padded, plain, atol=1e-3, rtol=1e-3)
+    for one in (padded, padded_sites):
+        torch.testing.assert_close(one, plain, atol=1e-3, rtol=1e-3)
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 

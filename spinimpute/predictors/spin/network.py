@@ -7,13 +7,13 @@ never seen is read like any other.
 
     embedding    tokens of K-mers, see `similarity`
     encoder      `nn.carrying.CompetingEncoder`: inducing points win haplotypes by the likelihood of their
-                 tokens, and of their alleles at the sites to impute
+                 tokens, and of their alleles at untyped sites
     attention    heads whose columns' weights fall off with genetic distance, each on a scale of its own, and
                  heads of a pair network that sees how far a query and an inducing point match on both sides
     predictor    pools the alleles that inducing points carry; see `decoder`
 
 Axes: as of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
-T tolerances of runs, F features.
+T tolerances of runs, F features, W weights of a column: the encoder's and the heads'.
 """
 
 from __future__ import annotations
@@ -296,11 +296,11 @@ class GenotypeSPIN(nn.Module):
             ],
             dim=-1,
         )
-        weight_BDC = F.softplus(self.column(features_BDF) + 0.5)
-        encoder_BD = weight_BDC[..., 0] * torch.exp(-FALL * offset_D.abs()) * valid_BD
+        weight_BDW = F.softplus(self.column(features_BDF) + 0.5)
+        encoder_BD = weight_BDW[..., 0] * torch.exp(-FALL * offset_D.abs()) * valid_BD
         decay_BGD = torch.exp(-far_BD.unsqueeze(1) * torch.exp(-self.log_scale)[:, None])
         lean_GD = 2 * torch.sigmoid(self.lean[:, None] * offset_D.sign())
-        return encoder_BD, weight_BDC[..., 1:].transpose(1, 2) * decay_BGD * lean_GD * valid_BD.unsqueeze(1)
+        return encoder_BD, weight_BDW[..., 1:].transpose(1, 2) * decay_BGD * lean_GD * valid_BD.unsqueeze(1)
 
 
 def points_feature(mass_BH: Tensor) -> Tensor:

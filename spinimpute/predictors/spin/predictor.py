@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.blocks import BlockShape, group_means, starting_groups
+from spinimpute.genotypes.blocks import BlockShape, group_means, order_of_rows, starting_groups
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
@@ -30,36 +30,40 @@ from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_chunks import ChunkStarts
 
-CHUNK_ENTRIES = 2**22  # haplotypes x (typed sites and inducing points) at once: bounds the memory
+CHUNK_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
 MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks have more
 QUERY_CHUNK = 64  # small enough for a processor's cache
 SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
+ENCODER = 2  # raise it when the same weights make other inducing points: it refuses files of those before
 FEW_POINTS = 96  # up to here narrow blocks are more accurate on simulated panels
 
 
 class _Chunks:
-    """A block's haplotypes in parts, with alleles at some of its sites; tensors only while they are used.
+    """Haplotypes of a block in parts, with alleles at some of its sites; tensors only while they are used.
 
     Where it is cut does not depend on the sites: how a chromosome is cut into windows changes no sum.
     """
 
     def __init__(
-        self, block: PanelBlock, points: int, sites: slice, as_tensor: Callable[[np.ndarray], Tensor]
+        self,
+        x_NX: np.ndarray,
+        label_UN: np.ndarray,
+        order_N: np.ndarray,
+        points: int,
+        as_tensor: Callable[[np.ndarray], Tensor],
     ) -> None:
-        self._block, self._sites, self._as_tensor = block, sites, as_tensor
-        entries = block.typed_NS.shape[1] + block.compared_NC.shape[1] + points
-        self._step = max(1, CHUNK_ENTRIES // entries)
+        self._x_NX, self._label_UN, self._order_N, self._as_tensor = x_NX, label_UN, order_N, as_tensor
+        self._step = max(1, CHUNK_ENTRIES // (x_NX.shape[1] + points))
 
     def __len__(self) -> int:
-        return -(-self._block.n_haplotypes // self._step)
+        return -(-len(self._x_NX) // self._step)
 
     def __iter__(self) -> Iterator[LabelledChunk]:
-        for first in range(0, self._block.n_haplotypes, self._step):
-            part = slice(first, first + self._step)
-            x_NX = np.concatenate([self._block.typed_NS[part], self._block.compared_NC[part]], axis=1)
-            label_BNU = self._as_tensor(self._block.alleles_UN[self._sites, part]).T[None]
-            yield self._as_tensor(x_NX)[None], label_BNU
+        for first in range(0, len(self._x_NX), self._step):
+            part_N = self._order_N[first : first + self._step]
+            label_BNU = self._as_tensor(self._label_UN[:, part_N]).T[None]
+            yield self._as_tensor(self._x_NX[part_N])[None], label_BNU
 
 
 class SPINPredictor(Predictor):
@@ -92,7 +96,9 @@ class SPINPredictor(Predictor):
         self.model = model.to(device).eval()
         self._matcher = compiled_match if device.type == "cpu" else match
         # blocks may have any shape: a file of inducing points states its own
-        self.fingerprint = f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds}"
+        self.fingerprint = (
+            f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds} encoder={ENCODER}"
+        )
         self.device, self.device_name = device, device.type
         self.inducing_points = inducing_points or MOST_INDUCING_POINTS
         self.shape = shape or model.settings.shape
@@ -139,13 +145,14 @@ class SPINPredictor(Predictor):
         """Encode a block of the panel."""
         group_N = starting_groups(block.typed_NS, self.inducing_points, self.shape)
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
+        order_N = order_of_rows(x_NX)  # sums do not depend on the order that the panel has
         start_BHX = self._float(group_means(x_NX, group_N))[None]
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]
         parts = []
         for first in range(0, len(block.alleles_UN), MOST_LABELS):
-            sites = slice(first, first + MOST_LABELS)
-            chunks = _Chunks(block, start_BHX.shape[1], sites, self._float)
+            label_UN = block.alleles_UN[first : first + MOST_LABELS]
+            chunks = _Chunks(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
             parts.append(self.model.encode(columns, chunks, start_BHX, present_BH, frequency_BC))
         points = parts[0]._replace(label_BHU=torch.cat([part.label_BHU for part in parts], -1))
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
