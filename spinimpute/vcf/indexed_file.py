@@ -276,7 +276,8 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
     Raises
     ------
     InputError
-        The type is unknown, contradicts the suffix, or is given by neither.
+        The type is unknown, contradicts the suffix, or is given by neither; or standard output is a terminal
+        and the type is not text.
     """
     if output_type is not None and output_type not in OUTPUT_TYPES.values():
         raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
@@ -288,10 +289,15 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
                     "change one of the two"
                 )
             return by_suffix
+    if os.fspath(path) == STANDARD:
+        if output_type in ("z", "b") and sys.stdout is not None and sys.stdout.isatty():
+            raise InputError(
+                f"{'BCF' if output_type == 'b' else 'a compressed VCF'} is not for a terminal: redirect "
+                "standard output into a file or a pipe, or write text with output_type='v'"
+            )
+        return output_type or "v"
     if output_type is not None:
         return output_type
-    if os.fspath(path) == STANDARD:
-        return "v"
     raise InputError(
         f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
         "or give the output type (z, b or v)"
