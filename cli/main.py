@@ -1,4 +1,4 @@
-"""`spinimpute`: the group of commands, `spinimpute version`, and the one place where errors become messages."""
+"""`spinimpute`: its commands, `spinimpute version`, and the one place where errors become messages."""
 
 from __future__ import annotations
 
