@@ -112,12 +112,12 @@ def test_reads_of_all_chromosomes(world: World, x_world: World, tmp_path: Path) 
     impute_sequenced(tmp_path / "all.vcf", [x_world.panel, world.panel], given)
     assert records(tmp_path / "all.vcf") == alone
     # no read is of chromosome X
-    with pysam.AlignmentFile(str(both[0])) as file:
-        with pysam.AlignmentFile(str(tmp_path / "20.bam"), "wb", template=file) as out:
-            for read in file.fetch("20"):
-                out.write(read)
-    pysam.index(str(tmp_path / "20.bam"))
-    only = SequencingSettings(alignments=[tmp_path / "20.bam"])
+    of_20 = str(tmp_path / "20.bam")
+    with pysam.AlignmentFile(str(both[0])) as file, pysam.AlignmentFile(of_20, "wb", template=file) as out:
+        for read in file.fetch("20"):
+            out.write(read)
+    pysam.index(of_20)
+    only = SequencingSettings(alignments=[of_20])
     summary = impute_sequenced(tmp_path / "some.vcf", [x_world.panel, world.panel], only)
     assert {line.partition("\t")[0] for line in records(tmp_path / "some.vcf")} == {"20"}
     assert any(warning.startswith("chromosome X is left out: ") for warning in summary.warnings)
