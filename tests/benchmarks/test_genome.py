@@ -20,5 +20,5 @@ def test_genome(tmp_path: Path) -> None:
     assert result["records_same"] is True
     assert list(result["sites"]) == ["1", "X"]
     assert str(tmp_path) not in (folder / "configuration.json").read_text()
-    assert len((folder / "runs.tsv").read_text().splitlines()) == 4
+    assert len((folder / "runs.tsv").read_text().splitlines()) == 5
     assert "The records are the same" in (folder / "report.md").read_text()
