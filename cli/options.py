@@ -86,11 +86,13 @@ class Piped(OptionsOnly):
 
     Parameters
     ----------
-    *args, **kwargs
+    *args
         Of a command.
     check : callable
         Refuses outputs that cannot be written; gets the options by name. Called before standard input is
         read, which may take long.
+    **kwargs
+        Of a command.
     """
 
     READ = ("vcf", "gl", "panel", "truth", "imputed", "typed")

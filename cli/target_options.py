@@ -130,8 +130,7 @@ def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
 
 def _sequenced_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> Any:
     """The same where an option may be repeated and one file is the usual case."""
-    _sequenced(ctx, option, files)
-    return files if len(files) > 1 else next(iter(files), None)
+    return _sequenced(ctx, option, files if len(files) > 1 else next(iter(files), None))
 
 
 _SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}

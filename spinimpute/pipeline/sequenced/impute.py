@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import panel_files
-from spinimpute.pipeline.genome.run import Step, impute_chromosomes, plan_run
+from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
@@ -101,63 +101,87 @@ def impute_sequenced(
     inputs = [*map(path_of, panels), genetic_map, *sequencing.paths, region.regions_file]
     check_outputs([*genome.outs, output.report], force, inputs, streamed=genome.outs[0])
     choose_form(genome.outs[0], output.output_type)
-    threads = choose_threads(resources.threads)
+    given = _Given(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary, genome)
 
     def impute_one(
         step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
     ) -> RecordWriter:
-        begin_stage(progress, "opening the panel")
-        with ExitStack() as opened:
-            with summary.stage("open panel"):
-                parts_of_panel = opened.enter_context(open_panels(step.one.panel, genetic_map))
-            begin_stage(progress, "reading the samples")
-            here, in_file = step.regions(regions, parts_of_panel[0].chrom)
-            of_chromosome = replace(sequencing, likelihoods=step.one.vcf) if files else sequencing
-            reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
-            with summary.stage("read samples"), reading:
-                parts = read_parts(parts_of_panel, of_chromosome, here, buffer_cM, summary, force=force)
-            summary.skipped = genome.add_skipped(summary.skipped)
-            threads_of_chains = min(
-                threads_within(
-                    resources.max_memory, one.panel, one.low, one.high, len(summary.samples), threads
-                )
-                for one in parts
-            )
-            if not summary.notes:
-                summary.note_few_samples(len(summary.samples))
-            if output.report is not None and summary.imputed is None:
-                summary.imputed = ImputedSites()
-            if writer is None:
-                first = parts[0].likelihoods
-                contig_lines, of_panels = step.header_lines(parts_of_panel)
-                writer = stack.enter_context(
-                    open_writer(
-                        step.path,
-                        choose_form(step.path, output.output_type),
-                        first.samples,
-                        first.ploidy,
-                        contig_lines,
-                        [
-                            *_header_lines(of_panels, output, summary.notes),
-                            *_region_lines(here, in_file, parts),
-                        ],
-                        output.formats,
-                        sum(part.last - part.first for part in parts),
-                        threads,
-                        sexes=sequencing.sexes,
-                        decimals=output.decimals,
-                    )
-                )
-            begin_stage(progress, "imputing")
-            shares = Shares(progress, [part.high - part.low for part in parts])
-            for number, part in enumerate(parts):
-                writer.set_ploidy(part.likelihoods.ploidy)
-                _impute(part, writer, summary, threads_of_chains, shares.of(number))
-        return writer
+        return _impute_chromosome(given, step, writer, stack, progress)
 
     beside = _written_beside(output.report, summary, sequencing, panels)
     impute_chromosomes(genome, impute_one, summary, beside, progress)
     return summary
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What holds for all chromosomes; as of `impute_sequenced`."""
+
+    sequencing: SequencingSettings
+    genetic_map: str | Path | GeneticMap | None
+    regions: Sequence[Region]
+    buffer_cM: float | None
+    output: OutputSettings
+    resources: Resources
+    force: bool
+    summary: SequencedSummary
+    genome: GenomeRun
+
+
+def _impute_chromosome(
+    given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
+) -> RecordWriter:
+    """Write the records of a chromosome; the writer, which the stack keeps, is made with the file's first."""
+    summary, output, resources = given.summary, given.output, given.resources
+    threads = choose_threads(resources.threads)
+    sequencing = given.sequencing
+    if sequencing.likelihood_files:
+        sequencing = replace(sequencing, likelihoods=step.one.vcf)
+    with ExitStack() as opened:
+        begin_stage(progress, "opening the panel")
+        with summary.stage("open panel"):
+            panels = opened.enter_context(open_panels(step.one.panel, given.genetic_map))
+        begin_stage(progress, "reading the samples")
+        regions, in_file = step.regions(given.regions, panels[0].chrom)
+        reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
+        with summary.stage("read samples"), reading:
+            parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
+        summary.skipped = given.genome.add_skipped(summary.skipped)
+        threads_of_chains = min(
+            threads_within(resources.max_memory, one.panel, one.low, one.high, len(summary.samples), threads)
+            for one in parts
+        )
+        if not summary.notes:
+            summary.note_few_samples(len(summary.samples))
+        if output.report is not None and summary.imputed is None:
+            summary.imputed = ImputedSites()
+        if writer is None:
+            first = parts[0].likelihoods
+            contig_lines, of_panels = step.header_lines(panels)
+            writer = stack.enter_context(
+                open_writer(
+                    step.path,
+                    choose_form(step.path, output.output_type),
+                    first.samples,
+                    first.ploidy,
+                    contig_lines,
+                    [
+                        *_header_lines(of_panels, output, summary.notes),
+                        *_region_lines(regions, in_file, parts),
+                    ],
+                    output.formats,
+                    sum(part.last - part.first for part in parts),
+                    threads,
+                    sexes=sequencing.sexes,
+                    decimals=output.decimals,
+                )
+            )
+        begin_stage(progress, "imputing")
+        shares = Shares(progress, [part.high - part.low for part in parts])
+        for number, part in enumerate(parts):
+            writer.set_ploidy(part.likelihoods.ploidy)
+            _impute(part, writer, summary, threads_of_chains, shares.of(number))
+    return writer
 
 
 @contextmanager
