@@ -8,10 +8,10 @@ import click
 
 from spinimpute.errors import printable
 
+from .messages import as_options
 from .options import (
     OptionsOnly,
     ambiguous_option,
-    as_options,
     chain_option,
     force_option,
     map_option,

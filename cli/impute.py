@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .options import (
     Piped,
     ambiguous_option,
     chain_option,
+    check_outs,
     command_text,
     device_option,
     force_match_option,
@@ -25,7 +27,7 @@ from .options import (
     progress_bar,
     quiet_option,
     refuse_options,
-    region_option,
+    regions_options,
     sample_names,
     sex_option,
     sexes_of,
@@ -47,7 +49,12 @@ ONLY_FOR_ARRAYS = (
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
-@click.command(cls=Piped)
+def _check_outputs(params: Mapping[str, Any]) -> None:
+    """Refuse what cannot be written, before standard input is read."""
+    check_outs(params, *_loo_tables(params["loo"]).values())
+
+
+@click.command(cls=Piped, check=_check_outputs)
 @targets_option
 @sequencing_options
 @panels_option(
@@ -63,12 +70,12 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.option(
     "--decimals", type=click.IntRange(1, 5), default=3, show_default=True, help="Of DS, HDS and GP."
 )
-@region_option("Impute this part of the panel only; 'ligate' joins such chunks.")
+@regions_options("Impute this part of the panel only; 'ligate' joins such chunks.")
 @click.option(
     "--buffer",
     type=float,
     metavar="CM",
-    help="With --region: use no typed sites but those this far around it, and those that its results need.",
+    help="With regions: use no typed sites but those this far around one, and those that its results need.",
 )
 @click.option(
     "--phasing",
@@ -117,7 +124,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 def impute(
     ctx: click.Context,
     vcf: str | tuple[str, ...] | None,
-    gl: str | None,
+    gl: str | tuple[str, ...] | None,
     bam: tuple[str, ...],
     bam_list: str | None,
     reference: str | None,
@@ -130,7 +137,8 @@ def impute(
     output_type: str | None,
     formats: str,
     decimals: int,
-    region: str | None,
+    regions: tuple[str, ...],
+    regions_file: str | None,
     buffer: float | None,
     phasing: str,
     keep_unmatched: bool,
@@ -158,7 +166,6 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.errors import InputError
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
@@ -174,6 +181,7 @@ def impute(
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
         f"##spinimpute_seed={seed}",
     ]
+    where = RegionSettings(_one(regions), buffer, regions_file)
     max_memory = options.pop("max_memory")
     budget = None if max_memory is None else parse_size(max_memory)
     if gl or bam or bam_list:
@@ -181,11 +189,9 @@ def impute(
 
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
-        if not isinstance(panel, str):
-            raise InputError(f"--panel is given {len(panel)} times: for sequenced samples give it once")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
+        read = (*_each(gl), *bam, bam_list, vcf, reference, sex, *_each(panel), genetic_map, regions_file)
         check_outputs([out, report], force, read, streamed=out)
         given = _sequencing(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
@@ -198,7 +204,7 @@ def impute(
                 panel,
                 given,
                 genetic_map=genetic_map,
-                region=RegionSettings(region, buffer),
+                region=where,
                 output=OutputSettings(
                     wanted,
                     report=report,
@@ -225,8 +231,9 @@ def impute(
         output_type=output_type,
         header_lines=header_lines,
     )
-    named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
-    inputs = (*named[0], *named[1], genetic_map, model, sex, chain, samples_file)
+    inputs = (
+        *_each(vcf), *_each(panel), genetic_map, model, sex, chain, samples_file, regions_file
+    )  # fmt: skip
     check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
@@ -239,7 +246,7 @@ def impute(
             predictor=PredictorSettings(predictor, model, _given(options)),
             target=TargetSettings(ambiguous, sexes_of(sex), chain, sample_names(samples, samples_file)),
             phasing=phasing,
-            region=RegionSettings(region, buffer),
+            region=where,
             output=settings,
             resources=Resources(threads, device, budget),
             min_typed_ratio=min_typed_ratio,
@@ -249,8 +256,20 @@ def impute(
     show(summary, out, quiet)
 
 
+def _each(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """What was given with an option that may be repeated."""
+    if given is None:
+        return ()
+    return given if isinstance(given, tuple) else (given,)
+
+
+def _one(given: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    """The same as the library takes it."""
+    return given[0] if len(given) == 1 else given or None
+
+
 def _sequencing(
-    gl: str | None,
+    gl: str | tuple[str, ...] | None,
     bam: tuple[str, ...],
     bam_list: str | None,
     array: str | None,

@@ -9,6 +9,7 @@ import click
 
 from spinimpute.errors import printable
 
+from .messages import say
 from .options import (
     MOST,
     OptionsOnly,
@@ -21,7 +22,6 @@ from .options import (
     progress_bar,
     quiet_option,
     region_option,
-    say,
     threads_option,
 )
 

@@ -128,8 +128,14 @@ def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _sequenced_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> Any:
+    """The same where an option may be repeated and one file is the usual case."""
+    return _sequenced(ctx, option, files if len(files) > 1 else next(iter(files), None))
+
+
 _SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
-gl_option = click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **_SEQUENCED)
+GL_HELP = "Sequenced samples: genotype likelihoods (PL, GL or GT)."
+gl_option = click.option("--gl", help=GL_HELP, **_SEQUENCED)
 
 
 def sequencing_options(command: Command) -> Command:
@@ -153,7 +159,12 @@ def sequencing_options(command: Command) -> Command:
             **_SEQUENCED,
         ),
         click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
-        gl_option,
+        click.option(
+            "--gl",
+            multiple=True,
+            help=f"{GL_HELP} May be repeated: one file for each chromosome.",
+            **{**_SEQUENCED, "callback": _sequenced_files},
+        ),
     ):
         command = option(command)
     return command

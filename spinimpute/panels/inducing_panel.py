@@ -365,7 +365,7 @@ class InducingPanel:
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
                 f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "
-                f"not by {kind} {fingerprint}: give that model with --model, or make the file again"
+                f"not by {kind} {fingerprint}: give that model with model=..., or make the file again"
             )
 
     @cached_property

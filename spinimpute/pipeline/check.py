@@ -180,7 +180,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     summary = ImputationSummary()
     parts = prepare(panels, vcf, summary, target, force=True)
     for part in parts:
-        note_untyped(summary, part.panel, part.typed_index_used, 0, part.panel.n_sites)
+        note_untyped(summary, part.panel, [(part.typed_index_used, 0, part.panel.n_sites)])
     notes = [
         note
         for part in parts

@@ -279,9 +279,9 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
 
 
 def note_untyped(
-    summary: ImputationSummary, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int
+    summary: ImputationSummary, panel: ReferencePanel, places: Sequence[tuple[np.ndarray, int, int]]
 ) -> None:
-    """Note the stretches of the panel sites [first, last) that have no typed site nearby, and warn of them.
+    """Note the stretches of some panel sites that have no typed site nearby, and warn of them.
 
     Parameters
     ----------
@@ -289,12 +289,15 @@ def note_untyped(
         Gets the stretches.
     panel : ReferencePanel
         The panel.
-    typed_index : int64 (T,)
-        The panel sites that are typed, increasing.
-    first, last : int
-        Panel sites.
+    places : sequence of (int64 (T,), int, int)
+        The panel sites that are typed, increasing, and panel sites [first, last) that are imputed from them.
     """
-    found = untyped_stretches(panel.chrom, panel.position, panel.cM, typed_index, first, last)
+    found = [
+        stretch
+        for typed_index, first, last in places
+        for stretch in untyped_stretches(panel.chrom, panel.position, panel.cM, typed_index, first, last)
+    ]
+    found.sort(key=lambda stretch: (-stretch.imputed, stretch.start))
     summary.untyped += found
     if found:
         n_imputed = sum(stretch.imputed for stretch in found)
@@ -336,6 +339,6 @@ def check_typed_ratio(
         more = f", and of {len(low) - 1} more stretches" if len(low) > 1 else ""
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
-            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: --min-typed-ratio asks for "
-            f"{least:.4%}. Impute the rest by --region, or lower the ratio"
+            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: min_typed_ratio=... asks for "
+            f"{least:.4%}. Impute the rest by region=..., or lower the ratio"
         )

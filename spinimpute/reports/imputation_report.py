@@ -15,6 +15,7 @@ from spinimpute.reports.sections import (
     course,
     made_by,
     quality_along,
+    quality_by_chromosome,
     quality_by_frequency,
     r2_of_sites,
 )
@@ -97,7 +98,7 @@ def _matching(summary: ImputationSummary) -> str:
 
 
 def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> str:
-    parts = [_chromosomes(imputed)] if len(set(imputed.chroms)) > 1 else _along_one(imputed)
+    parts = [quality_by_chromosome(imputed)] if len(set(imputed.chroms)) > 1 else _along_one(imputed)
     if leave_one_out is not None:
         windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
         weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
@@ -113,14 +114,6 @@ def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> s
         )
     return section(
         "Along the chromosomes" if len(set(imputed.chroms)) > 1 else "Along the chromosome", *parts
-    )
-
-
-def _chromosomes(imputed: ImputedSites) -> str:
-    return table(
-        ["chromosome", "panel sites", "typed sites", "mean R2, MAF ≥ 5 %"],
-        [[row["chrom"], row["sites"], row["typed"], row["r2"]] for row in imputed.by_chromosome()],
-        "Chromosomes in the order of the output",
     )
 
 

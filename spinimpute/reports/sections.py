@@ -87,6 +87,15 @@ def quality_along(along: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def quality_by_chromosome(imputed: ImputedSites) -> str:
+    """Density and quality of each of several chromosomes: a table."""
+    return table(
+        ["chromosome", "panel sites", "typed sites", "mean R2, MAF ≥ 5 %"],
+        [[row["chrom"], row["sites"], row["typed"], row["r2"]] for row in imputed.by_chromosome()],
+        "Chromosomes in the order of the output",
+    )
+
+
 def course(summary: RunSummary, *tables: str) -> str:
     """Time and memory of a run, with tables of it: a section of a page."""
     seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]

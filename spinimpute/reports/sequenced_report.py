@@ -15,6 +15,7 @@ from spinimpute.reports.sections import (
     course,
     made_by,
     quality_along,
+    quality_by_chromosome,
     quality_by_frequency,
     r2_of_sites,
 )
@@ -57,7 +58,9 @@ def sequenced_report(summary: SequencedSummary, imputed: ImputedSites, target: s
         _coverage(summary),
         quality_by_frequency(frequency),
         r2_of_sites(imputed),
-        section("Along the chromosome", quality_along(imputed.along())),
+        section("Along the chromosomes", quality_by_chromosome(imputed))
+        if len(set(imputed.chroms)) > 1
+        else section("Along the chromosome", quality_along(imputed.along())),
         _not_used(summary),
         course(summary),
         footer=made_by(),

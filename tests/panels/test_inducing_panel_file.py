@@ -239,7 +239,7 @@ def test_points_of_a_model_with_other_sizes_are_refused(
     made: spinimpute.InducingPanel, random_predictor: SPINPredictor
 ) -> None:
     alleles = np.zeros((len(TYPED), 1), dtype=np.int8)
-    with pytest.raises(InputError, match="give that model with --model, or make the file again"):
+    with pytest.raises(InputError, match=r"give that model with model=\.\.\., or make the file again"):
         spinimpute.impute_haplotypes(
             made, alleles, TYPED, predictor=spinimpute.PredictorSettings(model=random_predictor)
         )

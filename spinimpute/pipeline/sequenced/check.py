@@ -31,5 +31,6 @@ def check_sequenced(panels: Sequence[ReferencePanel], sequencing: SequencingSett
         As `impute_sequenced`, for what it refuses.
     """
     summary = SequencedSummary()
-    read_parts(panels, sequencing, None, None, summary, force=False)
+    read_parts(panels, sequencing, (), None, summary, force=False)
+    summary.warnings += summary.coverage.warnings()
     return summary

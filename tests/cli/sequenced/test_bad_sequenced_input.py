@@ -115,7 +115,7 @@ def test_numbers_out_of_range(refused: Refused, bam: Path, option: str, value: s
 
 
 def test_twice(refused: Refused, gl: Path, tmp_path: Path) -> None:
-    refused("--gl is given 2 times", "--gl", gl, "--gl", gl)
+    refused("are both of chromosome 20", "--gl", gl, "--gl", gl)
     refused("--bam-list is given 2 times", "--bam-list", gl, "--bam-list", gl)
     refused("--reference is given 2 times", "--bam", gl, "--reference", gl, "--reference", gl)
 
