@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
+WITHOUT_INFLUENCE = (
+    "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
+    "min_typed_ratio",
+)  # fmt: skip
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
     "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
@@ -105,6 +108,12 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
+@click.option("--report-figures", metavar="FOLDER", help="Write the page's charts as files (SVG).")
+@click.option(
+    "--multiqc",
+    metavar="FILE",
+    help="Write a table of the samples for MultiQC, which finds names that end in _mqc.json.",
+)
 @click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
 @threads_option
 @device_option
@@ -144,6 +153,8 @@ def impute(
     min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
+    report_figures: str | None,
+    multiqc: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -169,6 +180,7 @@ def impute(
         Resources,
         TargetSettings,
     )
+    from spinimpute.reports.report_files import ReportFiles
 
     header_lines = [
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
@@ -186,7 +198,8 @@ def impute(
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
         read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
-        check_outputs([out, report], force, read, streamed=out)
+        files = ReportFiles(report, report_figures, multiqc).to_check([out])
+        check_outputs([out, *files], force, read, streamed=out)
         given = _sequencing(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )
@@ -202,6 +215,8 @@ def impute(
                 output=OutputSettings(
                     wanted,
                     report=report,
+                    report_figures=report_figures,
+                    multiqc=multiqc,
                     decimals=decimals,
                     output_type=output_type,
                     header_lines=header_lines,
@@ -221,13 +236,16 @@ def impute(
         leave_one_out=loo is not None,
         leave_one_out_tables=tables,
         report=report,
+        report_figures=report_figures,
+        multiqc=multiqc,
         decimals=decimals,
         output_type=output_type,
         header_lines=header_lines,
     )
     named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
     inputs = (*named[0], *named[1], genetic_map, model, sex, chain, samples_file)
-    check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
+    others: list[str | Path | None] = [out, *tables.values()]
+    check_outputs([*others, *settings.report_files.to_check(others)], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
     with progress_bar("imputing", quiet) as progress:

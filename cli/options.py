@@ -326,7 +326,7 @@ def start_log(ctx: click.Context, path: str) -> None:
     from spinimpute.errors import InputError
     from spinimpute.output_files import CannotWrite, check_outputs
 
-    written = {name: ctx.params.get(name) for name in ("out", "report")}
+    written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
     read: list[object] = []
     for name, value in ctx.params.items():
         if name not in written:

@@ -46,6 +46,7 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.reports.report_files import ReportFiles
 
 PHASING = ("auto", "never")
 ER2_LINE = (
@@ -152,7 +153,10 @@ def impute(
     else:
         planned = [(Path(out), [Chromosome("", panels[0], files[0])])]
     inputs = [*files, *map(path_of, panels), predictor.model, genetic_map]
-    page, tables = _checked_outputs([path for path, _ in planned], output, force, inputs)
+    report, tables = (
+        output.report_files,
+        _checked_outputs([path for path, _ in planned], output, force, inputs),
+    )
     given = _Given(
         genetic_map, predictor, target, phasing, region, output, resources, min_typed_ratio, force, summary,
         shares_file=len(files) == 1 and len(panels) > 1,
@@ -182,9 +186,8 @@ def impute(
             raise absent
         summary.peak_memory_mb = peak_memory_mb()
         with ExitStack() as beside:  # all files get their names together: none where another one fails
-            if page is not None:
-                partial = beside.enter_context(written_whole(page))
-                _write_report(partial, summary, files, panels)
+            if report.wanted:
+                _write_report(report, beside, summary, files, panels)
             if summary.leave_one_out is not None:
                 for table, path in tables.items():
                     summary.leave_one_out.write(table, beside.enter_context(written_whole(path)))
@@ -266,7 +269,7 @@ def _impute_chromosome(
         if given.shares_file:
             summary.skipped.pop(ON_ANOTHER_CHROMOSOME, None)
         given.skipped.update(summary.skipped)
-        _collect_quality(summary, output, chosen)
+        _collect_quality(summary, output, chosen, one.vcf, loaded)
         unmatched = [
             unmatched_sites(part.part.target, part.part.match, wanted, summary)
             if output.keep_unmatched
@@ -322,19 +325,19 @@ def _check_choices(
         raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
         raise InputError(f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}")
-    if resources.max_memory is not None and (output.leave_one_out or output.report is not None):
+    if resources.max_memory is not None and (output.leave_one_out or output.report_files.wanted):
         raise InputError("a budget of memory is not kept with --loo or --report: leave one of them out")
 
 
 def _checked_outputs(
     outs: Sequence[Path], output: OutputSettings, force: bool, inputs: Sequence[object]
-) -> tuple[Path | None, dict[str, Path]]:
-    """Where report and tables go. Raises InputError if they, or the genotypes, cannot go there."""
-    report, tables = output.report, output.leave_one_out_tables
-    check_outputs([*outs, report, *tables.values()], force, inputs, streamed=outs[0])
+) -> dict[str, Path]:
+    """Where tables go. Raises InputError if they, the report or the genotypes cannot go there."""
+    tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
+    others = [*outs, *tables.values()]
+    check_outputs([*others, *output.report_files.to_check(others)], force, inputs, streamed=outs[0])
     choose_form(outs[0], output.output_type)
-    page = None if report is None else Path(report)
-    return page, {table: Path(path) for table, path in tables.items()}
+    return tables
 
 
 def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
@@ -346,15 +349,29 @@ def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel
 
 
 def _collect_quality(
-    summary: ImputationSummary, output: OutputSettings, chosen: Sequence[RegionPart]
+    summary: ImputationSummary,
+    output: OutputSettings,
+    chosen: Sequence[RegionPart],
+    vcf: str | Path,
+    predictor: Predictor,
 ) -> None:
     """Have the summary collect what the output needs; seldom wanted, so imported here."""
-    first = chosen[0].part
-    if output.report is not None and summary.imputed is None:
-        from spinimpute.quality.imputed_sites import ImputedSites
+    first, reported = chosen[0].part, output.report_files.wanted
+    if reported:
+        from spinimpute.quality.details import RunDetails
 
-        summary.imputed = ImputedSites()
-    wanted = output.leave_one_out or (output.report is not None and first.panel.haplotypes is not None)
+        details = summary.details = summary.details or RunDetails.of(first.target.samples)
+        made = details.how_made
+        made.state_run(
+            output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
+        )
+        made.state_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
+        for one in chosen:
+            part = one.part
+            made.state_panel(part.panel)
+            details.frequencies.add(part.panel, part.target, part.match)
+            details.by_sample.add_calls(part.target.alleles[part.match.target_index], part.target.ploidy)
+    wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
@@ -391,11 +408,21 @@ def _region_lines(
 
 
 def _write_report(
-    partial: Path, summary: ImputationSummary, files: Sequence[str | Path], panels: Sequence[Panel]
+    report: ReportFiles,
+    beside: ExitStack,
+    summary: ImputationSummary,
+    files: Sequence[str | Path],
+    panels: Sequence[Panel],
 ) -> None:
-    from spinimpute.reports.imputation_report import write_imputation_report
+    from spinimpute.reports.imputation_report import imputation_report
+    from spinimpute.reports.multiqc import typed_samples
 
-    assert summary.imputed is not None, "`_collect_quality` made it"
-    target = files[0] if len(files) == 1 else f"{len(files)} files"
-    panel = path_of(panels[0]) if len(panels) == 1 else f"{len(panels)} panels"
-    write_imputation_report(summary, summary.imputed, target, panel, partial)
+    details = summary.details
+    assert details is not None, "`_collect_quality` made them"
+    target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    report.write(
+        imputation_report(summary, details, target, panel),
+        typed_samples(details.by_sample, summary.leave_one_out),
+        beside,
+    )

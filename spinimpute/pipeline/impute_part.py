@@ -61,7 +61,7 @@ def impute_part(
     Parameters
     ----------
     run : Run
-        The summary's `leave_one_out` and `imputed` are filled if they are there.
+        The summary's `leave_one_out` and `details` are filled if they are there.
     chosen : RegionPart
         The target's part, and the panel sites.
     unmatched : int64 array or None
@@ -94,7 +94,7 @@ def impute_part(
     with run.predictor.engine(job) as engine:
         windows = engine.windows(chosen.first, chosen.last)
         written = er2_T if run.write_er2 else None
-        records = WindowRecords(panel, target, match, unmatched, windows, written, summary.imputed)
+        records = WindowRecords(panel, target, match, unmatched, windows, written, summary.details)
         _impute_windows(engine, records, run.writer, summary, shares.of(2))
 
 

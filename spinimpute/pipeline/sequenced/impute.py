@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from spinimpute.devices import choose_threads
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.memory import FEWER_SAMPLES, peak_memory_mb, within_budget
-from spinimpute.output_files import check_outputs, written_whole
+from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.panel import Panel
@@ -28,9 +29,12 @@ from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_site
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
-from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import site_quality
+from spinimpute.reports.report_files import ReportFiles
+
+if TYPE_CHECKING:
+    from spinimpute.quality.details import RunDetails
 
 _WRITTEN = 2**18  # genotypes at once, and
 _WRITTEN_SITES = 8_192  # sites
@@ -89,7 +93,9 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths], streamed=out)
+    report = output.report_files
+    read = [path_of(panel), genetic_map, *sequencing.paths]
+    check_outputs([out, *report.to_check([out])], force, read, streamed=out)
     form = choose_form(Path(out), output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
@@ -107,9 +113,9 @@ def impute_sequenced(
             for one in parts
         )
         summary.note_few_samples(len(summary.samples))
-        if output.report is not None:
-            summary.imputed = ImputedSites()
         first = parts[0]
+        if report.wanted:
+            summary.details = _details(parts, sequencing, output)
         writer = stack.enter_context(
             open_writer(
                 Path(out),
@@ -134,10 +140,9 @@ def impute_sequenced(
         with summary.stage("finish file and index"):
             writer.finish()
         summary.peak_memory_mb = peak_memory_mb()
-        with ExitStack() as beside:  # both files get their names together
-            if output.report is not None:
-                partial = beside.enter_context(written_whole(Path(output.report)))
-                _write_report(partial, summary, sequencing, path_of(panel))
+        with ExitStack() as beside:  # all files get their names together
+            if report.wanted:
+                _write_report(report, beside, summary, sequencing, path_of(panel))
             writer.close()
     return summary
 
@@ -160,7 +165,7 @@ def _impute(
             for at in range(low, high, step):
                 rows = slice(at, min(at + step, high))
                 p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.imputed)
+                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
             summary.written_sites += max(0, high - low)
 
 
@@ -170,25 +175,50 @@ def _write(
     rows: slice,
     p_S2X: np.ndarray,
     haploid_X: np.ndarray,
-    collected: ImputedSites | None,
+    details: RunDetails | None,
 ) -> None:
     p_SQ = in_columns(p_S2X, haploid_X)
     info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
-    if collected is not None:
-        r2 = info["R2"]
+    if details is not None:
+        r2, frequency_S = info["R2"], panel.frequency[rows]
         assert r2 is not None
-        collected.add(panel.chrom, panel.position[rows], panel.frequency[rows], r2, typed_S)
+        details.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S)
+        details.by_sample.add_dosages(p_SQ, frequency_S, np.where(haploid_X, 1, 2))
     alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 
 
-def _write_report(
-    partial: Path, summary: SequencedSummary, sequencing: SequencingSettings, panel: str | Path
-) -> None:
-    from spinimpute.reports.sequenced_report import write_sequenced_report
+def _details(parts: Sequence[Part], sequencing: SequencingSettings, output: OutputSettings) -> RunDetails:
+    """For a report; what is known before anything is imputed."""
+    from spinimpute.quality.details import RunDetails
 
-    assert summary.imputed is not None, "it is there if a report was asked for"
-    write_sequenced_report(summary, summary.imputed, sequencing.named, panel, partial)
+    details = RunDetails.of(parts[0].likelihoods.samples)
+    made = details.how_made
+    made.state_run(
+        output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network"
+    )
+    made.state("target", sequencing.named)
+    for part in parts:
+        made.state_panel(part.panel)
+    return details
+
+
+def _write_report(
+    report: ReportFiles,
+    beside: ExitStack,
+    summary: SequencedSummary,
+    sequencing: SequencingSettings,
+    panel: str | Path,
+) -> None:
+    from spinimpute.reports.multiqc import sequenced_samples
+    from spinimpute.reports.sequenced_report import sequenced_report
+
+    assert summary.details is not None, "they are there if a report was asked for"
+    report.write(
+        sequenced_report(summary, summary.details, sequencing.named, Path(panel).name),
+        sequenced_samples(summary.details.by_sample, summary),
+        beside,
+    )
 
 
 def _header_lines(

@@ -76,8 +76,8 @@ def test_the_page(run: tuple[SequencedSummary, Path]) -> None:
     for name, *numbers in cells:
         expected = [told[name][key] for key in ("depth", "without_reads", "expected", "unknown")]
         assert [float(value) for value in numbers[:4]] == pytest.approx(expected, abs=1e-4)
-    assert summary.imputed is not None
-    for row in summary.imputed.by_frequency():
+    assert summary.details is not None
+    for row in summary.details.imputed.by_frequency():
         assert f"{row['r2']:.4f}" in text
 
 
