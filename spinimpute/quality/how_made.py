@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from spinimpute.genotypes.builds import build_of
+from spinimpute.panels.parts import part_of
 from spinimpute.panels.reference import ReferencePanel
 
 _COMMAND = "##spinimpute_command="  # as the command line gives it to the header
-_NOT_STATED = "not stated"
 
 
 @dataclass
@@ -48,21 +48,21 @@ class HowMade:
 
     def state_panel(self, panel: ReferencePanel) -> None:
         """State which panel it was, of what it was made, with which map, on which build."""
-        made = panel.provenance
+        made, part = panel.provenance, part_of(panel)
         source = made.get("source", made.get("panel", "a source that it does not name"))
-        name = panel.path.name
+        name = panel.path.name if part is None else f"{panel.path.name} {part.name}"
         self.state("panel", f"{name}: {panel.n_haplotypes:,} haplotypes, {panel.n_sites:,} sites")
         self.state("panel's checksum", f"{name}: {panel.checksum}{panel.made_of}")
         self.state("panel's source", f"{name}: {source}, by spinimpute {made.get('spinimpute', '')}")
         self.state("genetic map", f"{name}: {made.get('map', 'one that it does not name')}")
         if "map tuned" in made:
             self.state("genetic map", f"{name}: tuned to its haplotypes")
-        self.state("panel's genome build", build_of(panel.contig_line, panel.chrom) or _NOT_STATED)
+        self.state("panel's genome build", _build(panel.contig_line, panel.chrom))
 
     def state_target(self, name: str, contig_line: str, chrom: str) -> None:
         """State a target's file, and its build by the line of its header that names the chromosome."""
         self.state("target", name)
-        self.state("target's genome build", build_of(contig_line, chrom) or _NOT_STATED)
+        self.state("target's genome build", _build(contig_line, chrom))
 
     def rows(self) -> list[tuple[str, str]]:
         """What it is about, and what is said; nothing of it again where several things are said."""
@@ -71,3 +71,7 @@ class HowMade:
             for what, texts in self.stated.items()
             for i, text in enumerate(texts)
         ]
+
+
+def _build(contig_line: str, chrom: str) -> str:
+    return build_of(contig_line, chrom) or f"not stated for chromosome {chrom}"

@@ -128,7 +128,7 @@ def test_how_it_was_made(panel: Path, tmp_path: Path) -> None:
         assert told["panel's checksum"] == f"p.spin: {opened.checksum}"
     assert told["panel's source"].startswith("p.spin: panel.vcf.gz, by spinimpute ")
     assert told["genetic map"] == "p.spin: genetic.map (PLINK, chromosome 20, 41 points)"
-    assert told["panel's genome build"] == told["target's genome build"] == "not stated"
+    assert told["panel's genome build"] == told["target's genome build"] == "not stated for chromosome 20"
 
 
 def test_from_python_there_is_no_command(imputed: Write, tmp_path: Path) -> None:
