@@ -374,6 +374,15 @@ OPTIONS_OF_ARGUMENTS = {
     "chain=...": "--chain",
     "region=...": "--region",
     "buffer_cM=...": "--buffer",
+    "ambiguous=...": "--ambiguous",
+    "ambiguous='keep'": "--ambiguous keep",
+    "typed=...": "--typed",
+    "threads=1": "--threads 1",
+    "device='cpu' or 'auto'": "--device cpu or auto",
+    "genetic_map=... to build_panel": "--map to 'panel build'",
+    "model=...": "--model",
+    "build_inducing_panel(...)": "'spinimpute panel build --inducing H --array FILE'",
+    "spinimpute.convert(...)": "'spinimpute convert --vcf TRUTH --panel PANEL'",
 }
 
 

@@ -1,15 +1,21 @@
 """What Python users see: versions, panels, summaries and arrays, in words of arguments."""
 
+import ast
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from spinimpute.cli.options import OPTIONS_OF_ARGUMENTS, as_options
 
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.reader import read_haplotypes
+
+PACKAGE = Path(spinimpute.__file__).parent
 
 
 @pytest.fixture
@@ -52,6 +58,53 @@ def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.P
     with pytest.raises(InputError, match="use force=True to overwrite") as refused:
         spinimpute.impute(target, out, example_panel)
     assert "--" not in str(refused.value)
+
+
+ROOMS_OF_ARGUMENTS = (
+    "genotypes", "vcf", "panels", "targets", "outputs", "sequencing", "hmm", "phasing", "quality", "reports",
+    "evaluation",
+)  # fmt: skip
+
+
+def said_in(paths: Iterable[Path]) -> list[str]:
+    """The texts in code but for docstrings; the parts of an f-string one by one."""
+    found = []
+    for path in paths:
+        tree = ast.parse(path.read_text())
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        found += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+        ]
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS_OF_ARGUMENTS)
+def test_messages_name_no_options(room: str) -> None:
+    """But those of other programs."""
+    options = [
+        text for text in said_in((PACKAGE / room).rglob("*.py")) if re.search("(?<![-!])--[a-z]", text)
+    ]
+    assert [text for text in options if not re.search("bcftools|plink", text)] == []
+
+
+def test_the_command_line_has_words_for_arguments() -> None:
+    """Of those in messages; and no others."""
+    said = said_in(PACKAGE.rglob("*.py"))
+    for argument in OPTIONS_OF_ARGUMENTS:
+        assert any(argument in text for text in said), argument
+    left = {match[0] for text in said for match in re.finditer(r"\b\w+=\.\.\.", as_options(text))}
+    of_files = {"length=...", "Number=..."}  # of headers
+    of_python_alone = {"max_memory=..."}
+    assert left <= of_files | of_python_alone
+    assert as_options("give ambiguous='keep'; or typed=...") == "give --ambiguous keep; or --typed"
 
 
 def test_panels_by_chromosome(

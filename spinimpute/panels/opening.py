@@ -87,7 +87,7 @@ def open_panels(
     if is_panel_file(path) or not _to_be_compiled(path):
         if genetic_map is not None:
             raise InputError(
-                f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
+                f"{path} is a panel file and has its genetic map in it: give genetic_map=... to build_panel"
             )
         with open_panel_file(path) as panels:
             yield panels

@@ -90,7 +90,7 @@ KIND = FileKind(
     joined_magic=PARTS_MAGIC,
     joined_remedy=(
         "it holds chromosome X in parts of different ploidy, which only imputing, phasing, tuning and "
-        "checking know; build a panel of one part with --region"
+        "checking know; build a panel of one part with region=..."
     ),
     mistaken={
         INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was "

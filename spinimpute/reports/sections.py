@@ -161,7 +161,7 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
     ]  # fmt: skip
     if rows:
         n_odd = int(odd.sum())
-        more = "" if n_odd <= MOST_SITES else f"; {MOST_SITES} of {n_odd:,}, 'check --out' lists all"
+        more = "" if n_odd <= MOST_SITES else f"; {MOST_SITES} of {n_odd:,}, 'spinimpute check' lists all"
         parts.append(
             table(
                 ["site", "ID", "alleles", "in the target", "in the panel", "alleles known", "ALT is"],

@@ -240,9 +240,9 @@ class BlockBuilder:
             words = {1: "haploid", 2: "diploid"}
             raise self._file.error(
                 f"sample {self._samples[sample]} is {words[int(per_record[row])]} at "
-                f"{rows.chrom}:{rows.position[row]} but {words[expected]} before; choose a part of the "
-                "chromosome with one ploidy with --region. Chromosome X is parted by itself if the header "
-                "states its length: ##contig=<ID=X,length=...>"
+                f"{rows.chrom}:{rows.position[row]} but {words[expected]} before; choose "
+                "with region=... a part of the chromosome with one ploidy. Chromosome X is parted by itself "
+                "if the header states its length: ##contig=<ID=X,length=...>"
             )
         known[now_haploid] = 1
         known[now_diploid] = 2
