@@ -407,7 +407,7 @@ def edit(path: Path, change: Callable[[str], str]) -> Path:
             lambda text: text.replace("Type=String", "Type=Integer"),
             "line 5 defines GT as Type=Integer; it is",
         ),
-        (lambda text: text.replace("20\t2\t", "\n20\t2\t"), r"record 2, after 20:1, is an empty line"),
+        (lambda text: text.replace("20\t2\t", "\n20\t2\t"), "line 8 is empty; remove it"),
         (lambda text: text[:-3], "truncated: its last line has no end"),
         (lambda text: text[: text.rindex("\t")] + "\n", r"truncated or malformed at record 3, after 20:2"),
         (lambda text: "", "the file is empty"),
