@@ -102,7 +102,7 @@ def test_the_command_line_has_words_for_arguments() -> None:
         assert any(argument in text for text in said), argument
     left = {match[0] for text in said for match in re.finditer(r"\b\w+=\.\.\.", as_options(text))}
     of_files = {"length=...", "Number=..."}  # of headers
-    of_python_alone = {"max_memory=..."}
+    of_python_alone = {"max_memory=...", "haploid=..."}
     assert left <= of_files | of_python_alone
     assert as_options("give ambiguous='keep'; or typed=...") == "give --ambiguous keep; or --typed"
 
@@ -149,6 +149,27 @@ def test_haploid_genotypes(target: Path, example_panel: spinimpute.Panel) -> Non
     assert (found.genotypes[:, 0, 1] == -2).all()
     alone = spinimpute.impute_genotypes(example_panel, mixed[:, :1, :1], sites)
     np.testing.assert_array_equal(alone.genotypes[:, 0], found.genotypes[:, 0])
+
+
+def test_haploid_genotypes_of_scikit_allel(target: Path, example_panel: spinimpute.Panel) -> None:
+    """It has -1 behind the one allele, as for one that is missing; what comes out it takes for that, too."""
+    calls, sites = genotypes_of(target)
+    padded, others = calls[:, :3].copy(), calls[:, :3].copy()
+    padded[:, 1, 1], others[:, 1, 1] = -1, -2
+    padded[5, 1, 0] = others[5, 1, 0] = -1
+    haploid = np.array([False, True, False])
+    with pytest.raises(ValueError, match=r"sample 1 of genotypes has a second allele in no row.* haploid="):
+        spinimpute.impute_genotypes(example_panel, padded, sites)
+    with pytest.raises(ValueError, match="sample 0 is haploid, and its genotypes have two alleles"):
+        spinimpute.impute_genotypes(example_panel, padded, sites, haploid=np.array([True, True, False]))
+    with pytest.raises(ValueError, match="haploid must be 3 booleans"):
+        spinimpute.impute_genotypes(example_panel, padded, sites, haploid=np.array([0, 1, 0]))
+    found = spinimpute.impute_genotypes(example_panel, padded, sites, haploid=haploid)
+    as_sgkit = spinimpute.impute_genotypes(example_panel, others, sites)
+    assert found.haploid.tolist() == as_sgkit.haploid.tolist() == haploid.tolist()
+    np.testing.assert_array_equal(found.haplotypes, as_sgkit.haplotypes)
+    assert (found.genotypes < 0)[:, haploid, 1].all()
+    assert (found.genotypes >= 0).sum() == found.genotypes.size - len(found.genotypes)
 
 
 def test_genotypes_that_cannot_be_used(target: Path, example_panel: spinimpute.Panel) -> None:
