@@ -50,6 +50,13 @@ def test_panels_and_summaries_are_readable(
     assert str(example_panel.path) in repr(example_panel)
     summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
     assert str(summary) == repr(summary) == "\n".join(summary.lines())
+    result = spinimpute.evaluate(
+        target.with_name("truth.vcf.gz"), tmp_path / "o.bcf", example_panel, target, regions=["20:1-500000"]
+    )
+    first, head, *rows = repr(result).splitlines()
+    assert first == f"<Evaluation: 20 samples, {result.scored_sites:,} sites scored, 20:1-500000>"
+    assert head.split()[:4] == ["imputer", "bin", "sites", "pooled_r2"]
+    assert len(rows) == len(result.by_frequency)
 
 
 def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
@@ -146,6 +153,7 @@ def test_haploid_genotypes(target: Path, example_panel: spinimpute.Panel) -> Non
     mixed[:, 0, 1] = -2
     found = spinimpute.impute_genotypes(example_panel, mixed, sites)
     assert found.haploid.tolist() == [True, False]
+    assert repr(found) == "<ImputedSamples: 4,453 sites, 2 samples, 1 of them with one copy>"
     assert (found.genotypes[:, 0, 1] == -2).all()
     alone = spinimpute.impute_genotypes(example_panel, mixed[:, :1, :1], sites)
     np.testing.assert_array_equal(alone.genotypes[:, 0], found.genotypes[:, 0])

@@ -200,7 +200,7 @@ def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImputedSamples:
     """Genotypes of samples at all sites of a panel.
 
@@ -215,6 +215,10 @@ class ImputedSamples:
 
     haplotypes: np.ndarray
     haploid: np.ndarray
+
+    def __repr__(self) -> str:
+        one_copy = f", {self.haploid.sum()} of them with one copy" if self.haploid.any() else ""
+        return f"<ImputedSamples: {len(self.haplotypes):,} sites, {len(self.haploid)} samples{one_copy}>"
 
     @property
     def genotypes(self) -> np.ndarray:
