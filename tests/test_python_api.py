@@ -114,6 +114,15 @@ def test_the_command_line_has_words_for_arguments() -> None:
     assert as_options("give ambiguous='keep'; or typed=...") == "give --ambiguous keep; or --typed"
 
 
+def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    path, said = example_panel.path, r"panel must be an open one, such as Panel\.open\('"
+    calls, sites = genotypes_of(target)
+    with pytest.raises(InputError, match=said):
+        spinimpute.impute_genotypes(path, calls, sites)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=said):
+        spinimpute.build_inducing_panel(path, tmp_path / "p.spip", target)  # type: ignore[arg-type]
+
+
 def test_panels_by_chromosome(
     example_panel: spinimpute.Panel, example_halves: list[Path], tmp_path: Path
 ) -> None:

@@ -99,6 +99,12 @@ def open_panels(
             yield parts
 
 
+def check_open(panel: object) -> None:
+    """Raise InputError for a path where an open panel is needed."""
+    if isinstance(panel, str | Path):
+        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
+
+
 def path_of(panel: ReferencePanel | str | Path) -> str | Path:
     """The file of a panel, open or not."""
     return panel if isinstance(panel, str | Path) else panel.path

@@ -6,7 +6,6 @@ Axes: T typed or sequenced sites, S sites of the panel, X samples, Q haplotypes;
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
+from spinimpute.panels.opening import check_open
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -67,7 +67,7 @@ def impute_haplotypes(
         Shapes or values are unusable.
     """
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
-    _check_open(panel)
+    check_open(panel)
     typed_alleles = np.asarray(typed_alleles)
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
@@ -294,7 +294,7 @@ def impute_likelihoods(
         Shapes or values are unusable.
     """
     check_settings(resources=(resources, Resources))
-    _check_open(panel)
+    check_open(panel)
     panel = haplotypes_of(panel)
     likelihoods, haploid_X = _checked(likelihoods, haploid)
     rows, index_T = _rows(panel, sites, len(likelihoods), "sites")
@@ -313,11 +313,6 @@ def impute_likelihoods(
     phred_SX3 = at_all_sites(known, 0, panel.n_sites)
     stretches = in_stretches(panel, 0, phred_SX3, haploid_X, threads)
     return ImputedSamples(np.concatenate([in_columns(p_S2X, haploid_X) for _, p_S2X in stretches]), haploid_X)
-
-
-def _check_open(panel: object) -> None:
-    if isinstance(panel, str | Path):
-        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
 
 
 def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

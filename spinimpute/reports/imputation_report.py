@@ -172,9 +172,10 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
     rows = sorted(
         quality.by_sample(leave_one_out), key=lambda row: (row[measure] == row[measure], row[measure])
     )
-    head, columns = ["sample", "typed sites", "call rate"], ["sample", "typed", "call_rate"]
+    shown = {"sample": "sample", "typed": "typed sites", "call_rate": "call rate"}
     if leave_one_out is None:
         texts = ["Accuracy is measured by leaving typed calls out, which needs a panel of haplotypes."]
+        shown |= {"expected_r2": "expected r²"}
     else:
         n_low = sum(row["note"] == "low" for row in rows)
         texts = [
@@ -183,10 +184,12 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
             f"{': look at them' if n_low else ''}. Low values come from poor arrays, contamination, or "
             "ancestors whom the panel lacks."
         ]
-        head += ["left out: r²", "minor-allele concordance"]
-        columns += ["r2", "minor_concordance"]
-    head += ["expected r²", "note"]
-    columns += ["expected_r2", "note"]
+        shown |= {
+            "r2": "left out: r²",
+            "minor_concordance": "minor-allele concordance",
+            "expected_r2": "expected r²",
+            "note": "note",
+        }
     texts.append(
         "Expected r²: what the probabilities themselves let expect of the dosages. It is over the "
         f"{quality.sites:,} imputed sites, and no number of typed sites can be compared with it."
@@ -194,15 +197,16 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
     more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
     drawn: list[str | Chart] = []
     if len(rows) > 1:
-        label = "expected r²" if leave_one_out is None else "left out: r²"
         values = [row[measure] for row in rows]
-        drawn = [histogram(SAMPLES, values, label, "samples", "How many samples have which quality.")]
-    body: list[Row] = [[row[column] for column in columns] for row in rows[:MOST_SAMPLES]]
+        drawn = [
+            histogram(SAMPLES, values, shown[measure], "samples", "How many samples have which quality.")
+        ]
+    body: list[Row] = [[row[column] for column in shown] for row in rows[:MOST_SAMPLES]]
     return Section(
         "Quality by sample",
         [
             *map(paragraph, texts),
             *drawn,
-            table(head, body, f"Samples, the lowest first{more}", sortable=True),
+            table(list(shown.values()), body, f"Samples, the lowest first{more}", sortable=True),
         ],
     )

@@ -227,6 +227,21 @@ def test_the_table_of_samples(imputed: Write, tmp_path: Path) -> None:
         assert data[row["sample"]]["minor_concordance"] == pytest.approx(100 * row["minor_concordance"])
 
 
+def test_of_inducing_points_no_call_is_left_out(panel: Path, tmp_path: Path) -> None:
+    made, page, table = (tmp_path / name for name in ("p.spip", "r.html", "r_mqc.json"))
+    with spinimpute.Panel.open(panel) as opened:
+        spinimpute.build_inducing_panel(opened, made, TARGET, inducing_points=8).close()
+    output = spinimpute.OutputSettings(report=page, multiqc=table)
+    spinimpute.impute(TARGET, tmp_path / "o.bcf", made, output=output)
+    data = json.loads(table.read_text())["data"]
+    assert len(data) == N_SAMPLES
+    assert all(set(row) == {"call_rate", "typed", "expected_r2"} for row in data.values())
+    shown = cells(section(page, "Quality by sample"))
+    assert [float(row[3]) for row in shown] == sorted(round(row["expected_r2"], 4) for row in data.values())
+    (checksum,) = [row[1] for row in cells(section(page, "How it was made")) if "checksum" in row[0]]
+    assert "at most 8 inducing points of the panel" in checksum
+
+
 def test_the_expected_r2_is_about_the_true_one(panel: Path, imputed: Write, tmp_path: Path) -> None:
     path = tmp_path / "run_mqc.json"
     imputed(multiqc=path)
