@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
+WITHOUT_INFLUENCE = (
+    "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
+    "min_typed_ratio",
+)  # fmt: skip
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
     "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
@@ -51,7 +54,11 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
-    check_outs(params, *_loo_tables(params["loo"]).values())
+    from spinimpute.reports.report_files import ReportFiles
+
+    tables = _loo_tables(params["loo"]).values()
+    report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
+    check_outs(params, *tables, *report.to_check([params["out"], *tables]))
 
 
 @click.command(cls=Piped, check=_check_outputs)
@@ -112,6 +119,12 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
+@click.option("--report-figures", metavar="FOLDER", help="Write the page's charts as files (SVG).")
+@click.option(
+    "--multiqc",
+    metavar="FILE",
+    help="Write a table of the samples for MultiQC, which finds names that end in _mqc.json.",
+)
 @click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
 @threads_option
 @device_option
@@ -152,6 +165,8 @@ def impute(
     min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
+    report_figures: str | None,
+    multiqc: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -176,6 +191,7 @@ def impute(
         Resources,
         TargetSettings,
     )
+    from spinimpute.reports.report_files import ReportFiles
 
     header_lines = [
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
@@ -192,7 +208,8 @@ def impute(
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
         read = (*_each(gl), *bam, bam_list, vcf, reference, sex, *_each(panel), genetic_map, regions_file)
-        check_outputs([out, report], force, read, streamed=out)
+        files = ReportFiles(report, report_figures, multiqc).to_check([out])
+        check_outputs([out, *files], force, read, streamed=out)
         given = _sequencing(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )
@@ -208,6 +225,8 @@ def impute(
                 output=OutputSettings(
                     wanted,
                     report=report,
+                    report_figures=report_figures,
+                    multiqc=multiqc,
                     decimals=decimals,
                     output_type=output_type,
                     header_lines=header_lines,
@@ -227,6 +246,8 @@ def impute(
         leave_one_out=loo is not None,
         leave_one_out_tables=tables,
         report=report,
+        report_figures=report_figures,
+        multiqc=multiqc,
         decimals=decimals,
         output_type=output_type,
         header_lines=header_lines,
@@ -234,7 +255,8 @@ def impute(
     inputs = (
         *_each(vcf), *_each(panel), genetic_map, model, sex, chain, samples_file, regions_file
     )  # fmt: skip
-    check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
+    others: list[str | Path | None] = [out, *tables.values()]
+    check_outputs([*others, *settings.report_files.to_check(others)], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
     with progress_bar("imputing", quiet) as progress:

@@ -56,10 +56,15 @@ def to_log(text: str) -> None:
         _Log.file.write(log_line(text))
 
 
-# what arguments of the library are called on the command line
+# what calls and arguments of the library are called on the command line
+COMMANDS_OF_CALLS = {
+    "build_panel(...)": "'spinimpute panel build'",
+    "build_inducing_panel(...)": "'spinimpute panel build --inducing H --array FILE'",
+    "spinimpute.convert(...)": "'spinimpute convert --vcf TRUTH --panel PANEL'",
+}
 OPTIONS_OF_ARGUMENTS = {
     **{name: name for name in ("force", "chain", "region", "report", "model", "device", "panel", "typed")},
-    **{name: name for name in ("threads", "resume")},
+    **{name: name for name in ("ambiguous", "multiqc", "resume", "threads")},
     "regions_file": "regions-file",
     "max_memory": "max-memory",
     "min_typed_ratio": "min-typed-ratio",
@@ -69,6 +74,7 @@ OPTIONS_OF_ARGUMENTS = {
     "genetic_map": "map",
     "leave_one_out": "loo",
     "output_type": "output-type",
+    "report_figures": "report-figures",
 }
 _ARGUMENT = re.compile(rf"\b({'|'.join(OPTIONS_OF_ARGUMENTS)})=(?:True|\.\.\.|'(\w+)'|(\d+)\b)")
 
@@ -94,6 +100,8 @@ def as_options(text: str) -> str:
         value = found[2] or found[3]
         return f"--{OPTIONS_OF_ARGUMENTS[found[1]]}{f' {value}' if value else ''}"
 
+    for call, command in COMMANDS_OF_CALLS.items():
+        text = text.replace(call, command)
     return _ARGUMENT.sub(option, text)
 
 

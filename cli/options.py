@@ -66,7 +66,7 @@ def check_outs(params: Mapping[str, Any], *others: str | Path) -> None:
     params : mapping
         The command's options by name.
     *others : str or Path
-        Outputs besides those of --out and --report.
+        Outputs besides that of --out.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_outs(params: Mapping[str, Any], *others: str | Path) -> None:
     from spinimpute.outputs.opening import choose_form
 
     out = params["out"]
-    check_outputs([out, params.get("report"), *others], params["force"], [], streamed=out)
+    check_outputs([out, *others], params["force"], [], streamed=out)
     choose_form(Path(out), params["output_type"])
 
 
@@ -146,7 +146,7 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
     from spinimpute.output_files import CannotWrite, check_outputs
 
-    written = {name: ctx.params.get(name) for name in ("out", "report")}
+    written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
     read: list[object] = []
     for name, value in ctx.params.items():
         if name not in written:

@@ -72,7 +72,7 @@ def _are_shares(value: object) -> bool:
     )
 
 
-_REMEDY = "make one with 'spinimpute panel build --inducing H --array FILE'"
+_REMEDY = "make one with build_inducing_panel(...)"
 _HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (.spip): {_REMEDY}"
 KIND = FileKind(
     name="inducing panel",

@@ -88,7 +88,7 @@ def open_panels(
         if genetic_map is not None:
             raise InputError(
                 f"{path} is a panel file and has its genetic map in it: leave genetic_map=... out, or give "
-                "it to 'panel build'"
+                "it to build_panel(...)"
             )
         with open_panel_file(path) as panels:
             yield panels
@@ -98,6 +98,12 @@ def open_panels(
         build_panels(path, built, genetic_map)
         with open_parts(built) as parts:
             yield parts
+
+
+def check_open(panel: object) -> None:
+    """Raise InputError for a path where an open panel is needed."""
+    if isinstance(panel, str | Path):
+        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
 
 
 def path_of(panel: ReferencePanel | str | Path) -> str | Path:

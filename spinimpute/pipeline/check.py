@@ -21,7 +21,8 @@ from spinimpute.panels.opening import open_panels
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings, check_settings
-from spinimpute.pipeline.verdicts import Frequencies, note_untyped
+from spinimpute.pipeline.verdicts import note_untyped
+from spinimpute.quality.frequencies import Frequencies
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import Repaired, SiteNote
 

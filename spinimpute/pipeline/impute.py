@@ -38,8 +38,10 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.reports.report_files import ReportFiles
 
 PHASING = ("auto", "never")
+OF_QUALITY = "leave_one_out=True, report=..., report_figures=... or multiqc=..."
 ER2_LINE = (
     '##INFO=<ID=ER2,Number=1,Type=Float,Description="Typed sites: squared correlation of the genotypes and '
     'what the other typed sites of the same haplotypes predict (leave one out)">'
@@ -126,15 +128,15 @@ def impute(
     _check_choices(phasing, output, resources, min_typed_ratio)
     files, panels = target_files(vcf), panel_files(panel)
     regions, buffer_cM = region.parsed()
-    if buffer_cM is not None and len(regions) > 1 and (output.leave_one_out or output.report is not None):
+    if buffer_cM is not None and len(regions) > 1 and _tells_quality(output):
         raise InputError(
-            "typed calls around several regions would be left out twice: leave out buffer_cM=..., or "
-            "leave_one_out=True and report=..."
+            f"typed calls around several regions would count twice with {OF_QUALITY}: leave buffer_cM=... "
+            "out, or these"
         )
     summary = ImputationSummary()
     genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
     inputs = [*files, *map(path_of, panels), predictor.model, genetic_map, region.regions_file]
-    page, tables = _checked_outputs(genome.outs, output, force, inputs)
+    tables = _checked_outputs(genome.outs, output, force, inputs)
     given = _Given(
         genetic_map, predictor, target, phasing, regions, buffer_cM, output, resources, min_typed_ratio,
         force, summary, genome,
@@ -147,14 +149,14 @@ def impute(
     ) -> RecordWriter:
         return _impute_chromosome(given, step, writer, stack, progress)
 
-    beside = _written_beside(page, tables, summary, files, panels)
+    beside = _written_beside(output.report_files, tables, summary, files, panels)
     impute_chromosomes(genome, impute_one, summary, beside, progress)
     return summary
 
 
 @contextmanager
 def _written_beside(
-    page: Path | None,
+    report: ReportFiles,
     tables: Mapping[str, Path],
     summary: ImputationSummary,
     files: Sequence[str | Path],
@@ -162,8 +164,8 @@ def _written_beside(
 ) -> Iterator[None]:
     """Write report and tables, which get their names at the end."""
     with ExitStack() as stack:
-        if page is not None:
-            _write_report(stack.enter_context(written_whole(page)), summary, files, panels)
+        if report.wanted:
+            _write_report(report, stack, summary, files, panels)
         if summary.leave_one_out is not None:
             for table, path in tables.items():
                 summary.leave_one_out.write(table, stack.enter_context(written_whole(path)))
@@ -236,7 +238,7 @@ def _impute_chromosome(
             min_typed_ratio=given.min_typed_ratio,
         )
         summary.skipped = given.genome.add_skipped(summary.skipped)
-        _collect_quality(summary, output, chosen)
+        _collect_quality(summary, output, chosen, step.one.vcf, loaded)
         unmatched = [unmatched_sites(part, summary) if output.keep_unmatched else None for part in chosen]
         first = chosen[0].part
         if not summary.notes:
@@ -280,22 +282,25 @@ def _check_choices(
         raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
         raise InputError(f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}")
-    if resources.max_memory is not None and (output.leave_one_out or output.report is not None):
+    if resources.max_memory is not None and _tells_quality(output):
         raise InputError(
-            "a budget of memory is not kept with leave_one_out=True or report=...: leave max_memory=... out, "
-            "or these"
+            f"a budget of memory is not kept with {OF_QUALITY}: leave max_memory=... out, or these"
         )
+
+
+def _tells_quality(output: OutputSettings) -> bool:
+    return output.leave_one_out or output.report_files.wanted
 
 
 def _checked_outputs(
     outs: Sequence[Path], output: OutputSettings, force: bool, inputs: Sequence[object]
-) -> tuple[Path | None, dict[str, Path]]:
-    """Where report and tables go. Raises InputError if they, or the genotypes, cannot go there."""
-    report, tables = output.report, output.leave_one_out_tables
-    check_outputs([*outs, report, *tables.values()], force, inputs, streamed=outs[0])
+) -> dict[str, Path]:
+    """Where tables go. Raises InputError if they, the report or the genotypes cannot go there."""
+    tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
+    others = [*outs, *tables.values()]
+    check_outputs([*others, *output.report_files.to_check(others)], force, inputs, streamed=outs[0])
     choose_form(outs[0], output.output_type)
-    page = None if report is None else Path(report)
-    return page, {table: Path(path) for table, path in tables.items()}
+    return tables
 
 
 def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
@@ -307,15 +312,29 @@ def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel
 
 
 def _collect_quality(
-    summary: ImputationSummary, output: OutputSettings, chosen: Sequence[RegionPart]
+    summary: ImputationSummary,
+    output: OutputSettings,
+    chosen: Sequence[RegionPart],
+    vcf: str | Path,
+    predictor: Predictor,
 ) -> None:
     """Have the summary collect what the output needs; seldom wanted, so imported here."""
-    first = chosen[0].part
-    if output.report is not None and summary.imputed is None:
-        from spinimpute.quality.imputed_sites import ImputedSites
+    first, reported = chosen[0].part, output.report_files.wanted
+    if reported:
+        from spinimpute.quality.details import RunDetails
 
-        summary.imputed = ImputedSites()
-    wanted = output.leave_one_out or (output.report is not None and first.panel.haplotypes is not None)
+        details = summary.details = summary.details or RunDetails.of(first.target.samples)
+        made = details.how_made
+        made.state_run(
+            output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
+        )
+        made.state_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
+        for one in chosen:
+            part = one.part
+            made.state_panel(part.panel)
+            details.frequencies.add(part.panel, part.target, part.match)
+            details.by_sample.add_calls(part.target.alleles[part.match.target_index], part.target.ploidy)
+    wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
@@ -360,11 +379,21 @@ def _region_lines(
 
 
 def _write_report(
-    partial: Path, summary: ImputationSummary, files: Sequence[str | Path], panels: Sequence[Panel]
+    report: ReportFiles,
+    beside: ExitStack,
+    summary: ImputationSummary,
+    files: Sequence[str | Path],
+    panels: Sequence[Panel],
 ) -> None:
-    from spinimpute.reports.imputation_report import write_imputation_report
+    from spinimpute.reports.imputation_report import imputation_report
+    from spinimpute.reports.multiqc import typed_samples
 
-    assert summary.imputed is not None, "`_collect_quality` made it"
-    target = files[0] if len(files) == 1 else f"{len(files)} files"
-    panel = path_of(panels[0]) if len(panels) == 1 else f"{len(panels)} panels"
-    write_imputation_report(summary, summary.imputed, target, panel, partial)
+    details = summary.details
+    assert details is not None, "`_collect_quality` made them"
+    target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    report.write(
+        imputation_report(summary, details, target, panel),
+        typed_samples(details.by_sample, summary.leave_one_out),
+        beside,
+    )

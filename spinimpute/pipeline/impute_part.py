@@ -61,7 +61,7 @@ def impute_part(
     Parameters
     ----------
     run : Run
-        The summary's `leave_one_out` and `imputed` are filled if they are there.
+        The summary's `leave_one_out` and `details` are filled if they are there.
     chosen : RegionPart
         The target's part, and the panel sites.
     unmatched : int64 array or None
@@ -99,7 +99,7 @@ def impute_part(
                 extra = place.rows_within(target.sites.position, unmatched)
             extras = _of_windows(panel.position, target.sites.position, extra, own)
             windows += map(_Written, own, extras)
-        records = WindowRecords(panel, target, match, er2_T if run.write_er2 else None, summary.imputed)
+        records = WindowRecords(panel, target, match, er2_T if run.write_er2 else None, summary.details)
         _impute_windows(engine, records, windows, run.writer, summary, shares.of(2))
 
 

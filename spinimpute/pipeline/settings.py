@@ -11,6 +11,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.regions import chosen_regions
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.interface import Predictor
+from spinimpute.reports.report_files import ReportFiles
 from spinimpute.vcf.header import DEFAULT_DECIMALS
 
 DEFAULT_FORMATS = ("GT", "DS")
@@ -122,7 +123,12 @@ class OutputSettings(FileSettings):
     leave_one_out_tables : mapping
         Where tables of what was left out are written: path by name (`quality.leave_one_out.TABLES`).
     report : str, Path or None
-        Write a report of the run (HTML) there; implies the summary's `leave_one_out` where that is possible.
+        Write a report of the run (HTML) there; like the next two it implies the summary's `leave_one_out`
+        where that is possible.
+    report_figures : str, Path or None
+        Write the report's charts (SVG) into this folder, which is made if need be.
+    multiqc : str, Path or None
+        Write a table of samples for MultiQC there; the name ends in "_mqc.json".
     decimals : int
         Of DS, HDS and GP, 1 to 5.
     """
@@ -132,7 +138,14 @@ class OutputSettings(FileSettings):
     leave_one_out: bool = False
     leave_one_out_tables: Mapping[str, str | Path] = field(default_factory=dict)
     report: str | Path | None = None
+    report_figures: str | Path | None = None
+    multiqc: str | Path | None = None
     decimals: int = DEFAULT_DECIMALS
+
+    @property
+    def report_files(self) -> ReportFiles:
+        """Where a report goes."""
+        return ReportFiles(self.report, self.report_figures, self.multiqc)
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,7 @@ class Resources:
         "auto", "cpu" or "cuda".
     max_memory : int or None
         Limit in bytes: less is computed at the same time. For predictors that keep a budget, without
-        `leave_one_out` and `report`; and for sequenced samples.
+        `leave_one_out` and a report; and for sequenced samples.
     """
 
     threads: int | None = None

@@ -15,7 +15,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import site_quality
 
 if TYPE_CHECKING:
-    from spinimpute.quality.imputed_sites import ImputedSites
+    from spinimpute.quality.details import RunDetails
 
 
 def flags_far(panel: ReferencePanel) -> bool:
@@ -40,8 +40,8 @@ class WindowRecords:
         Which of the target's sites the panel has.
     er2_T : float64 (T,), optional
         ER2 of the matched sites, if it is to be written.
-    collected : ImputedSites, optional
-        Gets the quality of every panel site.
+    collected : RunDetails, optional
+        Gets the quality of every panel site, and of every sample at imputed ones.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class WindowRecords:
         target: Haplotypes,
         match: SiteMatch,
         er2_T: np.ndarray | None = None,
-        collected: ImputedSites | None = None,
+        collected: RunDetails | None = None,
     ) -> None:
         self.er2_T, self.collected = er2_T, collected
         self.panel, self.target, self.match = panel, target, match
@@ -84,6 +84,12 @@ class WindowRecords:
         hard_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
+        if self.collected is not None:
+            frequency_U = panel.frequency[window.start : window.stop]
+            self.collected.by_sample.add_dosages(p_UQ[~typed], frequency_U[~typed], self.target.ploidy)
+            position_U, r2_U = panel.position[window.start : window.stop], site_quality(p_UQ)["R2"]
+            assert r2_U is not None
+            self.collected.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed)
         far = np.zeros(len(p_UQ), dtype=bool)
         if flags_far(panel):
             far = far_from_typed(panel.cM, self._called_index, window.start, window.stop)
@@ -107,13 +113,6 @@ class WindowRecords:
         info = site_quality(p_UQ)
         if flags_far(panel):
             info["FAR"] = far
-        if self.collected is not None:
-            r2 = info["R2"]
-            assert r2 is not None
-            mine = slice(window.start, window.stop)
-            self.collected.add(
-                panel.chrom, panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel]
-            )
         if self.er2_T is not None:
             info["ER2"] = er2
         writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)

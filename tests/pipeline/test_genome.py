@@ -1,6 +1,7 @@
 """A genome at once: three chromosomes and X, one panel each, give the records of runs with one panel each."""
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -136,12 +137,17 @@ def test_a_target_for_each_chromosome(genome: Genome, apart: dict[str, list[str]
 
 
 def test_report_of_all_chromosomes(genome: Genome, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    output = spinimpute.OutputSettings(report=page)
+    page, table = tmp_path / "page.html", tmp_path / "samples_mqc.json"
+    output = spinimpute.OutputSettings(report=page, multiqc=table)
     spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, output=output)
     text = page.read_text()
     for chrom in CHROMOSOMES:
         assert f"<td>{chrom}</td>" in text
+        name = f"{chrom}.spin non-PAR: 45" if chrom == "X" else f"{chrom}.spin: 60"
+        assert f"{name} haplotypes, 240 sites" in text
+    assert "at 120 typed sites, of which" in text
+    samples = json.loads(table.read_text())["data"]
+    assert [row["typed"] for row in samples.values()] == [120] * 4
 
 
 def test_region_chooses_its_panel(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:

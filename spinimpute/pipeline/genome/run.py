@@ -148,8 +148,8 @@ def plan_run(
     summary.warnings += warned
     if genetic_map is not None:
         raise InputError(
-            "panel files have their genetic maps in them: leave genetic_map=... out, or give it to 'panel "
-            "build'"
+            "panel files have their genetic maps in them: leave genetic_map=... out, or give it to "
+            "build_panel(...)"
         )
     first = plan[0]
     for one in plan:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from spinimpute.devices import choose_threads
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.memory import FEWER_SAMPLES, within_budget
-from spinimpute.output_files import check_outputs, written_whole
+from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.panel import Panel
@@ -31,9 +32,12 @@ from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_site
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
-from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import site_quality
+from spinimpute.reports.report_files import ReportFiles
+
+if TYPE_CHECKING:
+    from spinimpute.quality.details import RunDetails
 
 _WRITTEN = 2**18  # genotypes at once, and
 _WRITTEN_SITES = 8_192  # sites
@@ -99,7 +103,8 @@ def impute_sequenced(
     summary = SequencedSummary()
     genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
     inputs = [*map(path_of, panels), genetic_map, *sequencing.paths, region.regions_file]
-    check_outputs([*genome.outs, output.report], force, inputs, streamed=genome.outs[0])
+    report = output.report_files
+    check_outputs([*genome.outs, *report.to_check(genome.outs)], force, inputs, streamed=genome.outs[0])
     choose_form(genome.outs[0], output.output_type)
     given = _Given(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary, genome)
 
@@ -108,7 +113,7 @@ def impute_sequenced(
     ) -> RecordWriter:
         return _impute_chromosome(given, step, writer, stack, progress)
 
-    beside = _written_beside(output.report, summary, sequencing, panels)
+    beside = _written_beside(report, summary, sequencing, panels)
     impute_chromosomes(genome, impute_one, summary, beside, progress)
     return summary
 
@@ -153,8 +158,8 @@ def _impute_chromosome(
         )
         if not summary.notes:
             summary.note_few_samples(len(summary.samples))
-        if output.report is not None and summary.imputed is None:
-            summary.imputed = ImputedSites()
+        if output.report_files.wanted:
+            _collect_details(summary, output, parts, given.sequencing)
         if writer is None:
             first = parts[0].likelihoods
             contig_lines, of_panels = step.header_lines(panels)
@@ -186,23 +191,52 @@ def _impute_chromosome(
 
 @contextmanager
 def _written_beside(
-    page: str | Path | None,
+    report: ReportFiles,
     summary: SequencedSummary,
     sequencing: SequencingSettings,
     panels: Sequence[ReferencePanel | str | Path],
 ) -> Iterator[None]:
-    """Say what was known of the samples, and write the report, which gets its name at the end."""
+    """Say what was known of the samples, and write the report, whose files get their names at the end."""
     summary.warnings += summary.coverage.warnings()  # of all chromosomes
-    if page is None:
+    with ExitStack() as stack:
+        if report.wanted:
+            _write_report(report, stack, summary, sequencing, panels)
         yield
-        return
-    from spinimpute.reports.sequenced_report import write_sequenced_report
 
-    assert summary.imputed is not None, "it is there if a report was asked for"
-    with written_whole(Path(page)) as partial:
-        panel = path_of(panels[0]) if len(panels) == 1 else f"{len(panels)} panels"
-        write_sequenced_report(summary, summary.imputed, sequencing.named, panel, partial)
-        yield
+
+def _write_report(
+    report: ReportFiles,
+    beside: ExitStack,
+    summary: SequencedSummary,
+    sequencing: SequencingSettings,
+    panels: Sequence[ReferencePanel | str | Path],
+) -> None:
+    from spinimpute.reports.multiqc import sequenced_samples
+    from spinimpute.reports.sequenced_report import sequenced_report
+
+    assert summary.details is not None, "they are there if a report was asked for"
+    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    report.write(
+        sequenced_report(summary, summary.details, sequencing.named, panel),
+        sequenced_samples(summary.details.by_sample, summary),
+        beside,
+    )
+
+
+def _collect_details(
+    summary: SequencedSummary, output: OutputSettings, parts: Sequence[Part], sequencing: SequencingSettings
+) -> None:
+    """Have the summary collect what a report tells; seldom wanted, so imported here."""
+    from spinimpute.quality.details import RunDetails
+
+    details = summary.details = summary.details or RunDetails.of(parts[0].likelihoods.samples)
+    made = details.how_made
+    made.state_run(
+        output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network"
+    )
+    made.state("target", sequencing.named)
+    for part in parts:
+        made.state_panel(part.panel)
 
 
 def _impute(
@@ -223,7 +257,7 @@ def _impute(
             for at in range(low, high, step):
                 rows = slice(at, min(at + step, high))
                 p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.imputed)
+                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
             summary.written_sites += max(0, high - low)
 
 
@@ -233,14 +267,15 @@ def _write(
     rows: slice,
     p_S2X: np.ndarray,
     haploid_X: np.ndarray,
-    collected: ImputedSites | None,
+    details: RunDetails | None,
 ) -> None:
     p_SQ = in_columns(p_S2X, haploid_X)
     info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
-    if collected is not None:
-        r2 = info["R2"]
+    if details is not None:
+        r2, frequency_S = info["R2"], panel.frequency[rows]
         assert r2 is not None
-        collected.add(panel.chrom, panel.position[rows], panel.frequency[rows], r2, typed_S)
+        details.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S)
+        details.by_sample.add_dosages(p_SQ, frequency_S, np.where(haploid_X, 1, 2))
     alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 
