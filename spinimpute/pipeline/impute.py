@@ -21,6 +21,7 @@ from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form, op
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import region_line
+from spinimpute.pipeline.genome.merging import merged_panels
 from spinimpute.pipeline.genome.plan import (
     PLACEHOLDER,
     Chromosome,
@@ -90,7 +91,8 @@ def impute(
         for each chromosome, as `.pgen` and `.bgen` need it.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
-        first. Or panel files, one for each chromosome in any order, or a folder of such files.
+        first. Or panel files in any order, or a folder of such files: one for each chromosome, or several,
+        which are merged as `merge_panels` does, in the order given.
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     predictor : PredictorSettings
@@ -155,11 +157,14 @@ def impute(
     page, tables = _checked_outputs([path for path, _ in planned], output, force, inputs)
     given = _Given(
         genetic_map, predictor, target, phasing, region, output, resources, min_typed_ratio, force, summary,
-        shares_file=len(files) == 1 and len(panels) > 1,
+        shares_file=len(files) == 1 and sum(len(chromosomes) for _, chromosomes in planned) > 1,
     )  # fmt: skip
     shares = Shares(progress, [1.0] * sum(len(chromosomes) for _, chromosomes in planned))
     done, absent, waiting = 0, None, None
     with ExitStack() as stack:
+        with summary.stage("open panel"):
+            merged = merged_panels(planned, choose_threads(resources.threads), progress)
+            planned = stack.enter_context(merged)
         for path, chromosomes in planned:
             if waiting is not None:
                 waiting.close()

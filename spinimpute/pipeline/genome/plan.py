@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spinimpute.errors import InputError
@@ -32,6 +32,8 @@ class Chromosome:
         As the panel calls it.
     panel : str, Path or ReferencePanel
         Where it is imputed from.
+    more_panels : sequence of them
+        Others of the chromosome, which are merged with it before it is imputed (`merging`).
     vcf : str or Path
         The target file.
     contig_line : str
@@ -45,6 +47,7 @@ class Chromosome:
     vcf: str | Path
     contig_line: str = ""
     panel_lines: Sequence[str] = ()
+    more_panels: Sequence[Panel] = ()
 
 
 def panel_files(panel: Several) -> list[Panel]:
@@ -87,7 +90,7 @@ def plan_genome(
     files : sequence of str or Path
         One target file with all chromosomes, or several VCF or BCF, each with others.
     panels : sequence of ReferencePanel, str or Path
-        Panel files, or open panels: one for each chromosome, in any order.
+        Panel files, or open panels: one or several for each chromosome, in any order.
     region : Region or None
         Leave out the chromosomes that it is not on.
 
@@ -101,17 +104,10 @@ def plan_genome(
     Raises
     ------
     InputError
-        Two panels, or two target files, are of one chromosome; a panel is no panel file; the files have other
-        samples; or no panel is of the region's chromosome.
+        Two target files are of one chromosome; a panel is no panel file; the files have other samples; or no
+        panel is of the region's chromosome.
     """
-    found = [_panel(one, files[0]) for one in panels]
-    for i, one in enumerate(found):
-        for other in found[:i]:
-            if same_chromosome(one.name, other.name):
-                raise InputError(
-                    f"two panels are of chromosome {one.name}: {_path(other.panel)} and {_path(one.panel)}; "
-                    "give one for each chromosome"
-                )
+    found = _by_chromosome([_panel(one, files[0]) for one in panels])
     if region is not None:
         chosen = [one for one in found if same_chromosome(region.chrom, one.name)]
         if not chosen:
@@ -146,6 +142,18 @@ def _panel(panel: Panel, vcf: str | Path) -> Chromosome:
         return _chromosome(parts, panel, vcf)
 
 
+def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
+    """One of each chromosome: of several, the first one has the others with it."""
+    found: list[Chromosome] = []
+    for one in panels:
+        at = next((i for i, other in enumerate(found) if same_chromosome(one.name, other.name)), None)
+        if at is None:
+            found.append(one)
+        else:
+            found[at] = replace(found[at], more_panels=(*found[at].more_panels, one.panel))
+    return found
+
+
 def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) -> Chromosome:
     return Chromosome(parts[0].chrom, panel, vcf, parts[0].contig_line, panel_lines(parts))
 
@@ -153,10 +161,6 @@ def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) 
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
     """The header lines that name a panel: one for each of its parts."""
     return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
-
-
-def _path(panel: Panel) -> str | Path:
-    return panel if isinstance(panel, str | Path) else panel.path
 
 
 def _in_their_files(
@@ -200,7 +204,7 @@ def _in_their_files(
             paths = " and ".join(str(held[plain_chromosome(name)][1]) for name in meant)
             raise InputError(f"targets {paths} are both of chromosome {one.name}: give one file for each")
         vcf = held[plain_chromosome(meant[0])][1]
-        chosen.append(Chromosome(one.name, one.panel, vcf, one.contig_line, one.panel_lines))
+        chosen.append(replace(one, vcf=vcf))
     if not chosen:
         raise InputError(
             f"the targets are of chromosomes {', '.join(names)}, the panels of "
