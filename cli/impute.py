@@ -51,8 +51,8 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @targets_option
 @sequencing_options
 @panels_option(
-    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each chromosome, "
-    "or several, which are merged."
+    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each "
+    "chromosome, or several, which are merged."
 )
 @map_option
 @out_option(

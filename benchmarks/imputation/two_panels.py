@@ -1,7 +1,8 @@
 """`two-panels`: a case's panel cut into two with other people and sites; what are both together worth?
 
 Targets are people taken out of the case's panel, the rest is cut. Each part lacks the sites that nobody there
-has a copy of; on demand also sites that would have been filtered.
+has a copy of; on demand also sites that would have been filtered. The uncut panel has everybody's true alleles
+at the sites of either part.
 """
 
 from __future__ import annotations
@@ -81,15 +82,17 @@ def cut_panel(
     if not 0 < len(first) < len(rest):
         raise SystemExit(f"{case.name}: cut {cut} leaves a panel without people")
     panel, truth, target = (folder / f"{name}.bcf" for name in ("panel", "truth", "target.phased"))
-    _subset(case.panel, panel, rest, "--min-ac", "1:minor")
-    _subset(case.panel, truth, targets, "-T", str(_positions(panel, folder / "all.tsv")))
-    _subset(truth, target, targets, "-T", str(_positions(case.target, folder / "typed.tsv")))
+    typed = _positions([case.target], folder / "typed.tsv")
+    _subset(case.panel, target, targets, "-T", str(typed))
     parts = [folder / "first.bcf", folder / "second.bcf"]
     for path, people in zip(parts, (first, [name for name in rest if name not in set(first)]), strict=True):
         dropped = folder / f"{path.stem}.dropped.tsv"
-        _drop(case.panel, dropped, arguments.lost / 100, rng, _positions(target, folder / "typed.tsv"))
+        _drop(case.panel, dropped, arguments.lost / 100, rng, typed)
         least = f"{arguments.least_copies}:minor"
-        _subset(panel, path, people, "--min-ac", least, "-T", f"^{dropped}")
+        _subset(case.panel, path, people, "--min-ac", least, "-T", f"^{dropped}")
+    either = str(_positions(parts, folder / "either.tsv"))
+    _subset(case.panel, panel, rest, "--min-ac", "1:minor", "-T", either)
+    _subset(case.panel, truth, targets, "-T", either)
     changed = Case(f"{case.name}-{cut}", panel, target, truth, case.genetic_map, target, case.people)
     return changed, parts
 
@@ -107,13 +110,12 @@ def _subset(source: Path, out: Path, people: Sequence[str], *options: str) -> No
     subset = ["bcftools", "view", "-S", chosen, "-Ou", source]
     with subprocess.Popen(subset, stdout=subprocess.PIPE) as people_only:
         # in a second step: filters see the counts of the people that are left
-        subprocess.run(
-            ["bcftools", "view", *options, "-Ob", "-o", out], stdin=people_only.stdout, check=True
-        )
+        subprocess.run(["bcftools", "view", *options, "-Ob", "-o", out], stdin=people_only.stdout, check=True)
 
 
-def _positions(path: Path, out: Path) -> Path:
-    out.write_text("".join(f"{record.CHROM}\t{record.POS}\n" for record in VCF(str(path))))
+def _positions(paths: Sequence[Path], out: Path) -> Path:
+    found = {(record.CHROM, record.POS) for path in paths for record in VCF(str(path))}
+    out.write_text("".join(f"{chrom}\t{position}\n" for chrom, position in sorted(found)))
     return out
 
 

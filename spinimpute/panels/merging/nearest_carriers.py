@@ -1,13 +1,9 @@
-"""Alleles of one panel's haplotypes at sites that only the other panel has, by the longest matches.
+"""Which haplotypes of one panel match carriers of an allele that only the other panel knows.
 
 A haplotype of the panel that lacks a site is compared with those of the other at the sites that both have:
-with those that carry the site's minor allele, and with those that do not. It has the minor allele if it
-matches carriers longer, on both sides together. So many of nearly unlimited typed sites lie around a site that
-this tells common alleles of a panel to within a few per cent.
-
-But a site is mostly lacking because nobody there carries the allele: some haplotypes are nearer to a carrier
-than to all others, and branched off before the mutation. Where the minor allele would be as rare as that
-explains, all have the major one.
+with those that carry the site's rarer allele, and with those that do not. It seems to carry that allele if it
+matches carriers longer, on both sides together. So many sites lie around each one that this finds common
+alleles all but without error.
 
 Walks are those of the positional Burrows-Wheeler transform (Durbin 2014, Bioinformatics 30:1266).
 
@@ -21,13 +17,6 @@ import numpy as np
 from spinimpute.kernels import kernel
 
 FLANK = 1_000  # sites of both panels up to which a match counts; longer ones are alike
-# monomorphic sites look as if so many haplotypes carried the allele, and this share of all
-LEAST_CARRIERS, LEAST_CARRIER_SHARE = 5, 0.01
-
-
-def least_carriers(n_haplotypes: int) -> int:
-    """How many of a panel's haplotypes must seem to carry an allele for any to have it."""
-    return LEAST_CARRIERS + 1 + int(LEAST_CARRIER_SHARE * n_haplotypes)
 
 
 @kernel()
@@ -47,10 +36,7 @@ def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_
         start_carrier = start_other = place  # of the match with the last ones that were passed
         for step in range(n):
             i = step if side == 0 else n - 1 - step
-            if step == 0:
-                start = place
-            else:
-                start = start_N[i] if side == 0 else start_N[i + 1]
+            start = place if step == 0 else start_N[i + side]
             start_carrier, start_other = max(start_carrier, start), max(start_other, start)
             haplotype = order_N[i]
             if (haplotype >= n_first) == second_has:

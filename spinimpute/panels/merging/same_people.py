@@ -73,9 +73,7 @@ def find_same_people(panels: tuple[Panel, Panel], union: SiteUnion) -> SamePeopl
     twins, exchanged = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
     first_twin, second_twin = [], []
     for (i, j), turned in zip(twins.tolist(), exchanged.tolist(), strict=True):
-        mine, theirs = (
-            np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j))
-        )
+        mine, theirs = (np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j)))
         first_twin.append(mine)
         second_twin.append(theirs[::-1] if turned else theirs)
     kept = np.setdiff1d(np.arange(second.n_samples), twins[:, 1])

@@ -13,7 +13,6 @@ from spinimpute.panels.opening import open_panel_file, path_of
 from spinimpute.pipeline.genome.plan import Chromosome, panel_lines
 from spinimpute.progress import Progress, begin_stage
 
-
 Planned = Sequence[tuple[Path, Sequence[Chromosome]]]
 
 
