@@ -58,7 +58,7 @@ class Filling:
         """
         found = np.zeros(stop - start, np.int64)
         only_U = self._only(start, stop)
-        found[only_U - start] = self._nearer(only_U).sum(axis=1)
+        found[only_U - start] = self._nearer(only_U, below_mutation=False).sum(axis=1)
         return found
 
     def lost(self, seeming_S: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ class Filling:
         made = []
         filled = self._only(int(rows[0]), int(rows[-1]) + 1)
         filled = filled[lost_S[filled]]
-        nearer_UN = self._nearer(filled)
+        nearer_UN = self._nearer(filled, below_mutation=True)
         for number, panel in enumerate(self.panels):
             lacks = self.union.index_S[number][rows] == ABSENT
             alleles = np.zeros((len(rows), panel.n_haplotypes), np.uint8)
@@ -151,7 +151,7 @@ class Filling:
         lacking = [index[start:stop] == ABSENT for index in self.union.index_S]
         return start + np.flatnonzero(lacking[0] | lacking[1])
 
-    def _nearer(self, only_U: np.ndarray) -> np.ndarray:
+    def _nearer(self, only_U: np.ndarray, below_mutation: bool) -> np.ndarray:
         """Who seems to carry the rarer allele, bool (U, N), at some sites that one panel lacks."""
         n_bits = 8 * sum(self.widths)
         if not len(only_U):
@@ -172,4 +172,6 @@ class Filling:
             carriers_UP[mine, at : at + self.widths[number]] = rows
             bits.append(number * n_first + np.arange(panel.n_haplotypes, dtype=np.int32))
         haplotypes_N = np.concatenate(bits).astype(np.int32)
-        return nearer_to_carriers(packed_TP, haplotypes_N, n_first, before - low, carriers_UP, second_has_U)
+        return nearer_to_carriers(
+            packed_TP, haplotypes_N, n_first, before - low, carriers_UP, second_has_U, below_mutation
+        )

@@ -103,6 +103,7 @@ def nearer_to_carriers(
     place_U: np.ndarray,
     carriers_UP: np.ndarray,
     second_has_U: np.ndarray,
+    below_mutation: bool = False,
 ) -> np.ndarray:
     """Which haplotypes match carriers of an allele longer than all that do not carry it.
 
@@ -121,6 +122,10 @@ def nearer_to_carriers(
         Who carries the minor allele, of the panel that has the site.
     second_has_U : bool (U,)
         Whether the second panel has it.
+    below_mutation : bool
+        Only haplotypes that likely branched off below the mutation: with matches as long as the time to
+        the common ancestor is short, and the mutation of n carriers n / (n + 1) of the way up from the
+        present to where others branch off.
 
     Returns
     -------
@@ -132,4 +137,8 @@ def nearer_to_carriers(
     fixed = carriers_UP, second_has_U, n_first
     _walk(packed_TP, haplotypes_N, place_U, *fixed, 0, 1, length_UN2)
     _walk(backwards_TP, haplotypes_N, n_places - place_U, *fixed, len(place_U) - 1, -1, length_UN2)
-    return length_UN2[:, :, 0] > length_UN2[:, :, 1]
+    carrier_UN, other_UN = length_UN2[:, :, 0].astype(np.int32), length_UN2[:, :, 1]
+    if not below_mutation:
+        return carrier_UN > other_UN
+    n_carriers_U1 = np.bitwise_count(carriers_UP).sum(axis=1, dtype=np.int32)[:, None]
+    return n_carriers_U1 * carrier_UN > (n_carriers_U1 + 1) * other_UN.astype(np.int32)
