@@ -32,7 +32,7 @@ from .options import (
     show,
     threads_option,
 )
-from .target_options import panels_option, sequencing_options, targets_option
+from .target_options import each, panels_option, sequencing_options, targets_option
 
 if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -159,7 +159,6 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.errors import InputError
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
@@ -182,11 +181,9 @@ def impute(
 
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
-        if not isinstance(panel, str):
-            raise InputError(f"--panel is given {len(panel)} times: for sequenced samples give it once")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
+        read = (gl, *bam, bam_list, vcf, reference, sex, *each(panel), genetic_map)
         check_outputs([out, report], force, read, streamed=out)
         given = _sequencing(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
@@ -226,8 +223,7 @@ def impute(
         output_type=output_type,
         header_lines=header_lines,
     )
-    named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
-    inputs = (*named[0], *named[1], genetic_map, model, sex, chain, samples_file)
+    inputs = (*each(vcf), *each(panel), genetic_map, model, sex, chain, samples_file)
     check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()

@@ -1,8 +1,8 @@
 """`two-panels`: a case's panel cut into two with other people and sites; what are both together worth?
 
 Targets are people taken out of the case's panel, the rest is cut. Each part lacks the sites that nobody there
-has a copy of; on demand also sites that would have been filtered. The uncut panel has everybody's true alleles
-at the sites of either part.
+has a copy of; on demand also sites that would have been filtered. The uncut panel has everybody's true
+alleles at the sites of either part.
 """
 
 from __future__ import annotations

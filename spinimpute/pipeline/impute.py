@@ -18,7 +18,7 @@ from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.opening import PANELS_HAVE_MAPS, open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import region_line
 from spinimpute.pipeline.genome.merging import merged_panels
@@ -140,7 +140,7 @@ def impute(
     several = len(files) > 1 or len(panels) > 1 or PLACEHOLDER in str(out)
     if several:
         if genetic_map is not None:
-            raise InputError("panel files have their genetic maps in them: give --map to 'panel build'")
+            raise InputError(PANELS_HAVE_MAPS)
         with summary.stage("open panel"):
             plan, warned = plan_genome(files, panels, wanted)
         summary.warnings += warned

@@ -38,6 +38,7 @@ from spinimpute.progress import Progress, Shares
 _ENTRIES = 16_000_000  # sites x haplotypes that are filled in at once
 _LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks to a piece and back take 2 FLANK sites besides
 _NAMED = 3  # samples
+_LONGEST_NAME = 150  # letters of a temporary file's name
 Made = TypeVar("Made")
 
 
@@ -89,11 +90,13 @@ def merge_panels(
         _check_different(opened)
         partial = stack.enter_context(written_whole(out))
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
-        merged = opened[0]
-        for number, more in enumerate(opened[1:], 1):
-            last = number == len(opened) - 1
-            path = folder / f"{number}.spin"
-            _merge_parts(merged, more, path, threads, command, progress if last else None)
+        merged: Sequence[Panel] = opened[0]
+        shares = Shares(progress, [1.0] * (len(opened) - 1))
+        for number, more in enumerate(opened[1:]):
+            # the name is for messages about the next one
+            name = "+".join(panel[0].path.stem for panel in opened[: number + 2])[-_LONGEST_NAME:]
+            path = folder / f"{name}.spin"
+            _merge_parts(merged, more, path, threads, command, shares.of(number))
             merged = stack.enter_context(open_parts(path))
         os.replace(path, partial)
 
@@ -116,19 +119,27 @@ def _merge_parts(
     names = [
         [part.name if (part := part_of(panel)) else "whole" for panel in panels] for panels in (first, second)
     ]
-    if len(first) > 1 or len(second) > 1:
-        if names[0] != names[1]:
-            raise InputError(
-                f"panels {first[0].path} and {second[0].path} have other parts of chromosome X "
-                f"({', '.join(names[0])}; {', '.join(names[1])}): build both of the same parts"
-            )
-        made = []
-        for one, other, name in zip(first, second, names[0], strict=True):
-            made.append(out.with_name(f"{out.stem}.{name}.spin"))
-            _Merger.of(one, other).write(made[-1], threads, command, progress)
+    if (len(first) > 1 or len(second) > 1) and names[0] != names[1]:
+        raise InputError(
+            f"panels {first[0].path} and {second[0].path} have other parts of chromosome X "
+            f"({', '.join(names[0])}; {', '.join(names[1])}): build both of the same parts"
+        )
+    pairs = list(zip(first, second, strict=True))
+    unions = [unite_sites(*pair) for pair in pairs]
+    found = [find_same_people(*of_part) for of_part in zip(pairs, unions, strict=True)]
+    same = set(found[0].same).intersection(*(people.same for people in found))
+    people = [find_same_people(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
+    _warn(pairs[0], unions, people[0])
+    made = [out.with_name(f"{out.stem}.{name}.spin") for name in names[0]]
+    shares = Shares(progress, [float(len(union.sites)) for union in unions])
+    for number, parts in enumerate(zip(pairs, unions, people, made, strict=True)):
+        pair, union, of_both, path = parts
+        merger = _Merger(pair, union, of_both, Filling(pair, union))
+        merger.write(path, threads, command, shares.of(number))
+    if len(made) > 1:
         join_panels(made, out)
-        return
-    _Merger.of(first[0], second[0]).write(out, threads, command, progress)
+    else:
+        made[0].replace(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,14 +150,6 @@ class _Merger:
     union: SiteUnion
     people: SamePeople
     filling: Filling
-
-    @classmethod
-    def of(cls, first: Panel, second: Panel) -> _Merger:
-        panels = first, second
-        union = unite_sites(*panels)
-        people = find_same_people(panels, union)
-        _warn(panels, union, people)
-        return cls(panels, union, people, Filling(panels, union))
 
     @property
     def n_haplotypes(self) -> int:
@@ -226,25 +229,24 @@ class _Merger:
         return store_rows(packed, self.n_haplotypes), allele_counts(packed)
 
 
-def _warn(panels: tuple[Panel, Panel], union: SiteUnion, people: SamePeople) -> None:
+def _warn(panels: tuple[Panel, Panel], unions: Sequence[SiteUnion], people: SamePeople) -> None:
     first, second = (panel.path.name for panel in panels)
-    if turned := int(union.turned_S.sum()):
+    if turned := sum(int(union.turned_S.sum()) for union in unions):
         warnings.warn(
             f"{second} has REF and ALT of {turned} SNPs exchanged, compared with {first}: they are taken as "
             f"the same sites, with the alleles of {first}",
-            stacklevel=5,
+            stacklevel=4,
         )
-    if people.named_alike:
-        named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")
-        different = len(people.named_alike) - len(people.same)
-        rest = (
-            f"; {different} have other haplotypes and are kept twice: leave them out of one panel (panel "
-            "build --samples-file)"
-            if different
-            else ""
+    if not people.named_alike:
+        return
+    named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")
+    said = (
+        f"{first} and {second} both have {len(people.named_alike)} samples ({named}): {len(people.same)} "
+        "have the same haplotypes in both and are kept once"
+    )
+    if different := len(people.named_alike) - len(people.same):
+        said += (
+            f"; {different} have others and are kept twice: if they are the same people, leave them out of "
+            "one panel (panel build --samples-file)"
         )
-        warnings.warn(
-            f"{first} and {second} both have {len(people.named_alike)} samples ({named}): "
-            f"{len(people.same)} of them have the same haplotypes and are kept once{rest}",
-            stacklevel=5,
-        )
+    warnings.warn(said, stacklevel=4)

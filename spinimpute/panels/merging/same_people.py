@@ -5,6 +5,7 @@ Axes: T sites that both panels have, Y samples with the same name.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,9 @@ class SamePeople:
     ploidy: np.ndarray
 
 
-def find_same_people(panels: tuple[Panel, Panel], union: SiteUnion) -> SamePeople:
+def find_same_people(
+    panels: tuple[Panel, Panel], union: SiteUnion, among: Collection[str] | None = None
+) -> SamePeople:
     """Compare the samples that two panels have by the same name.
 
     Parameters
@@ -52,6 +55,8 @@ def find_same_people(panels: tuple[Panel, Panel], union: SiteUnion) -> SamePeopl
         Open.
     union : SiteUnion
         Their sites.
+    among : collection of str, optional
+        Nobody else is kept once; by default all may be.
 
     Returns
     -------
@@ -68,7 +73,9 @@ def find_same_people(panels: tuple[Panel, Panel], union: SiteUnion) -> SamePeopl
     pairs = [
         (place[name], j)
         for j, name in enumerate(second.samples)
-        if name in place and first.ploidy[place[name]] == second.ploidy[j]
+        if name in place
+        and first.ploidy[place[name]] == second.ploidy[j]
+        and (among is None or name in among)
     ]
     twins, exchanged = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
     first_twin, second_twin = [], []

@@ -115,9 +115,9 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     others = set(other_keys)
     partner = np.full(len(other_keys), ABSENT)
     turned = np.zeros(len(other_keys), bool)
-    for i, (position, ref, alt) in enumerate(other_keys):
-        partner[i] = place_of.get((position, ref, alt), ABSENT)
-        exchanged = (position, alt, ref)
+    for i, (at, ref, alt) in enumerate(other_keys):
+        partner[i] = place_of.get((at, ref, alt), ABSENT)
+        exchanged = (at, alt, ref)
         if partner[i] == ABSENT and len(ref) == len(alt) == 1 and exchanged not in others:
             partner[i] = place_of.get(exchanged, ABSENT)
             turned[i] = partner[i] != ABSENT
@@ -172,7 +172,7 @@ def _check_alike(first: Panel, second: Panel) -> None:
     if not same_chromosome(first.chrom, second.chrom):
         raise InputError(
             f"panels {first.path} and {second.path} are of chromosomes {first.chrom} and {second.chrom}: "
-            "merge panels of one chromosome"
+            "give panels of one chromosome"
         )
     builds = [build_of(panel.contig_line, panel.chrom) for panel in (first, second)]
     if all(builds) and builds[0] != builds[1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from spinimpute.panels.opening import open_panel_file, path_of
 from spinimpute.pipeline.genome.plan import Chromosome, panel_lines
 from spinimpute.progress import Progress, begin_stage
 
-Planned = Sequence[tuple[Path, Sequence[Chromosome]]]
+Planned = list[tuple[Path, list[Chromosome]]]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.memory import FEWER_SAMPLES, peak_memory_mb, within_budget
 from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.opening import OneOrSeveral, open_panels, paths_of
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -38,7 +38,7 @@ _WRITTEN_SITES = 8_192  # sites
 
 def impute_sequenced(
     out: str | Path,
-    panel: ReferencePanel | str | Path,
+    panel: OneOrSeveral,
     sequencing: SequencingSettings,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -56,8 +56,9 @@ def impute_sequenced(
     ----------
     out : str or Path
         `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
-    panel : ReferencePanel, str or Path
-        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first.
+    panel : ReferencePanel, str or Path, or sequence of them
+        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first. Several panel files of one
+        chromosome are merged, in the order given.
     sequencing : SequencingSettings
         What is known of the samples.
     genetic_map : str, Path or GeneticMap, optional
@@ -89,7 +90,9 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths], streamed=out)
+    check_outputs(
+        [out, output.report], force, [*paths_of(panel), genetic_map, *sequencing.paths], streamed=out
+    )
     form = choose_form(Path(out), output.output_type)
     threads = choose_threads(resources.threads)
     wanted, buffer_cM = region.parsed()
@@ -97,7 +100,7 @@ def impute_sequenced(
     with ExitStack() as stack:
         begin_stage(progress, "opening the panel")
         with summary.stage("open panel"):
-            panels = stack.enter_context(open_panels(panel, genetic_map))
+            panels = stack.enter_context(open_panels(panel, genetic_map, threads))
         begin_stage(progress, "reading the samples")
         reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
         with summary.stage("read samples"), reading:
@@ -137,7 +140,9 @@ def impute_sequenced(
         with ExitStack() as beside:  # both files get their names together
             if output.report is not None:
                 partial = beside.enter_context(written_whole(Path(output.report)))
-                _write_report(partial, summary, sequencing, path_of(panel))
+                paths = paths_of(panel)
+                named = paths[0] if len(paths) == 1 else f"{len(paths)} panels"
+                _write_report(partial, summary, sequencing, named)
             writer.close()
     return summary
 
