@@ -49,10 +49,12 @@ def phase(
 
     Parameters
     ----------
-    vcf, out, genetic_map, target
+    vcf, out : str or Path
         As of `impute`.
     panel : ReferencePanel, str or Path, or sequence of them
         As of `impute`, of one chromosome.
+    genetic_map, target
+        As of `impute`.
     output : FileSettings
         The form of the output.
     threads : int, optional
