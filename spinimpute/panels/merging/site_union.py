@@ -110,17 +110,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
         the other has ended.
     """
     _check_alike(first, second)
-    keys, other_keys = first.sites.keys(), second.sites.keys()
-    place_of = {key: i for i, key in enumerate(keys)}
-    others = set(other_keys)
-    partner = np.full(len(other_keys), ABSENT)
-    turned = np.zeros(len(other_keys), bool)
-    for i, (at, ref, alt) in enumerate(other_keys):
-        partner[i] = place_of.get((at, ref, alt), ABSENT)
-        exchanged = (at, alt, ref)
-        if partner[i] == ABSENT and len(ref) == len(alt) == 1 and exchanged not in others:
-            partner[i] = place_of.get(exchanged, ABSENT)
-            turned[i] = partner[i] != ABSENT
+    partner, turned = _partners(first, second)
     _check_shared(first, second, int((partner != ABSENT).sum()))
     only = np.flatnonzero(partner == ABSENT)
     position = np.concatenate([first.position, second.position[only]])
@@ -143,6 +133,26 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     )
     _check_reach(first, second, union)
     return union
+
+
+def _partners(first: Panel, second: Panel) -> tuple[np.ndarray, np.ndarray]:
+    """The first panel's site of each of the second one, or ABSENT; and whether its alleles are exchanged."""
+    partner, turned = np.full(second.n_sites, ABSENT), np.zeros(second.n_sites, bool)
+    start, stop = (np.searchsorted(first.position, second.position, side) for side in ("left", "right"))
+    mine, theirs = first.sites, second.sites
+    taken = np.zeros(first.n_sites, bool)
+    for exchanged in (False, True):
+        for i in np.flatnonzero((stop > start) & (partner == ABSENT)).tolist():
+            ref, alt = theirs.ref[i].upper(), theirs.alt[i].upper()
+            if exchanged:
+                ref, alt = alt, ref
+                if len(ref) + len(alt) > 2:  # an insertion and a deletion are two sites
+                    continue
+            for j in range(start[i], stop[i]):
+                if not taken[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
+                    partner[i], turned[i], taken[j] = j, exchanged, True
+                    break
+    return partner, turned
 
 
 def _sites(first: Panel, second: Panel, only: np.ndarray, order: np.ndarray) -> Sites:
