@@ -23,7 +23,7 @@ def test_a_panel_that_has_lost_nothing() -> None:
     random = np.random.default_rng(1)
     carried, minor = kept_sites(random)
     seeming, minor_absent = absent_sites(random)
-    assert not lost_sites(seeming, minor_absent, carried, minor, 1_000).any()
+    assert not lost_sites(seeming, minor_absent, carried, minor, 1_000, 1_000).any()
 
 
 def test_lost_sites_are_found_among_absent_ones() -> None:
@@ -37,6 +37,7 @@ def test_lost_sites_are_found_among_absent_ones() -> None:
         carried[~lost],
         minor[~lost],
         1_000,
+        1_000,
     )
     of_absent, of_lost = found[: len(seeming)], found[len(seeming) :]
     assert of_absent.mean() < 0.02
@@ -49,22 +50,22 @@ def test_rare_ones_of_a_filtered_panel_are_believed() -> None:
     carried, minor = kept_sites(random)
     filtered = carried < 5
     found = lost_sites(
-        carried[filtered], minor[filtered], carried[~filtered], minor[~filtered], 1_000, least_kept=5
+        carried[filtered], minor[filtered], carried[~filtered], minor[~filtered], 1_000, 1_000, least_kept=5
     )
     assert found.all()
 
 
 def test_what_nobody_seems_to_carry_is_absent() -> None:
     many = np.full(100, 50)
-    found = lost_sites(np.array([0, 400]), np.array([300, 300]), many, many, 1_000, least_kept=5)
+    found = lost_sites(np.array([0, 400]), np.array([300, 300]), many, many, 1_000, 1_000, least_kept=5)
     assert found.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("n_sites", [0, 3])
 def test_few_sites_tell_nothing(n_sites: int) -> None:
     kept = np.full(n_sites, 1)
-    assert lost_sites(np.array([], np.int64), np.array([], np.int64), kept, kept, 20).shape == (0,)
-    assert not lost_sites(np.array([1]), np.array([1]), kept, kept, 20).any()
+    assert lost_sites(np.array([], np.int64), np.array([], np.int64), kept, kept, 20, 20).shape == (0,)
+    assert not lost_sites(np.array([1]), np.array([1]), kept, kept, 20, 20).any()
 
 
 def test_fewest_copies() -> None:

@@ -88,6 +88,7 @@ class Filling:
                 np.where(turn_T, own - counts[lacks], counts[lacks]),
                 np.where(turn_T, size - counts[has], counts[has]),
                 own,
+                size,
                 fewest_copies(self.panels[lacks].allele_count, own),
             )
         return lost_S

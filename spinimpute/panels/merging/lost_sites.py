@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 _BINS = 64
-# a panel has an allele that so many of its haplotypes seem to carry: this share, at least so many, or half
+# an allele is common if so many haplotypes of both panels carry it: this share, at least so many, or half
 COMMON, LEAST_COMMON = 0.1, 20
 FEW = 0.01  # of a panel's sites: so many have fewer copies than it was filtered by
 
@@ -29,6 +29,7 @@ def lost_sites(
     carried_T: np.ndarray,
     minor_T: np.ndarray,
     n_haplotypes: int,
+    n_other: int,
     least_kept: int = 1,
 ) -> np.ndarray:
     """The sites whose rarer allele is more likely there than not.
@@ -41,8 +42,8 @@ def lost_sites(
         Haplotypes of the other panel that carry it.
     carried_T, minor_T : int64 (T,)
         The same of sites that both have: who does carry it.
-    n_haplotypes : int
-        Of the panel that lacks the sites.
+    n_haplotypes, n_other : int
+        Of the panel that lacks the sites, and of the other one.
     least_kept : int
         Copies of its rarer allele that a site has in that panel (`fewest_copies`).
 
@@ -51,9 +52,10 @@ def lost_sites(
     bool (U,)
         False where the allele is taken to be absent.
     """
-    common = max(COMMON * n_haplotypes, min(LEAST_COMMON, n_haplotypes / 2))
-    common_U = seeming_U >= common
-    lost_to_kept = common_U.sum() / max(int((carried_T >= common).sum()), 1)
+    least, other = (max(COMMON * n, min(LEAST_COMMON, n / 2)) for n in (n_haplotypes, n_other))
+    common_U = (seeming_U >= least) & (minor_U >= other)
+    common_T = (carried_T >= least) & (minor_T >= other)
+    lost_to_kept = common_U.sum() / max(int(common_T.sum()), 1)
     lacking, kept = _alike(seeming_U, minor_U), _alike(carried_T, minor_T)
     mostly_lost = lost_to_kept * kept > 0.5 * lacking
     lost_U = common_U | (seeming_U < least_kept) | mostly_lost[_bins(seeming_U), _bins(minor_U)]
