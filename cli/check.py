@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +21,11 @@ from .options import (
     sex_option,
     sexes_of,
 )
-from .target_options import gl_option, panel_option, target_option
+from .target_options import each, gl_option, panels_option, target_option
+
+if TYPE_CHECKING:
+    from spinimpute.panels.reference import ReferencePanel
+    from spinimpute.pipeline.check import CheckReport
 
 ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
 
@@ -27,7 +33,7 @@ ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
 @click.command(cls=OptionsOnly)
 @target_option
 @gl_option
-@panel_option("Panel file (.spin), or a phased VCF or BCF.")
+@panels_option("Panel file (.spin), or a phased VCF or BCF. Several of a chromosome are merged.")
 @map_option
 @ambiguous_option
 @sex_option
@@ -40,7 +46,7 @@ def check(
     ctx: click.Context,
     vcf: str | None,
     gl: str | None,
-    panel: str,
+    panel: str | tuple[str, ...],
     genetic_map: str | None,
     ambiguous: str,
     sex: str | None,
@@ -65,10 +71,15 @@ def check(
         _check_sequenced(gl, panel, genetic_map, sex, samples_out, force)
         return
     assert vcf is not None, "one of them is given"
-    check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
+    check_outputs([out, samples_out], force, (vcf, *each(panel), genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
+    settings = TargetSettings(ambiguous, sexes_of(sex), chain)
+    if isinstance(panel, tuple):
+        for one in panel:
+            with open_panels(one) as opened:
+                _describe(one, opened, run(vcf, opened, settings))
     with open_panels(panel, genetic_map) as opened:
-        report = run(vcf, opened, TargetSettings(ambiguous, sexes_of(sex), chain))
+        report = run(vcf, opened, settings)
     for line in report.lines():
         click.echo(printable(as_options(line)))
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):
@@ -79,15 +90,31 @@ def check(
         raise InputError(f"impute refuses this target: {report.refusals[0]}")
 
 
+def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) -> None:
+    """Say of one of several panels what it has."""
+    n_sites = sum(panel.n_sites for panel in panels)
+    click.echo(
+        printable(
+            f"panel:    {Path(path).name}: {panels[0].n_samples} samples, {n_sites} sites, "
+            f"{report.n_matched} of {report.n_sites} typed sites"
+        )
+    )
+
+
 def _check_sequenced(
-    gl: str, panel: str, genetic_map: str | None, sex: str | None, samples_out: str | None, force: bool
+    gl: str,
+    panel: str | tuple[str, ...],
+    genetic_map: str | None,
+    sex: str | None,
+    samples_out: str | None,
+    force: bool,
 ) -> None:
     from spinimpute.output_files import check_outputs, written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.sequenced.check import check_sequenced
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-    check_outputs([samples_out], force, (gl, panel, genetic_map, sex))
+    check_outputs([samples_out], force, (gl, *each(panel), genetic_map, sex))
     with open_panels(panel, genetic_map) as opened:
         found = check_sequenced(opened, SequencingSettings(gl, sexes=sexes_of(sex)))
     for line in [*found.lines_before(), *(f"warning:  {warning}" for warning in found.warnings)]:

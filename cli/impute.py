@@ -34,7 +34,7 @@ from .options import (
     show,
     threads_option,
 )
-from .target_options import panels_option, sequencing_options, targets_option
+from .target_options import each, panels_option, sequencing_options, targets_option
 
 if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -65,7 +65,8 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
 @targets_option
 @sequencing_options
 @panels_option(
-    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for a chromosome."
+    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each "
+    "chromosome, or several, which are merged."
 )
 @map_option
 @out_option(
@@ -207,7 +208,7 @@ def impute(
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        read = (*_each(gl), *bam, bam_list, vcf, reference, sex, *_each(panel), genetic_map, regions_file)
+        read = (*each(gl), *bam, bam_list, vcf, reference, sex, *each(panel), genetic_map, regions_file)
         files = ReportFiles(report, report_figures, multiqc).to_check([out])
         check_outputs([out, *files], force, read, streamed=out)
         given = _sequencing(
@@ -252,9 +253,7 @@ def impute(
         output_type=output_type,
         header_lines=header_lines,
     )
-    inputs = (
-        *_each(vcf), *_each(panel), genetic_map, model, sex, chain, samples_file, regions_file
-    )  # fmt: skip
+    inputs = (*each(vcf), *each(panel), genetic_map, model, sex, chain, samples_file, regions_file)
     others: list[str | Path | None] = [out, *tables.values()]
     check_outputs([*others, *settings.report_files.to_check(others)], force, inputs, streamed=out)
     gc.freeze()
@@ -276,13 +275,6 @@ def impute(
             progress=progress,
         )
     show(summary, out, quiet)
-
-
-def _each(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """What was given with an option that may be repeated."""
-    if given is None:
-        return ()
-    return given if isinstance(given, tuple) else (given,)
 
 
 def _one(given: tuple[str, ...]) -> str | tuple[str, ...] | None:

@@ -209,7 +209,8 @@ def command_text(ctx: click.Context, without: Collection[str]) -> str:
         if value is None or value == parameter.get_default(ctx):
             continue
         for one in value if isinstance(value, tuple) else [value]:  # of those that may be repeated, each
-            words.append(max(parameter.opts, key=len))
+            if isinstance(parameter, click.Option):
+                words.append(max(parameter.opts, key=len))
             if one is not True:
                 words.append(_quoted(str(one)))
     return " ".join(words)

@@ -23,24 +23,23 @@ def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> s
     )
 
 
-def panel_option(what: str) -> Option:
-    """--panel, with this help; by default what the environment variable PANEL_VARIABLE says."""
-    return click.option(
-        "--panel",
-        metavar="FILE",
-        envvar=PANEL_VARIABLE,
-        callback=_given_panel,
-        help=f"{what} Default: ${PANEL_VARIABLE}.",
-    )
-
-
 def _one_or_several(ctx: click.Context, option: click.Parameter, panels: tuple[str, ...]) -> Any:
     _given_panel(ctx, option, panels[0] if panels else None)
     return panels[0] if len(panels) == 1 else panels
 
 
+def each(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """What was given with an option that may be repeated."""
+    if given is None:
+        return ()
+    return given if isinstance(given, tuple) else (given,)
+
+
 def panels_option(what: str) -> Option:
-    """--panel, which may be repeated: the command receives a text, or a tuple of several."""
+    """--panel, which may be repeated, with this help: the command receives a text, or a tuple of several.
+
+    By default what the environment variable PANEL_VARIABLE says.
+    """
     return click.option(
         "--panel",
         metavar="FILE",

@@ -84,7 +84,8 @@ def impute(
         for each chromosome, as `.pgen` and `.bgen` need it.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
-        first. Or panel files, one for each chromosome in any order, or a folder of such files.
+        first. Or panel files in any order, or a folder of such files: one for each chromosome, or several,
+        which are merged as `merge_panels` does, in the order given.
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     predictor : PredictorSettings
@@ -150,7 +151,7 @@ def impute(
         return _impute_chromosome(given, step, writer, stack, progress)
 
     beside = _written_beside(output.report_files, tables, summary, files, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, progress)
+    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
     return summary
 
 

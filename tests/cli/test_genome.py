@@ -84,11 +84,13 @@ def test_what_can_not_be_given_twice(
 ) -> None:
     out, target = tmp_path / "o.vcf", example / "target.vcf.gz"
     done = run("impute", "--vcf", target, "--panel", panel, "--panel", panel, "--out", out)
-    assert (done.code, "two panels are of chromosome 20" in done.err) == (2, True)
+    assert (done.code, "panel.spin are the same: give one of them" in done.err) == (2, True)
     done = run("impute", "--vcf", target, "--vcf", target, "--panel", panel, "--out", out)
     assert (done.code, "are both of chromosome 20" in done.err) == (2, True)
     done = run("impute", "--gl", target, "--gl", target, "--panel", panel, "--out", out)
     assert (done.code, "are both of chromosome 20" in done.err) == (2, True)
+    done = run("phase", "--vcf", target, "--panel", panel, "--panel", other_panel, "--out", out)
+    assert (done.code, "are of chromosomes 20 and 21: give panels of one chromosome" in done.err) == (2, True)
     done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--out", tmp_path / "p.vcf")
     assert (done.code, "--out is given 2 times" in done.err) == (2, True)
     assert not out.exists()

@@ -257,10 +257,22 @@ def test_chromosomes_that_the_target_lacks_are_named(
     assert any(warning.startswith("chromosome 2 is left out: ") for warning in summary.warnings)
 
 
+def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    """The halves of a panel of men and women make the whole; panels of other chromosomes lie beside."""
+    halves = [tmp_path / "a.spin", tmp_path / "b.spin"]
+    names = [f"p{i}" for i in range(N_PANEL)]
+    for path, samples in zip(halves, (names[:13], names[13:]), strict=True):
+        spinimpute.build_panels(genome.folder / "panelX.vcf", path, samples=samples)
+    out = tmp_path / "all.vcf"
+    spinimpute.impute(genome.target, out, [halves[0], genome.panel("2"), halves[1], genome.panel("10")])
+    assert records(out) == apart["10"] + apart["2"] + apart["X"]
+    assert {line.split("\t")[9].partition(":")[0] for line in apart["X"]} == {"0", "1"}  # a man
+
+
 class TestRefused:
-    def test_two_panels_of_a_chromosome(self, genome: Genome, tmp_path: Path) -> None:
+    def test_a_panel_given_twice(self, genome: Genome, tmp_path: Path) -> None:
         copy = shutil.copy(genome.panel("2"), tmp_path / "again.spin")
-        with pytest.raises(InputError, match=r"two panels are of chromosome 2: .*2\.spin and .*again\.spin"):
+        with pytest.raises(InputError, match=r"panels .*2\.spin and .*again\.spin are the same: give one"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", [genome.panels, copy])
         assert not (tmp_path / "o.vcf").exists()
 

@@ -41,6 +41,8 @@ class Chromosome:
         The header lines that name the panel; several for a chromosome X in parts.
     holds : str
         What the panel holds.
+    more_panels : sequence of str, Path or ReferencePanel
+        Others of the chromosome, which are merged with it before it is imputed (`merging`).
     """
 
     name: str
@@ -49,6 +51,7 @@ class Chromosome:
     contig_line: str = ""
     panel_lines: Sequence[str] = ()
     holds: str = ""
+    more_panels: Sequence[Panel] = ()
 
 
 def panel_files(panel: Several) -> list[Panel]:
@@ -92,7 +95,7 @@ def plan_genome(
         One target file with all chromosomes, or several VCF or BCF, each with others; none if all chromosomes
         are in files of another kind.
     panels : sequence of ReferencePanel, str or Path
-        Panel files, or open panels: one for each chromosome, in any order.
+        Panel files, or open panels: one or several for each chromosome, in any order.
     regions : sequence of Region
         Leave out the chromosomes that none is on; without any, none.
 
@@ -106,17 +109,10 @@ def plan_genome(
     Raises
     ------
     InputError
-        Two panels, or two target files, are of one chromosome; a panel is no panel file; the files have other
-        samples; or no panel is of a region's chromosome.
+        Two target files are of one chromosome; a panel is no panel file; the files have other samples; or no
+        panel is of a region's chromosome.
     """
-    found = [_panel(one, next(iter(files), "")) for one in panels]
-    for i, one in enumerate(found):
-        for other in found[:i]:
-            if same_chromosome(one.name, other.name):
-                raise InputError(
-                    f"two panels are of chromosome {one.name}: {_path(other.panel)} and {_path(one.panel)}; "
-                    "give one for each chromosome"
-                )
+    found = _by_chromosome([_panel(one, next(iter(files), "")) for one in panels])
     for region in regions:
         if not any(same_chromosome(region.chrom, one.name) for one in found):
             names = ", ".join(one.name for one in found)
@@ -150,6 +146,18 @@ def _panel(panel: Panel, vcf: str | Path) -> Chromosome:
         return _chromosome(parts, panel, vcf)
 
 
+def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
+    """One of each chromosome: of several, the first one has the others with it."""
+    found: list[Chromosome] = []
+    for one in panels:
+        at = next((i for i, other in enumerate(found) if same_chromosome(one.name, other.name)), None)
+        if at is None:
+            found.append(one)
+        else:
+            found[at] = replace(found[at], more_panels=(*found[at].more_panels, one.panel))
+    return found
+
+
 def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) -> Chromosome:
     first = parts[0]
     return Chromosome(first.chrom, panel, vcf, first.contig_line, panel_lines(parts), first.holds)
@@ -158,10 +166,6 @@ def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) 
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
     """The header lines that name a panel: one for each of its parts."""
     return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
-
-
-def _path(panel: Panel) -> str | Path:
-    return panel if isinstance(panel, str | Path) else panel.path
 
 
 def _in_their_files(

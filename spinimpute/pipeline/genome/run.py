@@ -13,7 +13,9 @@ from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.memory import peak_memory_mb
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
+from spinimpute.panels.opening import PANELS_HAVE_MAPS
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.genome.merging import merged_panels
 from spinimpute.pipeline.genome.plan import (
     PLACEHOLDER,
     Chromosome,
@@ -120,7 +122,7 @@ def plan_run(
     files : sequence of str or Path
         Target files; none if no file holds records by chromosome.
     panels : sequence of ReferencePanel, str or Path
-        One for each chromosome.
+        One for each chromosome, or several.
     regions : sequence of Region
         What is imputed; none for all.
     output_type : str or None
@@ -147,10 +149,7 @@ def plan_run(
         plan, warned = plan_genome(files, panels, regions)
     summary.warnings += warned
     if genetic_map is not None:
-        raise InputError(
-            "panel files have their genetic maps in them: leave genetic_map=... out, or give it to "
-            "build_panel(...)"
-        )
+        raise InputError(PANELS_HAVE_MAPS)
     first = plan[0]
     for one in plan:
         if one.holds != first.holds:
@@ -165,7 +164,7 @@ def plan_run(
                 f"{path} would hold {len(chromosomes)} chromosomes: write {path.suffix} for each, with "
                 "{chrom} in its name"
             )
-    return GenomeRun(planned, True, len(files) == 1 and len(panels) > 1)
+    return GenomeRun(planned, True, len(files) == 1 and len(plan) > 1)
 
 
 def impute_chromosomes(
@@ -173,6 +172,7 @@ def impute_chromosomes(
     impute: Callable[[Step, RecordWriter | None, ExitStack, Progress | None], RecordWriter],
     summary: RunSummary,
     beside: AbstractContextManager[None],
+    threads: int,
     progress: Progress | None,
 ) -> None:
     """Impute one chromosome after the other, and give each file its name when it is whole.
@@ -189,20 +189,25 @@ def impute_chromosomes(
     beside : context manager
         Writes reports under temporary names on entering, and gives them their own names on leaving. The last
         file gets its name in between: all of these do, or none.
+    threads : int
+        For merging panels, before any chromosome is imputed.
     progress : callable or None
         Called with the fraction that is done.
 
     Raises
     ------
     InputError
-        As `impute`, with the chromosomes that are in whole files by then; or no chromosome is in the target.
+        As `impute` and `merge_panels`, with the chromosomes that are in whole files by then; or no chromosome
+        is in the target.
     """
     shares = Shares(progress, [1.0] * len(run.plan))
     done, absent, waiting = 0, None, None
     named, whole = list[str](), list[str]()  # chromosomes in the file that waits for its name, and before it
     try:
         with ExitStack() as stack:
-            for path, chromosomes in run.planned:
+            with summary.stage("open panel"):
+                planned = stack.enter_context(merged_panels(run.planned, threads, progress))
+            for path, chromosomes in planned:
                 if waiting is not None:
                     waiting.close()
                     whole, named = [*whole, *named], []

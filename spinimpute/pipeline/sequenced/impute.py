@@ -20,7 +20,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.memory import FEWER_SAMPLES, within_budget
 from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.opening import OneOrSeveral, open_panels, path_of
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -45,7 +45,7 @@ _WRITTEN_SITES = 8_192  # sites
 
 def impute_sequenced(
     out: str | Path,
-    panel: ReferencePanel | str | Path | Sequence[ReferencePanel | str | Path],
+    panel: OneOrSeveral,
     sequencing: SequencingSettings,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -65,8 +65,9 @@ def impute_sequenced(
     out : str or Path
         As of `impute`, with "{chrom}" in its name one file for each chromosome.
     panel : ReferencePanel, str or Path, or sequence of them
-        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first. Or panel files, one for
-        each chromosome in any order, or a folder of such files.
+        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first. Or panel files in any
+        order, or a folder of such files: one for each chromosome, or several, which are merged as
+        `merge_panels` does, in the order given.
     sequencing : SequencingSettings
         What is known of the samples.
     genetic_map : str, Path or GeneticMap, optional
@@ -114,7 +115,7 @@ def impute_sequenced(
         return _impute_chromosome(given, step, writer, stack, progress)
 
     beside = _written_beside(report, summary, sequencing, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, progress)
+    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
     return summary
 
 
