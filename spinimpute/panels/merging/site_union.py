@@ -214,5 +214,6 @@ def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
         at = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
         raise InputError(
             f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MOST_APART_CM:g} cM from "
-            f"any that {lacks.path} has, too: build both of the same region (panel build --region)"
+            f"any that {lacks.path} has, too: build both of the same region (build_panel(...) with "
+            "region=...)"
         )
