@@ -111,7 +111,7 @@ def test_spin_and_leave_one_out(run: Run, example: Path, panel: Path, tmp_path: 
     assert records(tmp_path / "some2.vcf") == within(records(tmp_path / "whole2.vcf"), *REGIONS)
     done = run(*given, *loo, "--out", tmp_path / "o.vcf", *flags(REGIONS), "--buffer", "1", "--force")
     assert done.code == 2
-    assert "leave out --buffer, or --loo and --report" in done.err
+    assert "twice with --loo, --report, --report-figures or --multiqc: leave --buffer out" in done.err
 
 
 def test_one_region_of_a_file_is_a_chunk(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
