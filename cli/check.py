@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +20,23 @@ from .options import (
     sex_option,
     sexes_of,
 )
-from .target_options import gl_option, panel_option, target_option
+from .target_options import (
+    ONLY_FOR_READS,
+    panel_option,
+    sequencing_options,
+    sequencing_settings,
+    target_option,
+)
+
+if TYPE_CHECKING:
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
 ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
 
 
 @click.command(cls=OptionsOnly)
 @target_option
-@gl_option
+@sequencing_options
 @panel_option("Panel file (.spin), or a phased VCF or BCF.")
 @map_option
 @ambiguous_option
@@ -40,6 +50,12 @@ def check(
     ctx: click.Context,
     vcf: str | None,
     gl: str | None,
+    bam: tuple[str, ...],
+    bam_list: str | None,
+    reference: str | None,
+    min_mapping_quality: int,
+    min_base_quality: int,
+    max_depth: int,
     panel: str,
     genetic_map: str | None,
     ambiguous: str,
@@ -52,7 +68,7 @@ def check(
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
 
     Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
-    samples (--gl): sites matched and exchanged, coverage.
+    samples (--gl, --bam, --bam-list): files that cannot be used, sites matched and exchanged, coverage.
     """
     from spinimpute.errors import InputError
     from spinimpute.output_files import check_outputs, written_whole
@@ -60,10 +76,16 @@ def check(
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.settings import TargetSettings
 
-    if gl is not None:
-        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl)")
-        _check_sequenced(gl, panel, genetic_map, sex, samples_out, force)
+    if gl or bam or bam_list:
+        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        if not bam and bam_list is None:
+            refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        counted = (min_mapping_quality, min_base_quality, max_depth)
+        given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex)
+        check_outputs([samples_out], force, (bam_list, panel, genetic_map, sex, *given.paths))
+        _check_sequenced(given, panel, genetic_map, samples_out)
         return
+    refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     assert vcf is not None, "one of them is given"
     check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
@@ -80,18 +102,23 @@ def check(
 
 
 def _check_sequenced(
-    gl: str, panel: str, genetic_map: str | None, sex: str | None, samples_out: str | None, force: bool
+    given: SequencingSettings, panel: str, genetic_map: str | None, samples_out: str | None
 ) -> None:
-    from spinimpute.output_files import check_outputs, written_whole
+    from spinimpute.errors import InputError
+    from spinimpute.output_files import written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.sequenced.check import check_sequenced
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-    check_outputs([samples_out], force, (gl, panel, genetic_map, sex))
     with open_panels(panel, genetic_map) as opened:
-        found = check_sequenced(opened, SequencingSettings(gl, sexes=sexes_of(sex)))
-    for line in [*found.lines_before(), *(f"warning:  {warning}" for warning in found.warnings)]:
+        found, refusals = check_sequenced(opened, given)
+    lines = found.lines_before() if found.samples else []
+    for line in [
+        *lines,
+        *(f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])),
+    ]:
         click.echo(printable(line))
-    if samples_out is not None:
+    if samples_out is not None and found.samples:
         with written_whole(Path(samples_out)) as partial:
             found.coverage.write(partial)
+    if refusals:
+        raise InputError(f"impute refuses {len(refusals)} of these files: {refusals[0]}")

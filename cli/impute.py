@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,7 +18,6 @@ from .options import (
     device_option,
     force_match_option,
     map_option,
-    names_in,
     out_option,
     output_type_option,
     predictor_options,
@@ -32,10 +31,13 @@ from .options import (
     show,
     threads_option,
 )
-from .target_options import panels_option, sequencing_options, targets_option
-
-if TYPE_CHECKING:
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from .target_options import (
+    ONLY_FOR_READS,
+    panels_option,
+    sequencing_options,
+    sequencing_settings,
+    targets_option,
+)
 
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
@@ -44,7 +46,6 @@ ONLY_FOR_ARRAYS = (
     "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
     "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
-ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
 @click.command(cls=Piped)
@@ -187,7 +188,7 @@ def impute(
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
         read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
         check_outputs([out, report], force, read, streamed=out)
-        given = _sequencing(
+        given = sequencing_settings(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
         )
         gc.freeze()
@@ -247,42 +248,6 @@ def impute(
             progress=progress,
         )
     show(summary, out, quiet)
-
-
-def _sequencing(
-    gl: str | None,
-    bam: tuple[str, ...],
-    bam_list: str | None,
-    array: str | None,
-    reference: str | None,
-    counted: tuple[int, int, int],
-    sex: str | None,
-) -> SequencingSettings:
-    """counted: mapping quality, base quality and depth."""
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-    from spinimpute.sequencing.pileup import PileupSettings
-
-    listed = [] if bam_list is None else _listed_reads(bam_list)
-    files = [*bam, *(path for path, _ in listed)]
-    names = [*(None for _ in bam), *(name for _, name in listed)]
-    pileup = PileupSettings(*counted)
-    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names)
-
-
-def _listed_reads(path: str) -> list[tuple[str, str | None]]:
-    """The files in a list, and the names of their samples where it gives any."""
-    from spinimpute.errors import InputError
-
-    found = []
-    for line in names_in(path, "list of reads", "file"):
-        file, *names = (word.strip() for word in line.split("\t"))
-        if len(names) > 1:
-            raise InputError(
-                f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
-                "sample's name, or the file alone"
-            )
-        found.append((file, names[0] if names else None))
-    return found
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
