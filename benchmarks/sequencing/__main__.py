@@ -2,11 +2,13 @@
 
     python -m benchmarks.sequencing compare 1x.reads 4x.sites
     python -m benchmarks.sequencing simulated chr20_eur --coverage 0.5,1
+    python -m benchmarks.sequencing simulated chr22_1kg --left-out --people 60 --seed 5
 
 `compare` imputes likelihoods of 100 people of chr22_1kg, of which GLIMPSE2's results are at hand: they were
 made once, elsewhere, so that its seconds are stated and not measured beside ours. `simulated` makes
-likelihoods of a real set's targets first. Both count accuracy by the panel's minor allele frequency with the
-neutral scorer, and how often genotypes are right that are said to be.
+likelihoods of a real set's targets first, or of people taken out of its panel, by whom alone settings are
+chosen. Both count accuracy by the panel's minor allele frequency with the neutral scorer, and how often
+genotypes are right that are said to be.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("case", choices=REAL)
     sub.add_argument("--coverage", default="0.5,1")
     sub.add_argument("--people", type=int, default=51)
+    sub.add_argument("--left-out", action="store_true", help="of people drawn from the panel, who leave it")
     sub.add_argument("--reads", action="store_true", help="reads of 150 bases; else sites are independent")
     sub.add_argument("--seed", type=int, default=1)
     sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")

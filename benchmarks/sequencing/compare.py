@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from benchmarks.imputation.tables import accuracy_table, markdown
 FILES = ("0.1x.sites", "0.5x.sites", "0.5x.reads", "1x.reads", "2x.sites", "4x.sites")
 EDGES = (0.0, 0.0005, 0.002, 0.01, 0.05, 0.5)
 STATED = (0.5, 0.9, 0.99, 0.999, 1.0)  # of probabilities of the likeliest genotype
+LEFT_OUT_SEED = 11
 OURS, PEER = "spinimpute", "GLIMPSE2"
 
 
@@ -42,7 +44,9 @@ def compare(arguments: argparse.Namespace) -> None:
 
 def simulated(arguments: argparse.Namespace) -> None:
     """Likelihoods made of the targets of a set."""
-    case = find_case(arguments.case, arguments.data)
+    case, of = find_case(arguments.case, arguments.data), "simulated"
+    if arguments.left_out:
+        case, of = leave_out(case, arguments.people, arguments.work), "left-out"
     made: dict[str, tuple[Path, dict[str, Path]]] = {}
     for coverage in arguments.coverage.split(","):
         kind = "reads" if arguments.reads else "sites"
@@ -52,7 +56,20 @@ def simulated(arguments: argparse.Namespace) -> None:
         words += ["--reads"] if arguments.reads else []
         subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
         made[f"{coverage}x.{kind}"] = (out, {})
-    _all(case, made, arguments, arguments.name or f"simulated-{arguments.case}")
+    _all(case, made, arguments, arguments.name or f"{of}-{arguments.case}")
+
+
+def leave_out(case: Case, people: int, work: Path) -> Case:
+    """A case whose panel has lost some people, drawn at random, and whose truth they are."""
+    drawn = np.random.default_rng(LEFT_OUT_SEED).choice(samples(case.panel), people, replace=False)
+    names = work / "left-out.txt"
+    names.write_text("".join(f"{name}\n" for name in sorted(drawn.tolist())))
+    panel, truth = work / "panel.bcf", work / "left-out.bcf"
+    for path, chosen in ((panel, f"^{names}"), (truth, str(names))):
+        command = ["bcftools", "view", "-S", chosen, str(case.panel), "-Ob", "-o", str(path)]
+        subprocess.run(command, check=True)
+        subprocess.run(["bcftools", "index", "-f", str(path)], check=True)
+    return replace(case, panel=panel, truth=truth)
 
 
 def _all(
