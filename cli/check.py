@@ -21,6 +21,7 @@ from .options import (
     sexes_of,
 )
 from .target_options import (
+    ONLY_FOR_LIKELIHOODS,
     ONLY_FOR_READS,
     panel_option,
     sequencing_options,
@@ -31,7 +32,7 @@ from .target_options import (
 if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
+ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 
 
 @click.command(cls=OptionsOnly)
@@ -80,8 +81,10 @@ def check(
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        if not gl:
+            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
         counted = (min_mapping_quality, min_base_quality, max_depth)
-        given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex)
+        given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex, chain)
         check_outputs([samples_out], force, (bam_list, panel, genetic_map, sex, *given.paths))
         _check_sequenced(given, panel, genetic_map, samples_out)
         return

@@ -32,6 +32,7 @@ from .options import (
     threads_option,
 )
 from .target_options import (
+    ONLY_FOR_LIKELIHOODS,
     ONLY_FOR_READS,
     panels_option,
     sequencing_options,
@@ -43,7 +44,7 @@ from .target_options import (
 WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
-    "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
+    "keep_unmatched", "predictor", "model", "ambiguous", "min_typed_ratio", "loo",
     "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
 
@@ -186,10 +187,12 @@ def impute(
             raise InputError(f"--panel is given {len(panel)} times: for sequenced samples give it once")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
+        if not gl:
+            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
+        read = (gl, *bam, bam_list, vcf, reference, sex, chain, panel, genetic_map)
         check_outputs([out, report], force, read, streamed=out)
         given = sequencing_settings(
-            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
+            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex, chain
         )
         gc.freeze()
         gc.enable()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
 PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+ONLY_FOR_LIKELIHOODS = ("chain",)
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
@@ -170,6 +171,7 @@ def sequencing_settings(
     reference: str | None,
     counted: tuple[int, int, int],
     sex: str | None,
+    chain: str | None,
 ) -> SequencingSettings:
     """What the options of `sequencing_options` say; counted: mapping quality, base quality and depth."""
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -179,7 +181,7 @@ def sequencing_settings(
     files = [*bam, *(path for path, _ in listed)]
     names = [*(None for _ in bam), *(name for _, name in listed)]
     pileup = PileupSettings(*counted)
-    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names)
+    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names, chain=chain)
 
 
 def _listed_reads(path: str) -> list[tuple[str, str | None]]:

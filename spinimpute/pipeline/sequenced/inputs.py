@@ -45,6 +45,8 @@ class SequencingSettings:
         The reference genome that CRAMs were written with.
     pileup : PileupSettings
         Which bases of reads count.
+    chain : str, Path or None
+        A chain file from the genome build of the likelihoods to the panel's.
     sexes : dict or None
         Whether each sample is male, for chromosome X.
     """
@@ -52,6 +54,7 @@ class SequencingSettings:
     likelihoods: str | Path | None = None
     alignments: Sequence[str | Path] = ()
     names: Sequence[str | None] = field(default=(), kw_only=True)
+    chain: str | Path | None = field(default=None, kw_only=True)
     array: str | Path | None = None
     reference: str | Path | None = None
     pileup: PileupSettings = field(default_factory=PileupSettings)
@@ -60,7 +63,7 @@ class SequencingSettings:
     @property
     def paths(self) -> list[str | Path | None]:
         """All files that are read."""
-        return [self.likelihoods, *self.alignments, self.array, self.reference]
+        return [self.likelihoods, *self.alignments, self.array, self.reference, self.chain]
 
     @property
     def named(self) -> str:
@@ -141,7 +144,13 @@ class LikelihoodReader:
         if settings.likelihoods is not None:
             try:
                 parts.append(
-                    read_variant_likelihoods(settings.likelihoods, panel, region, sexes=settings.sexes)
+                    read_variant_likelihoods(
+                        settings.likelihoods,
+                        panel,
+                        region,
+                        chain=settings.chain,
+                        sexes=settings.sexes,
+                    )
                 )
             except (NoRecord, NoMatch):
                 if region is None:

@@ -77,7 +77,6 @@ def test_what_impute_refuses(
         ["--vcf", "t.vcf"],
         ["--bfile", "t"],
         ["--ambiguous", "drop"],
-        ["--chain", "c.chain"],
         ["--out", "sites.tsv"],
     ],
     ids=" ".join,
