@@ -6,9 +6,6 @@ Axes: S sites, X samples, 3: copies of ALT.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,15 +18,16 @@ from cyvcf2 import VCF
 
 from benchmarks.imputation.cases import Case, find_case, samples
 from benchmarks.imputation.measure import Stage, run
-from benchmarks.imputation.results import commit, processor, scrubbed, versions
+from benchmarks.imputation.results import processor
 from benchmarks.imputation.scoring import Accuracy, read_accuracy
 from benchmarks.imputation.tables import accuracy_table, markdown
+from benchmarks.sequencing.results import OURS, built_panel, result_folder, write_configuration
 
 FILES = ("0.1x.sites", "0.5x.sites", "0.5x.reads", "1x.reads", "2x.sites", "4x.sites")
 EDGES = (0.0, 0.0005, 0.002, 0.01, 0.05, 0.5)
 STATED = (0.5, 0.9, 0.99, 0.999, 1.0)  # of probabilities of the likeliest genotype
 LEFT_OUT_SEED = 11
-OURS, PEER = "spinimpute", "GLIMPSE2"
+PEER = "GLIMPSE2"
 
 
 def compare(arguments: argparse.Namespace) -> None:
@@ -39,7 +37,7 @@ def compare(arguments: argparse.Namespace) -> None:
     for name in arguments.files:
         stem = arguments.likelihoods / f"chr22_1kg.{name}"
         made[name] = (Path(f"{stem}.gl.vcf.gz"), {PEER: Path(f"{stem}.glimpse2.bcf")})
-    _all(case, made, arguments, arguments.name or "compare")
+    _all(case, made, arguments, "compare")
 
 
 def simulated(arguments: argparse.Namespace) -> None:
@@ -56,7 +54,7 @@ def simulated(arguments: argparse.Namespace) -> None:
         words += ["--reads"] if arguments.reads else []
         subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
         made[f"{coverage}x.{kind}"] = (out, {})
-    _all(case, made, arguments, arguments.name or f"{of}-{arguments.case}")
+    _all(case, made, arguments, f"{of}-{arguments.case}")
 
 
 def leave_out(case: Case, people: int, work: Path) -> Case:
@@ -75,16 +73,12 @@ def leave_out(case: Case, people: int, work: Path) -> Case:
 def _all(
     case: Case, made: Mapping[str, tuple[Path, dict[str, Path]]], arguments: argparse.Namespace, name: str
 ) -> None:
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    folder = arguments.results / f"{today}-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    panel = arguments.work / "panel.spin"
-    build = ["panel", "build", "--vcf", case.panel, "--map", case.genetic_map, "--out", panel, "-q"]
-    subprocess.run([sys.executable, "-m", "spinimpute", *map(str, build)], check=True)
-    report, commands, costs = [f"# Sequenced samples of {case.name}"], [], []
+    folder = result_folder(arguments, name)
+    panel = built_panel(case, arguments.work / "panel.spin")
+    report, stages, costs = [f"# Sequenced samples of {case.name}"], [], []
     for file, (likelihoods, peers) in made.items():
         stage, imputed = _impute(file, likelihoods, panel, arguments)
-        commands.append(scrubbed(stage.command, {arguments.work: "WORK"}))
+        stages.append(stage)
         truth = _truth_of(case, likelihoods, arguments.work)
         table = folder / f"{file}.tsv"
         rows = _score(case, truth, {OURS: imputed, **peers}, table, arguments.scorer)
@@ -97,16 +91,7 @@ def _all(
     report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
     report += [f"{arguments.threads} threads, {processor()}."]
     (folder / "report.md").write_text("\n\n".join(report) + "\n")
-    configuration = {
-        "date": today,
-        "commit": commit(),
-        "seed": getattr(arguments, "seed", None),
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "versions": versions(),
-        "commands": commands,
-    }
-    (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+    write_configuration(folder, arguments, stages)
 
 
 def _impute(file: str, likelihoods: Path, panel: Path, arguments: argparse.Namespace) -> tuple[Stage, Path]:
