@@ -137,6 +137,8 @@ def _calibration(truth: Path, imputed: Path, panel: Path) -> str:
         if key not in copies:
             continue
         rare = min(frequency[key], 1 - frequency[key])
+        if rare == 0:  # as the scorer: such alleles only those have who were taken out of the panel
+            continue
         row = int(np.searchsorted(EDGES[1:-1], rare))
         probability_X3 = record.format("GP")
         # small numbers are written as 0 and 1, so that 1 is of the last class
