@@ -116,7 +116,7 @@ class _Found:
         self._file, self._panel, self._region, self._lift = file, panel, region, lift
         self._keys = panel.sites.keys()
         self._position: list[int] = panel.position.tolist()
-        self._taken = bytearray(len(self._position))
+        self._taken = bytearray(len(self._position))  # 1 from a repaired record, 2 from one as it is
         self._skipped: Counter[str] = Counter()
         self._n_sites = 0  # biallelic ones, of the file
         # records at the panel's positions, those of them with its alleles, those that state something
@@ -153,7 +153,8 @@ class _Found:
                 pairs[site], repairs[site] = pair, REPAIRS[pair[0] > 0, other_strand]
         self._count(alleles, stop > first, pairs)
         self._n_other_strand += any(map(is_of_other_strand, repairs.values()))
-        new = [site for site in pairs if not self._taken[site]]
+        # a repaired record never takes the place of one that needs no repair
+        new = [site for site in pairs if self._taken[site] < (1 if repairs[site] else 2)]
         if not new:
             return
         stated = stated_likelihoods(self._file, record, len(alleles), [pairs[site] for site in new])
@@ -161,7 +162,7 @@ class _Found:
             return
         self._n_stated += 1
         for site, phred_X3 in zip(new, stated.phreds, strict=True):
-            self._taken[site] = True
+            self._taken[site] = 1 if repairs[site] else 2
             self._panel_index.append(site)
             self._repairs.append(repairs[site])
             reads_X = self._reads(record, pairs[site])
@@ -178,7 +179,7 @@ class _Found:
             if number not in used:
                 elsewhere = ALLELES_DIFFER if at_panel else POSITION_NOT_IN_PANEL
                 self._skipped[why_no_site(alt) or elsewhere] += 1
-        self._skipped[DUPLICATE] += sum(self._taken[site] for site in pairs)
+        self._skipped[DUPLICATE] += sum(self._taken[site] > 0 for site in pairs)
         if at_panel and (pairs or not all(map(why_no_site, alleles[1:]))):
             self._n_at_panel += 1
             self._n_fit += bool(pairs)
@@ -235,7 +236,10 @@ class _Found:
         """All of it in the order of the panel, each sample with one ploidy; `skipped` were not added."""
         samples = self._file.samples
         panel_index = np.array(self._panel_index, np.int64)
-        order = np.argsort(panel_index)
+        order = np.argsort(panel_index, kind="stable")
+        order = order[
+            np.diff(panel_index[order], append=-1) != 0
+        ]  # the last record that was taken for a site
         phred_SX3, copies_SX, depth_SX = self._rows.joined(order)
         repairs = [self._repairs[i] for i in order.tolist()]
         panel_index = panel_index[order]
@@ -295,10 +299,10 @@ class _Rows:
         self._new = []
 
     def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X)."""
+        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X) of rows."""
         if self._new:
             self._convert()
-        shape = (len(order_S), self._n_samples)
+        shape = (-1, self._n_samples)
         phred_SX3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_S]
         copies_SX = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_S]
         depth_SX = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_S]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spinimpute.genotypes.letters import complement
+from spinimpute.genotypes.sites import DUPLICATE
 from spinimpute.targets.liftover import NOT_IN_CHAIN
 from spinimpute.targets.repair import BOTH, OTHER_STRAND, STRAND_BY_FREQUENCY, STRAND_UNKNOWN, SWAPPED
 
@@ -124,3 +125,19 @@ def test_another_build_does_not_fit_by_its_strands(
     assert done.code == 2
     assert "on the other strand" in done.err
     assert "lift the file over (--chain)" in done.err
+
+
+def test_what_needs_no_repair_comes_first(
+    imputed: Imputed, rows: Rows, write_gl: Write, tmp_path: Path
+) -> None:
+    """Two records of a site, the first with exchanged letters and other likelihoods."""
+    snps = [row for row in rows if is_snp(row) and not is_ambiguous(row)]
+    changed = [list(row) for row in snps]
+    for i in (20, 40):
+        changed.insert(i, [*changed[i][:3], *changed[i][4:2:-1], *changed[i][5:9], *changed[5][9:]])
+    changed.insert(61, exchanged(changed[60]))
+    expected, _ = imputed(write_gl(tmp_path / "sound.vcf", snps))
+    found, said = imputed(write_gl(tmp_path / "twice.vcf", changed))
+    assert found == expected
+    assert f"3 {DUPLICATE}" in said
+    assert not any(SWAPPED in line for line in said)
