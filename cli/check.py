@@ -21,18 +21,27 @@ from .options import (
     sex_option,
     sexes_of,
 )
-from .target_options import each, gl_option, panels_option, target_option
+from .target_options import (
+    ONLY_FOR_LIKELIHOODS,
+    ONLY_FOR_READS,
+    each,
+    panels_option,
+    sequencing_options,
+    sequencing_settings,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from spinimpute.panels.reference import ReferencePanel
     from spinimpute.pipeline.check import CheckReport
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
+ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 
 
 @click.command(cls=OptionsOnly)
 @target_option
-@gl_option
+@sequencing_options
 @panels_option("Panel file (.spin), or a phased VCF or BCF. Several of a chromosome are merged.")
 @map_option
 @ambiguous_option
@@ -45,7 +54,13 @@ ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
 def check(
     ctx: click.Context,
     vcf: str | None,
-    gl: str | None,
+    gl: str | tuple[str, ...] | None,
+    bam: tuple[str, ...],
+    bam_list: str | None,
+    reference: str | None,
+    min_mapping_quality: int,
+    min_base_quality: int,
+    max_depth: int,
     panel: str | tuple[str, ...],
     genetic_map: str | None,
     ambiguous: str,
@@ -58,7 +73,7 @@ def check(
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
 
     Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
-    samples (--gl): sites matched and exchanged, coverage.
+    samples (--gl, --bam, --bam-list): files that cannot be used, sites matched and exchanged, coverage.
     """
     from spinimpute.errors import InputError
     from spinimpute.output_files import check_outputs, written_whole
@@ -66,10 +81,18 @@ def check(
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.settings import TargetSettings
 
-    if gl is not None:
-        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl)")
-        _check_sequenced(gl, panel, genetic_map, sex, samples_out, force)
+    if gl or bam or bam_list:
+        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        if not bam and bam_list is None:
+            refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        if not gl:
+            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
+        counted = (min_mapping_quality, min_base_quality, max_depth)
+        given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex, chain)
+        check_outputs([samples_out], force, (bam_list, *each(panel), genetic_map, sex, *given.paths))
+        _check_sequenced(given, panel, genetic_map, samples_out)
         return
+    refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     assert vcf is not None, "one of them is given"
     check_outputs([out, samples_out], force, (vcf, *each(panel), genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
@@ -102,23 +125,26 @@ def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) 
 
 
 def _check_sequenced(
-    gl: str,
+    given: SequencingSettings,
     panel: str | tuple[str, ...],
     genetic_map: str | None,
-    sex: str | None,
     samples_out: str | None,
-    force: bool,
 ) -> None:
-    from spinimpute.output_files import check_outputs, written_whole
+    from spinimpute.errors import InputError
+    from spinimpute.output_files import written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.sequenced.check import check_sequenced
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-    check_outputs([samples_out], force, (gl, *each(panel), genetic_map, sex))
     with open_panels(panel, genetic_map) as opened:
-        found = check_sequenced(opened, SequencingSettings(gl, sexes=sexes_of(sex)))
-    for line in [*found.lines_before(), *(f"warning:  {warning}" for warning in found.warnings)]:
+        found, refusals = check_sequenced(opened, given)
+    lines = found.lines_before() if found.samples else []
+    for line in [
+        *lines,
+        *(f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])),
+    ]:
         click.echo(printable(line))
-    if samples_out is not None:
+    if samples_out is not None and found.samples:
         with written_whole(Path(samples_out)) as partial:
             found.coverage.write(partial)
+    if refusals:
+        raise InputError(f"impute refuses {len(refusals)} of these files: {refusals[0]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,7 +20,6 @@ from .options import (
     device_option,
     force_match_option,
     map_option,
-    names_in,
     out_option,
     output_type_option,
     predictor_options,
@@ -34,10 +33,15 @@ from .options import (
     show,
     threads_option,
 )
-from .target_options import each, panels_option, sequencing_options, targets_option
-
-if TYPE_CHECKING:
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from .target_options import (
+    ONLY_FOR_LIKELIHOODS,
+    ONLY_FOR_READS,
+    each,
+    panels_option,
+    sequencing_options,
+    sequencing_settings,
+    targets_option,
+)
 
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = (
@@ -46,10 +50,9 @@ WITHOUT_INFLUENCE = (
 )  # fmt: skip
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
-    "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
+    "keep_unmatched", "predictor", "model", "ambiguous", "min_typed_ratio", "loo",
     "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
-ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
@@ -208,11 +211,24 @@ def impute(
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        read = (*each(gl), *bam, bam_list, vcf, reference, sex, *each(panel), genetic_map, regions_file)
+        if not gl:
+            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
+        read = (
+            *each(gl),
+            *bam,
+            bam_list,
+            vcf,
+            reference,
+            sex,
+            chain,
+            *each(panel),
+            genetic_map,
+            regions_file,
+        )
         files = ReportFiles(report, report_figures, multiqc).to_check([out])
         check_outputs([out, *files], force, read, streamed=out)
-        given = _sequencing(
-            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
+        given = sequencing_settings(
+            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex, chain
         )
         gc.freeze()
         gc.enable()
@@ -280,42 +296,6 @@ def impute(
 def _one(given: tuple[str, ...]) -> str | tuple[str, ...] | None:
     """The same as the library takes it."""
     return given[0] if len(given) == 1 else given or None
-
-
-def _sequencing(
-    gl: str | tuple[str, ...] | None,
-    bam: tuple[str, ...],
-    bam_list: str | None,
-    array: str | None,
-    reference: str | None,
-    counted: tuple[int, int, int],
-    sex: str | None,
-) -> SequencingSettings:
-    """counted: mapping quality, base quality and depth."""
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-    from spinimpute.sequencing.pileup import PileupSettings
-
-    listed = [] if bam_list is None else _listed_reads(bam_list)
-    files = [*bam, *(path for path, _ in listed)]
-    names = [*(None for _ in bam), *(name for _, name in listed)]
-    pileup = PileupSettings(*counted)
-    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names)
-
-
-def _listed_reads(path: str) -> list[tuple[str, str | None]]:
-    """The files in a list, and the names of their samples where it gives any."""
-    from spinimpute.errors import InputError
-
-    found = []
-    for line in names_in(path, "list of reads", "file"):
-        file, *names = (word.strip() for word in line.split("\t"))
-        if len(names) > 1:
-            raise InputError(
-                f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
-                "sample's name, or the file alone"
-            )
-        found.append((file, names[0] if names else None))
-    return found
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

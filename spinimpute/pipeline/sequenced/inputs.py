@@ -46,6 +46,8 @@ class SequencingSettings:
         The reference genome that CRAMs were written with.
     pileup : PileupSettings
         Which bases of reads count.
+    chain : str, Path or None
+        A chain file from the genome build of the likelihoods to the panel's.
     sexes : dict or None
         Whether each sample is male, for chromosome X.
     """
@@ -53,6 +55,7 @@ class SequencingSettings:
     likelihoods: str | Path | Sequence[str | Path] | None = None
     alignments: Sequence[str | Path] = ()
     names: Sequence[str | None] = field(default=(), kw_only=True)
+    chain: str | Path | None = field(default=None, kw_only=True)
     array: str | Path | None = None
     reference: str | Path | None = None
     pileup: PileupSettings = field(default_factory=PileupSettings)
@@ -61,7 +64,7 @@ class SequencingSettings:
     @property
     def paths(self) -> list[str | Path | None]:
         """All files that are read."""
-        return [*self.likelihood_files, *self.alignments, self.array, self.reference]
+        return [*self.likelihood_files, *self.alignments, self.array, self.reference, self.chain]
 
     @property
     def likelihood_files(self) -> list[str | Path]:
@@ -158,7 +161,11 @@ class LikelihoodReader:
         parts = []
         if self._likelihoods is not None:
             try:
-                parts.append(read_variant_likelihoods(self._likelihoods, panel, region, sexes=settings.sexes))
+                parts.append(
+                    read_variant_likelihoods(
+                        self._likelihoods, panel, region, chain=settings.chain, sexes=settings.sexes
+                    )
+                )
             except (NoRecord, NoMatch):
                 if region is None:
                     raise
