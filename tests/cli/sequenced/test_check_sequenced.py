@@ -71,6 +71,12 @@ def test_what_impute_refuses(
     assert "the file holds chromosome 7" in done.err
 
 
+def test_check_takes_the_likelihoods_of_one_chromosome(run: Run, gl: Path, small_panel: Path) -> None:
+    done = run("check", "--gl", gl, "--gl", gl, "--panel", small_panel)
+    assert done.code == 2
+    assert "2 files of likelihoods are given: give that of this chromosome alone" in done.err
+
+
 @pytest.mark.parametrize(
     "option",
     [
