@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from spinimpute.errors import printable
 
+from .messages import as_options
 from .options import (
     OptionsOnly,
     ambiguous_option,
-    as_options,
     chain_option,
     force_option,
     map_option,
@@ -19,15 +21,28 @@ from .options import (
     sex_option,
     sexes_of,
 )
-from .target_options import gl_option, panel_option, target_option
+from .target_options import (
+    ONLY_FOR_LIKELIHOODS,
+    ONLY_FOR_READS,
+    each,
+    panels_option,
+    sequencing_options,
+    sequencing_settings,
+    target_option,
+)
 
-ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
+if TYPE_CHECKING:
+    from spinimpute.panels.reference import ReferencePanel
+    from spinimpute.pipeline.check import CheckReport
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+
+ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 
 
 @click.command(cls=OptionsOnly)
 @target_option
-@gl_option
-@panel_option("Panel file (.spin), or a phased VCF or BCF.")
+@sequencing_options
+@panels_option("Panel file (.spin), or a phased VCF or BCF. Several of a chromosome are merged.")
 @map_option
 @ambiguous_option
 @sex_option
@@ -39,8 +54,14 @@ ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "chain", "out")
 def check(
     ctx: click.Context,
     vcf: str | None,
-    gl: str | None,
-    panel: str,
+    gl: str | tuple[str, ...] | None,
+    bam: tuple[str, ...],
+    bam_list: str | None,
+    reference: str | None,
+    min_mapping_quality: int,
+    min_base_quality: int,
+    max_depth: int,
+    panel: str | tuple[str, ...],
     genetic_map: str | None,
     ambiguous: str,
     sex: str | None,
@@ -52,7 +73,7 @@ def check(
     """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
 
     Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
-    samples (--gl): sites matched and exchanged, coverage.
+    samples (--gl, --bam, --bam-list): files that cannot be used, sites matched and exchanged, coverage.
     """
     from spinimpute.errors import InputError
     from spinimpute.output_files import check_outputs, written_whole
@@ -60,15 +81,28 @@ def check(
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.settings import TargetSettings
 
-    if gl is not None:
-        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl)")
-        _check_sequenced(gl, panel, genetic_map, sex, samples_out, force)
+    if gl or bam or bam_list:
+        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+        if not bam and bam_list is None:
+            refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
+        if not gl:
+            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
+        counted = (min_mapping_quality, min_base_quality, max_depth)
+        given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex, chain)
+        check_outputs([samples_out], force, (bam_list, *each(panel), genetic_map, sex, *given.paths))
+        _check_sequenced(given, panel, genetic_map, samples_out)
         return
+    refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     assert vcf is not None, "one of them is given"
-    check_outputs([out, samples_out], force, (vcf, panel, genetic_map, sex, chain))
+    check_outputs([out, samples_out], force, (vcf, *each(panel), genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
+    settings = TargetSettings(ambiguous, sexes_of(sex), chain)
+    if isinstance(panel, tuple):
+        for one in panel:
+            with open_panels(one) as opened:
+                _describe(one, opened, run(vcf, opened, settings))
     with open_panels(panel, genetic_map) as opened:
-        report = run(vcf, opened, TargetSettings(ambiguous, sexes_of(sex), chain))
+        report = run(vcf, opened, settings)
     for line in report.lines():
         click.echo(printable(as_options(line)))
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):
@@ -79,19 +113,38 @@ def check(
         raise InputError(f"impute refuses this target: {report.refusals[0]}")
 
 
+def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) -> None:
+    """Say of one of several panels what it has."""
+    n_sites = sum(panel.n_sites for panel in panels)
+    click.echo(
+        printable(
+            f"panel:    {Path(path).name}: {panels[0].n_samples} samples, {n_sites} sites, "
+            f"{report.n_matched} of {report.n_sites} typed sites"
+        )
+    )
+
+
 def _check_sequenced(
-    gl: str, panel: str, genetic_map: str | None, sex: str | None, samples_out: str | None, force: bool
+    given: SequencingSettings,
+    panel: str | tuple[str, ...],
+    genetic_map: str | None,
+    samples_out: str | None,
 ) -> None:
-    from spinimpute.output_files import check_outputs, written_whole
+    from spinimpute.errors import InputError
+    from spinimpute.output_files import written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.sequenced.check import check_sequenced
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-    check_outputs([samples_out], force, (gl, panel, genetic_map, sex))
     with open_panels(panel, genetic_map) as opened:
-        found = check_sequenced(opened, SequencingSettings(gl, sexes=sexes_of(sex)))
-    for line in [*found.lines_before(), *(f"warning:  {warning}" for warning in found.warnings)]:
+        found, refusals = check_sequenced(opened, given)
+    lines = found.lines_before() if found.samples else []
+    for line in [
+        *lines,
+        *(f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])),
+    ]:
         click.echo(printable(line))
-    if samples_out is not None:
+    if samples_out is not None and found.samples:
         with written_whole(Path(samples_out)) as partial:
             found.coverage.write(partial)
+    if refusals:
+        raise InputError(f"impute refuses {len(refusals)} of these files: {refusals[0]}")

@@ -18,7 +18,7 @@ from .options import (
     sexes_of,
     show,
 )
-from .target_options import panel_option, target_option
+from .target_options import each, panels_option, target_option
 
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "force", "quiet")
@@ -26,7 +26,7 @@ WITHOUT_INFLUENCE = ("out", "force", "quiet")
 
 @click.command(cls=Piped)
 @target_option
-@panel_option("Panel file (.spin or .spip), or a phased VCF or BCF.")
+@panels_option("Panel file (.spin or .spip), or a phased VCF or BCF. Several of a chromosome are merged.")
 @map_option
 @out_option(
     "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
@@ -41,7 +41,7 @@ WITHOUT_INFLUENCE = ("out", "force", "quiet")
 def convert(
     ctx: click.Context,
     vcf: str,
-    panel: str,
+    panel: str | tuple[str, ...],
     genetic_map: str | None,
     out: str,
     output_type: str | None,
@@ -59,7 +59,7 @@ def convert(
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import convert as run
 
-    check_outputs([out], force, (vcf, panel, genetic_map, sex, chain), streamed=out)
+    check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
     summary = run(
         vcf,
         out,

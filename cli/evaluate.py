@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 
-from .options import Piped, force_option, quiet_option, region_option, sample_names, say
+from spinimpute.errors import InputError
+
+from .messages import say
+from .options import (
+    Piped,
+    force_option,
+    quiet_option,
+    regions_options,
+    sample_names,
+)
+
+NO_FOLDER = "--out - is no folder's name; the table is printed on standard output without --out"
 
 
-@click.command(cls=Piped)
+def _check_outputs(params: Mapping[str, Any]) -> None:
+    """Refuse what cannot be written, before standard input is read."""
+    from spinimpute.evaluation.outputs import Outputs
+
+    if params["out"] == "-":
+        raise InputError(NO_FOLDER)
+    out, report = (None if params[name] is None else Path(params[name]) for name in ("out", "report"))
+    Outputs(out, report, params["concordance"], params["force"]).check([])
+
+
+@click.command(cls=Piped, check=_check_outputs)
 @click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF; -: stdin.")
 @click.option(
     "--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT; -: stdin."
@@ -28,7 +52,7 @@ from .options import Piped, force_option, quiet_option, region_option, sample_na
     metavar="PREFIX",
     help="Write the files of GLIMPSE2_concordance, for MultiQC: PREFIX.error.spl.txt.gz and four more.",
 )
-@region_option("Compare these sites only; may be repeated.", several=True)
+@regions_options("Compare these sites only.")
 @click.option("--samples", metavar="A,B,...", help="Compare these samples only.")
 @click.option("--samples-file", metavar="FILE", help="Compare these samples only, one name a line.")
 @force_option
@@ -43,6 +67,7 @@ def evaluate(
     bins: str | None,
     concordance: str | None,
     regions: tuple[str, ...],
+    regions_file: str | None,
     samples: str | None,
     samples_file: str | None,
     force: bool,
@@ -57,9 +82,7 @@ def evaluate(
     from spinimpute.quality.metrics import DEFAULT_BINS
 
     if out == "-":
-        from spinimpute.errors import InputError
-
-        raise InputError("--out - is no folder's name; the table is printed on standard output without --out")
+        raise InputError(NO_FOLDER)
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
     result = run(
         truth,
@@ -73,6 +96,7 @@ def evaluate(
         regions=regions or None,
         samples=sample_names(samples, samples_file),
         concordance=concordance,
+        regions_file=regions_file,
     )
     if not quiet:
         from rich.console import Console
@@ -87,8 +111,6 @@ def evaluate(
 
 
 def _bounds(text: str) -> tuple[float, ...]:
-    from spinimpute.errors import InputError
-
     try:
         bounds = tuple(float(part) for part in text.split(","))
     except ValueError as error:

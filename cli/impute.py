@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,44 +15,61 @@ from .options import (
     Piped,
     ambiguous_option,
     chain_option,
+    check_outs,
     command_text,
     device_option,
     force_match_option,
     map_option,
-    names_in,
     out_option,
     output_type_option,
     predictor_options,
     progress_bar,
     quiet_option,
     refuse_options,
-    region_option,
+    regions_options,
     sample_names,
     sex_option,
     sexes_of,
     show,
     threads_option,
 )
-from .target_options import panels_option, sequencing_options, targets_option
-
-if TYPE_CHECKING:
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from .target_options import (
+    ONLY_FOR_LIKELIHOODS,
+    ONLY_FOR_READS,
+    each,
+    panels_option,
+    sequencing_options,
+    sequencing_settings,
+    targets_option,
+)
 
 # the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "max_memory", "device", "force", "quiet", "report", "min_typed_ratio")
+WITHOUT_INFLUENCE = (
+    "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
+    "min_typed_ratio",
+)  # fmt: skip
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
-    "keep_unmatched", "predictor", "model", "ambiguous", "chain", "min_typed_ratio", "loo",
+    "keep_unmatched", "predictor", "model", "ambiguous", "min_typed_ratio", "loo",
     "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
-ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
-@click.command(cls=Piped)
+def _check_outputs(params: Mapping[str, Any]) -> None:
+    """Refuse what cannot be written, before standard input is read."""
+    from spinimpute.reports.report_files import ReportFiles
+
+    tables = _loo_tables(params["loo"]).values()
+    report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
+    check_outs(params, *tables, *report.to_check([params["out"], *tables]))
+
+
+@click.command(cls=Piped, check=_check_outputs)
 @targets_option
 @sequencing_options
 @panels_option(
-    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for a chromosome."
+    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each "
+    "chromosome, or several, which are merged."
 )
 @map_option
 @out_option(
@@ -63,12 +81,12 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.option(
     "--decimals", type=click.IntRange(1, 5), default=3, show_default=True, help="Of DS, HDS and GP."
 )
-@region_option("Impute this part of the panel only; 'ligate' joins such chunks.")
+@regions_options("Impute this part of the panel only; 'ligate' joins such chunks.")
 @click.option(
     "--buffer",
     type=float,
     metavar="CM",
-    help="With --region: use no typed sites but those this far around it, and those that its results need.",
+    help="With regions: use no typed sites but those this far around one, and those that its results need.",
 )
 @click.option(
     "--phasing",
@@ -105,6 +123,12 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 @click.option(
     "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
 )
+@click.option("--report-figures", metavar="FOLDER", help="Write the page's charts as files (SVG).")
+@click.option(
+    "--multiqc",
+    metavar="FILE",
+    help="Write a table of the samples for MultiQC, which finds names that end in _mqc.json.",
+)
 @click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
 @threads_option
 @device_option
@@ -117,7 +141,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 def impute(
     ctx: click.Context,
     vcf: str | tuple[str, ...] | None,
-    gl: str | None,
+    gl: str | tuple[str, ...] | None,
     bam: tuple[str, ...],
     bam_list: str | None,
     reference: str | None,
@@ -130,7 +154,8 @@ def impute(
     output_type: str | None,
     formats: str,
     decimals: int,
-    region: str | None,
+    regions: tuple[str, ...],
+    regions_file: str | None,
     buffer: float | None,
     phasing: str,
     keep_unmatched: bool,
@@ -144,6 +169,8 @@ def impute(
     min_typed_ratio: float | None,
     loo: str | None,
     report: str | None,
+    report_figures: str | None,
+    multiqc: str | None,
     threads: int | None,
     device: str,
     seed: int,
@@ -158,7 +185,6 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.errors import InputError
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.impute import impute as run
@@ -169,11 +195,13 @@ def impute(
         Resources,
         TargetSettings,
     )
+    from spinimpute.reports.report_files import ReportFiles
 
     header_lines = [
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
         f"##spinimpute_seed={seed}",
     ]
+    where = RegionSettings(_one(regions), buffer, regions_file)
     max_memory = options.pop("max_memory")
     budget = None if max_memory is None else parse_size(max_memory)
     if gl or bam or bam_list:
@@ -181,14 +209,26 @@ def impute(
 
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
-        if not isinstance(panel, str):
-            raise InputError(f"--panel is given {len(panel)} times: for sequenced samples give it once")
         if not bam and bam_list is None:
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        read = (gl, *bam, bam_list, vcf, reference, sex, panel, genetic_map)
-        check_outputs([out, report], force, read, streamed=out)
-        given = _sequencing(
-            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex
+        if not gl:
+            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
+        read = (
+            *each(gl),
+            *bam,
+            bam_list,
+            vcf,
+            reference,
+            sex,
+            chain,
+            *each(panel),
+            genetic_map,
+            regions_file,
+        )
+        files = ReportFiles(report, report_figures, multiqc).to_check([out])
+        check_outputs([out, *files], force, read, streamed=out)
+        given = sequencing_settings(
+            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex, chain
         )
         gc.freeze()
         gc.enable()
@@ -198,10 +238,12 @@ def impute(
                 panel,
                 given,
                 genetic_map=genetic_map,
-                region=RegionSettings(region, buffer),
+                region=where,
                 output=OutputSettings(
                     wanted,
                     report=report,
+                    report_figures=report_figures,
+                    multiqc=multiqc,
                     decimals=decimals,
                     output_type=output_type,
                     header_lines=header_lines,
@@ -221,13 +263,15 @@ def impute(
         leave_one_out=loo is not None,
         leave_one_out_tables=tables,
         report=report,
+        report_figures=report_figures,
+        multiqc=multiqc,
         decimals=decimals,
         output_type=output_type,
         header_lines=header_lines,
     )
-    named = [one if isinstance(one, tuple) else (one,) for one in (vcf, panel)]
-    inputs = (*named[0], *named[1], genetic_map, model, sex, chain, samples_file)
-    check_outputs([out, report, *tables.values()], force, inputs, streamed=out)
+    inputs = (*each(vcf), *each(panel), genetic_map, model, sex, chain, samples_file, regions_file)
+    others: list[str | Path | None] = [out, *tables.values()]
+    check_outputs([*others, *settings.report_files.to_check(others)], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
     with progress_bar("imputing", quiet) as progress:
@@ -239,7 +283,7 @@ def impute(
             predictor=PredictorSettings(predictor, model, _given(options)),
             target=TargetSettings(ambiguous, sexes_of(sex), chain, sample_names(samples, samples_file)),
             phasing=phasing,
-            region=RegionSettings(region, buffer),
+            region=where,
             output=settings,
             resources=Resources(threads, device, budget),
             min_typed_ratio=min_typed_ratio,
@@ -249,40 +293,9 @@ def impute(
     show(summary, out, quiet)
 
 
-def _sequencing(
-    gl: str | None,
-    bam: tuple[str, ...],
-    bam_list: str | None,
-    array: str | None,
-    reference: str | None,
-    counted: tuple[int, int, int],
-    sex: str | None,
-) -> SequencingSettings:
-    """counted: mapping quality, base quality and depth."""
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-    from spinimpute.sequencing.pileup import PileupSettings
-
-    listed = [] if bam_list is None else _listed_reads(bam_list)
-    files = [*bam, *(path for path, _ in listed)]
-    names = [*(None for _ in bam), *(name for _, name in listed)]
-    pileup = PileupSettings(*counted)
-    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names)
-
-
-def _listed_reads(path: str) -> list[tuple[str, str | None]]:
-    """The files in a list, and the names of their samples where it gives any."""
-    from spinimpute.errors import InputError
-
-    found = []
-    for line in names_in(path, "list of reads", "file"):
-        file, *names = (word.strip() for word in line.split("\t"))
-        if len(names) > 1:
-            raise InputError(
-                f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
-                "sample's name, or the file alone"
-            )
-        found.append((file, names[0] if names else None))
-    return found
+def _one(given: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    """The same as the library takes it."""
+    return given[0] if len(given) == 1 else given or None
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .messages import say, warn
 from .options import (
     OnceEach,
     force_option,
@@ -11,9 +12,7 @@ from .options import (
     output_type_option,
     progress_bar,
     quiet_option,
-    say,
     threads_option,
-    warn,
 )
 
 

@@ -1,13 +1,15 @@
-"""`spinimpute`: the group of commands, and the one place where errors become messages."""
+"""`spinimpute`: its commands, `spinimpute version`, and the one place where errors become messages."""
 
 from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import signal
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -16,7 +18,7 @@ import click
 from spinimpute.errors import InputError
 from spinimpute.watched import ending
 
-from .options import discard, end_log, say, warn
+from .messages import discard, end_log, say, to_log, warn
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -38,7 +40,7 @@ COMMANDS = {
     "np": ("np", "np", "Neural processes on Gaussian-process tasks."),
     "tabular": ("tabular", "tabular", "Learn from tables and predict a column."),
     "train": ("train", "train", "Train a model on simulated segments or on a panel."),
-    "version": ("version", "version", "Versions of models and libraries, and the hardware."),
+    "version": ("main", "version", "Versions of models and libraries, and the hardware."),
 }
 
 
@@ -89,6 +91,21 @@ def spinimpute() -> None:
     from spinimpute.compilation import start_command
 
     start_command(say)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def version(as_json: bool) -> None:
+    """Versions of spinimpute, its models and its libraries, and what there is to compute with."""
+    from spinimpute.pipeline.versions import environment
+
+    found = environment()
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        click.echo(f"{name:{width}}  {value}")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -192,6 +209,8 @@ def _run(arguments: list[str] | None) -> NoReturn:
             error.show()
         except OSError:  # stderr cannot be written: the exit status says enough
             discard(sys.stderr)
+        with suppress(OSError):
+            to_log(f"Error: {error.format_message()}")
         sys.exit(error.exit_code)
     except InputError as error:
         _fail(f"error: {error}", BAD_INPUT)

@@ -12,6 +12,7 @@ import click
 
 from spinimpute.errors import printable
 
+from .messages import say
 from .options import (
     OnceEach,
     device_option,
@@ -19,7 +20,6 @@ from .options import (
     out_option,
     progress_bar,
     quiet_option,
-    say,
 )
 
 MOST_NUMBERS = 2**27  # of covariances at once: a gibibyte

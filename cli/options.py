@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from spinimpute.errors import printable
+from spinimpute.errors import InputError
+
+from .messages import is_log, say, start_log, warn
 
 if TYPE_CHECKING:
     from spinimpute.quality.sequenced_summary import SequencedSummary
@@ -58,21 +58,69 @@ class OptionsOnly(OnceEach):
         return super().parse_args(ctx, args)
 
 
+def check_outs(params: Mapping[str, Any], *others: str | Path) -> None:
+    """Check what can be known of a command's outputs before anything is read.
+
+    Parameters
+    ----------
+    params : mapping
+        The command's options by name.
+    *others : str or Path
+        Outputs besides that of --out.
+
+    Raises
+    ------
+    InputError
+        One of them cannot be written, or exists without --force.
+    """
+    from spinimpute.output_files import check_outputs
+    from spinimpute.outputs.opening import choose_form
+
+    out = params["out"]
+    check_outputs([out, *others], params["force"], [], streamed=out)
+    choose_form(Path(out), params["output_type"])
+
+
 class Piped(OptionsOnly):
-    """A command that reads one of its files from standard input, where `-` is its name."""
+    """A command that reads one of its files from standard input, where `-` is its name; it may have --log.
+
+    Parameters
+    ----------
+    *args
+        Of a command.
+    check : callable
+        Refuses outputs that cannot be written; gets the options by name. Called before standard input is
+        read, which may take long.
+    **kwargs
+        Of a command.
+    """
 
     READ = ("vcf", "gl", "panel", "truth", "imputed", "typed")
+
+    def __init__(
+        self, *args: Any, check: Callable[[Mapping[str, Any]], None] = check_outs, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._check = check
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As of the other commands; what is wrong reaches the log, too."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except (click.UsageError, InputError):
+            if any(option.name == "log" for option in self.params):
+                _start_log_of_words(ctx, words)
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Raises InputError if two files are to be read from standard input."""
         log = ctx.params.pop("log", None)
         if log is not None:
-            start_log(ctx, log)
+            _start_checked_log(ctx, log)
         options = {
             option.name: max(option.opts, key=len) for option in self.params if option.name in self.READ
         }
-        from spinimpute.errors import InputError
-
         for name, option in options.items():
             if isinstance(ctx.params.get(name or ""), tuple) and "-" in ctx.params[name or ""]:
                 raise InputError(f"{option} is given several times: read standard input (-) alone")
@@ -84,6 +132,7 @@ class Piped(OptionsOnly):
         if len(piped) > 1:
             both = " and ".join(options[name] for name in piped)
             raise InputError(f"{both} are to be read from standard input: give all but one a file's name")
+        self._check(ctx.params)
         assert self.callback is not None
         with standard_input_as_file(options[piped[0]]) as path:
             try:
@@ -91,6 +140,46 @@ class Piped(OptionsOnly):
                 return ctx.invoke(self.callback, **{**ctx.params, piped[0]: str(path)})
             except InputError as error:
                 raise InputError(str(error).replace(str(path), "standard input")) from error
+
+
+def _start_checked_log(ctx: click.Context, path: str) -> None:
+    """Start the log, if it is none of the command's other files. Raises InputError."""
+    from spinimpute.output_files import CannotWrite, check_outputs
+
+    written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
+    read: list[object] = []
+    for name, value in ctx.params.items():
+        if name not in written:
+            read += value if isinstance(value, tuple) else [value]
+    check_outputs([path], bool(ctx.params.get("force")), read)
+    check_outputs([path, *written.values()], True, [], streamed=written["out"])
+    out = Path(str(written["out"]))
+    before, placeholder, _ = out.name.partition("{chrom}")
+    if (
+        placeholder
+        and out.parent.resolve() == Path(path).parent.resolve()
+        and Path(path).name.startswith(before)
+    ):
+        raise InputError(f"--log {path} could be a file of --out {out}: give it another name or folder")
+    try:
+        if Path(path).is_file() and not is_log(Path(path)):
+            # what lists and folders name is not known yet: it could be read from
+            raise InputError(f"--log {path} exists and is no log: give it another name")
+        start_log(Path(path), command_text(ctx, ()))
+    except OSError as error:
+        raise CannotWrite(Path(path), error) from error
+
+
+def _start_log_of_words(ctx: click.Context, words: list[str]) -> None:
+    """Start the log of a command that cannot be understood, if no file is lost by it."""
+    after = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "--log"]
+    after += [word.partition("=")[2] for word in words if word.startswith("--log=")]
+    if not after:
+        return
+    path = Path(after[0])
+    with suppress(OSError):
+        if not os.path.lexists(path) or (is_log(path) and {"--force", "-f"} & set(words)):
+            start_log(path, " ".join([ctx.command_path, *map(_quoted, words)]))
 
 
 def command_text(ctx: click.Context, without: Collection[str]) -> str:
@@ -120,7 +209,8 @@ def command_text(ctx: click.Context, without: Collection[str]) -> str:
         if value is None or value == parameter.get_default(ctx):
             continue
         for one in value if isinstance(value, tuple) else [value]:  # of those that may be repeated, each
-            words.append(max(parameter.opts, key=len))
+            if isinstance(parameter, click.Option):
+                words.append(max(parameter.opts, key=len))
             if one is not True:
                 words.append(_quoted(str(one)))
     return " ".join(words)
@@ -143,10 +233,32 @@ def out_option(what: str) -> Option:
     return click.option("--out", "-o", required=True, metavar="FILE", help=what)
 
 
-def region_option(what: str, *, several: bool = False) -> Option:
-    """--region, with this help; it may be given several times, or once."""
-    name = "regions" if several else "region"
-    return click.option("--region", "-r", name, metavar="CHR[:FROM-TO]", multiple=several, help=what)
+def region_option(what: str) -> Option:
+    """--region, with this help."""
+    return click.option("--region", "-r", metavar="CHR[:FROM-TO]", help=what)
+
+
+def regions_options(what: str) -> Option:
+    """--region and --regions-file, with this help; the command receives `regions` and `regions_file`."""
+
+    def add(command: Command) -> Command:
+        in_file = click.option(
+            "--regions-file",
+            "-R",
+            metavar="FILE",
+            help="The same of all regions in a BED file (0-based, half-open).",
+        )
+        one = click.option(
+            "--region",
+            "-r",
+            "regions",
+            metavar="CHR[:FROM-TO]",
+            multiple=True,
+            help=f"{what} May be repeated.",
+        )
+        return one(in_file(command))
+
+    return add
 
 
 MOST = 2**31  # of anything that is counted
@@ -176,8 +288,6 @@ chain_option = click.option(
 
 def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
     """Raise InputError for an option that was given and has no meaning for this target."""
-    from spinimpute.errors import InputError
-
     for option in ctx.command.params:
         if option.name in names and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
             raise InputError(f"{max(option.opts, key=len)} has no meaning for {what}: leave it out")
@@ -230,8 +340,6 @@ device_option = click.option(
 
 def names_in(path: str, role: str, what: str) -> list[str]:
     """The lines of a list that are not empty; a name may hold blanks. role, what: for messages."""
-    from spinimpute.errors import InputError
-
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -244,13 +352,16 @@ def names_in(path: str, role: str, what: str) -> list[str]:
 
 def sample_names(samples: str | None, samples_file: str | None) -> list[str] | None:
     """The names of --samples or --samples-file; None without both."""
-    from spinimpute.errors import InputError
-
     if samples is not None and samples_file is not None:
         raise InputError("samples are named by --samples or --samples-file: give one of them")
     if samples_file is not None:
         return names_in(samples_file, "samples file", "name")
-    return None if samples is None else [name for name in samples.split(",") if name]
+    names = None if samples is None else samples.split(",")
+    if names is not None and not all(name.strip() for name in names):
+        raise InputError(
+            f"--samples {samples!r}: one of the names is empty; give names with one comma between two of them"
+        )
+    return names
 
 
 def predictor_options(command: Command) -> Command:
@@ -312,103 +423,6 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield Shown()
 
 
-class _Log:
-    """What `say` prints, in a file as well, with times."""
-
-    file: IO[str] | None = None
-
-
-LOG_START = re.compile(rb"$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \$ spinimpute")  # or empty
-
-
-def start_log(ctx: click.Context, path: str) -> None:
-    """Print to a file as well from now on. Raises InputError if it cannot be written."""
-    from spinimpute.errors import InputError
-    from spinimpute.output_files import CannotWrite, check_outputs
-
-    written = {name: ctx.params.get(name) for name in ("out", "report")}
-    read: list[object] = []
-    for name, value in ctx.params.items():
-        if name not in written:
-            read += value if isinstance(value, tuple) else [value]
-    check_outputs([path], bool(ctx.params.get("force")), read)
-    check_outputs([path, *written.values()], True, [], streamed=written["out"])
-    out = Path(str(written["out"]))
-    before, placeholder, _ = out.name.partition("{chrom}")
-    if (
-        placeholder
-        and out.parent.resolve() == Path(path).parent.resolve()
-        and Path(path).name.startswith(before)
-    ):
-        raise InputError(f"--log {path} could be a file of --out {out}: give it another name or folder")
-    try:
-        if Path(path).is_file() and not LOG_START.match(_beginning(path)):
-            # what lists and folders name is not known yet: it could be read from
-            raise InputError(f"--log {path} exists and is no log: give it another name")
-        _Log.file = Path(path).open("w", buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
-        _log_line(f"$ {command_text(ctx, ())}")
-    except OSError as error:
-        raise CannotWrite(Path(path), error) from error
-
-
-def _beginning(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(100)
-
-
-def end_log() -> None:
-    """Close the log, if there is one."""
-    if _Log.file is not None:
-        with suppress(OSError):
-            _Log.file.close()
-        _Log.file = None
-
-
-def _log_line(line: str) -> None:
-    if _Log.file is not None:
-        _Log.file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
-
-
-OPTIONS_OF_ARGUMENTS = {
-    "force=True": "--force",
-    "chain=...": "--chain",
-    "region=...": "--region",
-    "buffer_cM=...": "--buffer",
-}
-
-
-def say(line: str) -> None:
-    """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
-    line = printable(as_options(line))
-    try:
-        click.echo(line, err=True)
-    except OSError:
-        discard(sys.stderr)
-    try:
-        _log_line(line)
-    except OSError as error:
-        end_log()
-        say(f"spinimpute: warning: the log ends here: {error.strerror or error}")
-
-
-def as_options(text: str) -> str:
-    """A message of the library, which speaks of arguments, in words of the command line."""
-    for argument, option in OPTIONS_OF_ARGUMENTS.items():
-        text = text.replace(argument, option)
-    return text
-
-
-def warn(message: str) -> None:
-    """Print a warning."""
-    say(f"spinimpute: warning: {message}")
-
-
-def discard(stream: IO[str]) -> None:
-    """Forget what is in the stream's buffer: some Pythons fail with it at exit, and with another status."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def show(summary: ImputationSummary | SequencedSummary, out: str, quiet: bool) -> None:
     """Print the warnings of a run, and its summary unless it is to be quiet.
 
@@ -457,8 +471,6 @@ def estimator_errors(what: str) -> Iterator[None]:
     InputError
         Parameters are wrong, there are too few rows, numbers overflow, or memory is too small.
     """
-    from spinimpute.errors import InputError
-
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of empty columns
             yield

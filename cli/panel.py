@@ -1,4 +1,4 @@
-"""`spinimpute panel build | tune | info | chunks | verify`"""
+"""`spinimpute panel build | merge | tune | info | chunks | verify`"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from spinimpute.errors import printable
 
+from .messages import say
 from .options import (
     MOST,
     OptionsOnly,
@@ -21,7 +22,6 @@ from .options import (
     progress_bar,
     quiet_option,
     region_option,
-    say,
     threads_option,
 )
 
@@ -37,7 +37,7 @@ WITHOUT_INFLUENCE = ("out", "force", "threads", "device", "quiet")
 
 @click.group()
 def panel() -> None:
-    """Build, tune, describe and verify reference panels."""
+    """Build, merge, tune, describe and verify reference panels."""
 
 
 @panel.command(cls=OptionsOnly)
@@ -146,6 +146,35 @@ def build(
             say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
             for reason, count in made.provenance["array sites not used"].items():
                 say(f"  {count} array sites not used: {reason}")
+
+
+@panel.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE FILE...")
+@out_option("Panel file to write, by convention .spin.")
+@threads_option
+@force_option
+@quiet_option
+@click.pass_context
+def merge(
+    ctx: click.Context, files: tuple[str, ...], out: str, threads: int | None, force: bool, quiet: bool
+) -> None:
+    """Write one panel file of several (.spin) of the same chromosome: all sites, all haplotypes.
+
+    Haplotypes of a panel that lacks a site get the alleles of the other panel's haplotypes that they resemble
+    most around it; where hardly any would have the rarer allele, none gets it. The genetic map is the first
+    panel's. Samples that two panels have are kept once if their haplotypes are the same.
+
+    'impute' with several panels of a chromosome does the same each time.
+    """
+    from spinimpute.panels.merging.merge import merge_panels
+    from spinimpute.panels.opening import open_panel_file
+
+    with progress_bar("merging panels", quiet) as progress:
+        command = command_text(ctx, WITHOUT_INFLUENCE)
+        merge_panels(files, out, threads=threads, force=force, command=command, progress=progress)
+    with open_panel_file(out) as parts:
+        for built in parts:
+            _describe(out, built, quiet)
 
 
 @panel.command(cls=OptionsOnly)

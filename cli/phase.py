@@ -20,7 +20,7 @@ from .options import (
     show,
     threads_option,
 )
-from .target_options import panel_option, target_option
+from .target_options import each, panels_option, target_option
 
 # the output must be the same with and without them
 WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
@@ -28,7 +28,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 
 @click.command(cls=Piped)
 @target_option
-@panel_option("Panel file (.spin), or a phased VCF or BCF.")
+@panels_option("Panel file (.spin), or a phased VCF or BCF. Several of a chromosome are merged.")
 @map_option
 @out_option(
     "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
@@ -44,7 +44,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 def phase(
     ctx: click.Context,
     vcf: str,
-    panel: str,
+    panel: str | tuple[str, ...],
     genetic_map: str | None,
     out: str,
     output_type: str | None,
@@ -63,7 +63,7 @@ def phase(
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run
 
-    check_outputs([out], force, (vcf, panel, genetic_map, sex, chain), streamed=out)
+    check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
     with progress_bar("phasing", quiet) as progress:
         summary = run(
             vcf,

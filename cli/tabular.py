@@ -9,6 +9,7 @@ import click
 
 from spinimpute.errors import printable
 
+from .messages import say, warn
 from .options import (
     TABULAR_MODELS,
     OnceEach,
@@ -16,10 +17,8 @@ from .options import (
     estimator_errors,
     force_option,
     quiet_option,
-    say,
     seed_option,
     steps_option,
-    warn,
 )
 from .tabular_benchmark import benchmark
 from .tabular_columns import (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .messages import say
 from .options import (
     TABULAR_MODELS,
     OnceEach,
@@ -14,7 +15,6 @@ from .options import (
     estimator_errors,
     force_option,
     quiet_option,
-    say,
     seed_option,
     steps_option,
 )

@@ -10,7 +10,10 @@ import click
 
 from spinimpute.errors import printable
 
-from .options import Command, say, warn
+from .messages import say, warn
+from .options import (
+    Command,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import Command, Option
+from .options import Command, Option, names_in, sexes_of
+
+if TYPE_CHECKING:
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
 PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+ONLY_FOR_LIKELIHOODS = ("chain",)
+ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
 
 
 def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> str | None:
@@ -23,24 +28,23 @@ def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> s
     )
 
 
-def panel_option(what: str) -> Option:
-    """--panel, with this help; by default what the environment variable PANEL_VARIABLE says."""
-    return click.option(
-        "--panel",
-        metavar="FILE",
-        envvar=PANEL_VARIABLE,
-        callback=_given_panel,
-        help=f"{what} Default: ${PANEL_VARIABLE}.",
-    )
-
-
 def _one_or_several(ctx: click.Context, option: click.Parameter, panels: tuple[str, ...]) -> Any:
     _given_panel(ctx, option, panels[0] if panels else None)
     return panels[0] if len(panels) == 1 else panels
 
 
+def each(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """What was given with an option that may be repeated."""
+    if given is None:
+        return ()
+    return given if isinstance(given, tuple) else (given,)
+
+
 def panels_option(what: str) -> Option:
-    """--panel, which may be repeated: the command receives a text, or a tuple of several."""
+    """--panel, which may be repeated, with this help: the command receives a text, or a tuple of several.
+
+    By default what the environment variable PANEL_VARIABLE says.
+    """
     return click.option(
         "--panel",
         metavar="FILE",
@@ -128,8 +132,12 @@ def _sequenced(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _sequenced_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> Any:
+    """The same where an option may be repeated and one file is the usual case."""
+    return _sequenced(ctx, option, files if len(files) > 1 else next(iter(files), None))
+
+
 _SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
-gl_option = click.option("--gl", help="Sequenced samples: genotype likelihoods (PL, GL or GT).", **_SEQUENCED)
 
 
 def sequencing_options(command: Command) -> Command:
@@ -153,7 +161,50 @@ def sequencing_options(command: Command) -> Command:
             **_SEQUENCED,
         ),
         click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
-        gl_option,
+        click.option(
+            "--gl",
+            multiple=True,
+            help="Sequenced samples: genotype likelihoods (PL, GL or GT). May be repeated: one file for each "
+            "chromosome.",
+            **{**_SEQUENCED, "callback": _sequenced_files},
+        ),
     ):
         command = option(command)
     return command
+
+
+def sequencing_settings(
+    gl: str | tuple[str, ...] | None,
+    bam: tuple[str, ...],
+    bam_list: str | None,
+    array: str | None,
+    reference: str | None,
+    counted: tuple[int, int, int],
+    sex: str | None,
+    chain: str | None,
+) -> SequencingSettings:
+    """What the options of `sequencing_options` say; counted: mapping quality, base quality and depth."""
+    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+    from spinimpute.sequencing.pileup import PileupSettings
+
+    listed = [] if bam_list is None else _listed_reads(bam_list)
+    files = [*bam, *(path for path, _ in listed)]
+    names = [*(None for _ in bam), *(name for _, name in listed)]
+    pileup = PileupSettings(*counted)
+    return SequencingSettings(gl, files, array, reference, pileup, sexes_of(sex), names=names, chain=chain)
+
+
+def _listed_reads(path: str) -> list[tuple[str, str | None]]:
+    """The files in a list, and the names of their samples where it gives any."""
+    from spinimpute.errors import InputError
+
+    found = []
+    for line in names_in(path, "list of reads", "file"):
+        file, *names = (word.strip() for word in line.split("\t"))
+        if len(names) > 1:
+            raise InputError(
+                f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
+                "sample's name, or the file alone"
+            )
+        found.append((file, names[0] if names else None))
+    return found

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from .options import OptionsOnly, device_option, force_option, out_option, progress_bar, quiet_option, say
+from .messages import say
+from .options import (
+    OptionsOnly,
+    device_option,
+    force_option,
+    out_option,
+    progress_bar,
+    quiet_option,
+)
 
 
 @click.command(cls=OptionsOnly)

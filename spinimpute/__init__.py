@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spinimpute.genotypes.ploidy import read_sexes
     from spinimpute.panels.build import build_panel
     from spinimpute.panels.inducing_panel import InducingPanel
+    from spinimpute.panels.merging.merge import merge_panels
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.parts import build_panels, open_panels
     from spinimpute.pipeline.arrays import (
@@ -69,6 +70,7 @@ _MODULES = {
     "impute_sequenced": "pipeline.sequenced.impute",
     "ligate": "pipeline.ligate",
     "load_predictor": "predictors.loading",
+    "merge_panels": "panels.merging.merge",
     "open_panels": "panels.parts",
     "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
@@ -102,6 +104,7 @@ __all__ = [
     "impute_sequenced",
     "ligate",
     "load_predictor",
+    "merge_panels",
     "open_panels",
     "phase",
     "read_sexes",

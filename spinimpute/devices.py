@@ -66,5 +66,5 @@ def choose_device(name: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     if name == "cuda":
-        raise InputError("device cuda: no CUDA device is available here; use --device cpu or auto")
+        raise InputError("device cuda: no CUDA device is available here; use device='cpu' or device='auto'")
     return "cpu"

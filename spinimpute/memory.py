@@ -70,8 +70,8 @@ def resident_bytes(peak: bool = False) -> int:
         return int(peak_memory_mb() * 2**20)
 
 
-IN_CHUNKS = "or impute chunks (--region with --buffer) of what 'spinimpute phase' or 'convert' wrote"
-FEWER_SAMPLES = "or impute fewer samples at a time (none depends on the others), or chunks (--region)"
+IN_CHUNKS = "or impute chunks (region=... with buffer_cM=...) of what 'spinimpute phase' or 'convert' wrote"
+FEWER_SAMPLES = "or impute fewer samples at a time (none depends on the others), or chunks (region=...)"
 
 
 @contextmanager
@@ -104,4 +104,4 @@ def within_budget(budget: int | None, what: str, instead: str = IN_CHUNKS) -> It
 def remedy(threads: int) -> str:
     """What to do where a budget is too small."""
     fewer = "fewer threads, " if threads > 1 else ""
-    return f"Give more, {fewer}or impute chunks (--region with --buffer)"
+    return f"Give more, {fewer}or impute chunks (region=... with buffer_cM=...)"

@@ -1,4 +1,7 @@
-"""Whether a file may be written at a place, asked before work starts; and errors of writing later."""
+"""Outputs: whether a file may be written at a place, asked before work starts; files that appear whole.
+
+Errors of writing name the file.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from spinimpute.errors import InputError
 from spinimpute.partial_files import PartialFile, temporary_folder_in
@@ -164,6 +170,129 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         if partial is not None:
             partial.discard()
+
+
+class FilesTogether(ABC):
+    """A context manager that completes its files at the end, and leaves nothing after an exception.
+
+    Parameters
+    ----------
+    path : Path
+        Of the output, for messages.
+    finals : sequence of Path
+        Of its files: one that nobody must see without the others comes first.
+    library : str
+        What writes them and fails with RuntimeError, for messages; "" for nothing that does.
+
+    Attributes
+    ----------
+    path : Path
+        Of the output.
+
+    Raises
+    ------
+    InputError
+        A path cannot be written.
+    """
+
+    def __init__(self, path: Path, finals: Sequence[Path], library: str = "") -> None:
+        self.path, self._library = path, library
+        self._finished = self._closed = False
+        self._files: list[PartialFile] = []
+        with self.errors_named():
+            for final in finals:
+                check_writable(final)
+                self.add_file(final)
+
+    @property
+    def temporary_folder(self) -> Path:
+        """Where files may be put that are not needed after the run: beside the output."""
+        return self.path.parent
+
+    def add_file(self, final: Path) -> Path:
+        """One more file, empty; its temporary path. Raises OSError."""
+        self._files.append(PartialFile(final))
+        return self._files[-1].path
+
+    def partial(self, number: int) -> Path:
+        """The temporary path of a file."""
+        return self._files[number].path
+
+    @abstractmethod
+    def write_ends(self) -> None:
+        """Complete and close the files under their temporary names."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Close what is open, whatever state it is in, without an exception."""
+
+    def give_names(self) -> None:
+        """Give the files their names, the first one last: who sees it has the others. Raises OSError."""
+        for file in reversed(self._files):
+            file.complete()
+
+    def finish(self) -> None:
+        """Complete the files under their temporary names.
+
+        Raises
+        ------
+        InputError
+            They cannot be completed, such as on a full disk; nothing is left then.
+        """
+        if self._closed or self._finished:
+            return
+        with self.errors_named():
+            self.write_ends()
+        self._finished = True
+
+    def close(self) -> None:
+        """Finish the files, and give them their names. Nothing happens the second time.
+
+        Raises
+        ------
+        InputError
+            As of `finish`.
+        """
+        if self._closed:
+            return
+        self.finish()
+        with self.errors_named():
+            self.give_names()
+        self._closed = True
+
+    def abandon(self) -> None:
+        """Stop and remove the temporary files; nothing happens after `close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self.drop()
+        for file in self._files:
+            file.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    @contextmanager
+    def errors_named(self) -> Iterator[None]:
+        """What fails leaves nothing; the library and the system say it as a `CannotWrite`."""
+        try:
+            yield
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                raise CannotWrite(self.path, error) from error
+            if isinstance(error, RuntimeError) and self._library:
+                said = OSError(errno.EIO, f"{self._library} failed ({error})")
+                raise CannotWrite(self.path, said) from error
+            raise
 
 
 @contextmanager

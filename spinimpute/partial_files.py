@@ -24,6 +24,7 @@ except ImportError:  # Windows
 
 TOKEN = 8  # letters
 PATIENCE = 1.0  # seconds for other runs that look for temporary files in the same folder
+_own_folders: set[Path] = set()  # temporary ones, which this process has locked
 
 
 class PartialFile:
@@ -148,8 +149,10 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
                 folder.mkdir(mode=0o700)
                 descriptor = _opened_folder(folder)
                 _locked(descriptor)
+            _own_folders.add(folder)
             yield folder
         finally:
+            _own_folders.discard(folder)
             shutil.rmtree(folder, ignore_errors=True)
             _close(descriptor)
 
@@ -164,7 +167,10 @@ def _remove_dead(folder: Path) -> None:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Runs wait for each other, where a folder can be locked."""
+    """Runs wait for each other, where a folder can be locked; no other run is in one of this run's own."""
+    if folder in _own_folders:
+        yield
+        return
     descriptor = _opened_folder(folder, follow=True)  # they may have other names of it
     end = time.monotonic() + PATIENCE
     while descriptor >= 0 and _locked(descriptor) is False and time.monotonic() < end:

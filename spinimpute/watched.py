@@ -8,10 +8,11 @@ a watcher nothing is told.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-READING, MAPPED, ENDING = "reading", "mapped", "ending"
+READING, MAPPED, ENDING, LOG = "reading", "mapped", "ending", "log"
 TEMPORARY, TEMPORARY_FOLDER = "temporary", "folder"
 SUFFIX, FOLDER_SUFFIX = ".part", ".parts"  # of their names: nothing else may be removed
 LONGEST = 1_000  # letters told at once: longer messages of two threads could mix
@@ -33,7 +34,7 @@ def begins(kind: str, what: object) -> None:
     ----------
     kind : str
         READING: a library reads the file; MAPPED: it is in memory as it is on the disk; TEMPORARY or
-        TEMPORARY_FOLDER: it is to be removed.
+        TEMPORARY_FOLDER: it is to be removed; LOG: what is printed goes there, too.
     what : object
         The file, as messages name it, or its absolute path.
     """
@@ -56,6 +57,12 @@ def temporary_folder_told(path: str | os.PathLike[str]) -> Iterator[None]:
         ends(TEMPORARY_FOLDER, absolute)
 
 
+def log_line(text: str) -> str:
+    """A text as lines of a log, with the time."""
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    return "".join(f"{now} {line}\n" for line in text.splitlines())
+
+
 def ending() -> None:
     """Tell that the process ends by itself, with a status that means what it says."""
     _tell(BEGINS, ENDING, "")
@@ -65,7 +72,7 @@ def _tell(change: str, kind: str, what: object) -> None:
     if _channel is None:
         return
     text = str(what).replace("\n", " ")[:LONGEST]
-    if text != str(what) and kind in (TEMPORARY, TEMPORARY_FOLDER):
+    if text != str(what) and kind in (TEMPORARY, TEMPORARY_FOLDER, LOG):
         return  # under another name it is something else, which must stay: the next run finds what is left
     with suppress(OSError):  # nobody watches any longer
         os.write(_channel, f"{change}{kind}\t{text}\n".encode(errors="surrogateescape"))

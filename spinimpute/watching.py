@@ -24,11 +24,13 @@ from spinimpute.watched import (
     BEGINS,
     ENDING,
     FOLDER_SUFFIX,
+    LOG,
     MAPPED,
     READING,
     SUFFIX,
     TEMPORARY,
     TEMPORARY_FOLDER,
+    log_line,
     watched_through,
 )
 
@@ -107,7 +109,7 @@ class _Watch:
         self._told, self._printed = b"", b""
         self._reading = False  # whether a library has read since something was printed
         self._hidden = b""  # the last that was not shown
-        kinds = (READING, MAPPED, TEMPORARY, TEMPORARY_FOLDER, ENDING)
+        kinds = (READING, MAPPED, TEMPORARY, TEMPORARY_FOLDER, ENDING, LOG)
         self._open: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ended = 0  # its number, once it has ended
         self._passed_on: set[int] = set()  # signals
@@ -181,7 +183,15 @@ class _Watch:
             self._printed = rest[:PIECE]
             kept = [line + b"\n" for line in lines if not line.startswith(LIBRARIES)]
         if kept:
-            _write(b"".join(kept))
+            self._say(b"".join(kept))
+
+    def _say(self, text: bytes) -> None:
+        """On stderr, and in the log of the command, if it has one."""
+        _write(text)
+        lines = text.decode(errors="backslashreplace").splitlines()
+        for path in self._open[LOG]:
+            with suppress(OSError), open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(log_line("\n".join(map(printable, lines))))
 
     def _judged(self, code: int) -> int:
         if code >= 0 and (self._open[ENDING] or code == 0):
@@ -190,12 +200,12 @@ class _Watch:
         by = self._asked[0] if self._asked and code == -signal.SIGKILL else -code
         if by in self._passed_on:
             number = signal.Signals(by)
-            _write(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
+            self._say(f"spinimpute: {SAID.get(number, f'ended by {number.name}')}\n".encode())
             return 128 + number
         if self._hidden and not self._damaged(code):
             said = printable(self._hidden.decode(errors="backslashreplace"))
-            _write(f"spinimpute: a library said: {said}\n".encode(errors="backslashreplace"))
-        _write(f"spinimpute: error: {self._why(code)}\n".encode(errors="backslashreplace"))
+            self._say(f"spinimpute: a library said: {said}\n".encode(errors="backslashreplace"))
+        self._say(f"spinimpute: error: {self._why(code)}\n".encode(errors="backslashreplace"))
         if self._damaged(code):
             return BAD_INPUT
         return 128 - code if code < 0 else code

@@ -98,6 +98,14 @@ def test_folders_that_dead_processes_left_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x-0123456.parts", "x-01234567.other", "y-01234567.parts"]
 
 
+def test_nothing_waits_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is locked by the very process that writes there."""
+    monkeypatch.setattr(partial_files.time, "sleep", lambda _: pytest.fail("it waits for itself"))
+    with temporary_folder_in(tmp_path, ".o.") as folder, temporary_folder_in(folder, ".p."):
+        PartialFile(folder / "o.txt").complete()
+        assert names(folder)[-1] == "o.txt"
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

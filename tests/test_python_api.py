@@ -1,15 +1,21 @@
 """What Python users see: versions, panels, summaries and arrays, in words of arguments."""
 
+import ast
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from spinimpute.cli.messages import COMMANDS_OF_CALLS, OPTIONS_OF_ARGUMENTS, as_options
 
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.reader import read_haplotypes
+
+PACKAGE = Path(spinimpute.__file__).parent
 
 
 @pytest.fixture
@@ -44,6 +50,13 @@ def test_panels_and_summaries_are_readable(
     assert str(example_panel.path) in repr(example_panel)
     summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
     assert str(summary) == repr(summary) == "\n".join(summary.lines())
+    result = spinimpute.evaluate(
+        target.with_name("truth.vcf.gz"), tmp_path / "o.bcf", example_panel, target, regions=["20:1-500000"]
+    )
+    first, head, *rows = repr(result).splitlines()
+    assert first == f"<Evaluation: 20 samples, {result.scored_sites:,} sites scored, 20:1-500000>"
+    assert head.split()[:4] == ["imputer", "bin", "sites", "pooled_r2"]
+    assert len(rows) == len(result.by_frequency)
 
 
 def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
@@ -52,6 +65,64 @@ def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.P
     with pytest.raises(InputError, match="use force=True to overwrite") as refused:
         spinimpute.impute(target, out, example_panel)
     assert "--" not in str(refused.value)
+
+
+ROOMS_OF_ARGUMENTS = (
+    "genotypes", "vcf", "panels", "targets", "outputs", "sequencing", "hmm", "phasing", "quality", "reports",
+    "evaluation",
+)  # fmt: skip
+
+
+def said_in(paths: Iterable[Path]) -> list[str]:
+    """The texts in code but for docstrings; the parts of an f-string one by one."""
+    found = []
+    for path in paths:
+        tree = ast.parse(path.read_text())
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        found += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+        ]
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS_OF_ARGUMENTS)
+def test_messages_name_no_options(room: str) -> None:
+    """But those of other programs."""
+    options = [
+        text for text in said_in((PACKAGE / room).rglob("*.py")) if re.search("(?<![-!])--[a-z]", text)
+    ]
+    assert [text for text in options if not re.search("bcftools|plink", text)] == []
+
+
+def test_the_command_line_has_words_for_arguments() -> None:
+    """Of those in messages; and no others."""
+    said = said_in(PACKAGE.rglob("*.py"))
+    for call in COMMANDS_OF_CALLS:
+        assert any(call in text for text in said), call
+    for name in OPTIONS_OF_ARGUMENTS:
+        assert any(re.search(rf"\b{name}=(\.\.\.|True|'\w+'|\d)", text) for text in said), name
+    left = {match[0] for text in said for match in re.finditer(r"\b\w+=\.\.\.", as_options(text))}
+    of_files = {"length=...", "Number=...", "spinimpute_region=..."}  # of headers
+    of_python_alone = {"haploid=..."}
+    assert left <= of_files | of_python_alone
+    assert as_options("give ambiguous='keep'; or typed=...") == "give --ambiguous keep; or --typed"
+
+
+def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    path, said = example_panel.path, r"panel must be an open one, such as Panel\.open\('"
+    calls, sites = genotypes_of(target)
+    with pytest.raises(InputError, match=said):
+        spinimpute.impute_genotypes(path, calls, sites)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=said):
+        spinimpute.build_inducing_panel(path, tmp_path / "p.spip", target)  # type: ignore[arg-type]
 
 
 def test_panels_by_chromosome(
@@ -93,9 +164,31 @@ def test_haploid_genotypes(target: Path, example_panel: spinimpute.Panel) -> Non
     mixed[:, 0, 1] = -2
     found = spinimpute.impute_genotypes(example_panel, mixed, sites)
     assert found.haploid.tolist() == [True, False]
+    assert repr(found) == "<ImputedSamples: 4,453 sites, 2 samples, 1 of them with one copy>"
     assert (found.genotypes[:, 0, 1] == -2).all()
     alone = spinimpute.impute_genotypes(example_panel, mixed[:, :1, :1], sites)
     np.testing.assert_array_equal(alone.genotypes[:, 0], found.genotypes[:, 0])
+
+
+def test_haploid_genotypes_of_scikit_allel(target: Path, example_panel: spinimpute.Panel) -> None:
+    """It has -1 behind the one allele, as for one that is missing; what comes out it takes for that, too."""
+    calls, sites = genotypes_of(target)
+    padded, others = calls[:, :3].copy(), calls[:, :3].copy()
+    padded[:, 1, 1], others[:, 1, 1] = -1, -2
+    padded[5, 1, 0] = others[5, 1, 0] = -1
+    haploid = np.array([False, True, False])
+    with pytest.raises(ValueError, match=r"sample 1 of genotypes has a second allele in no row.* haploid="):
+        spinimpute.impute_genotypes(example_panel, padded, sites)
+    with pytest.raises(ValueError, match="sample 0 is haploid, and its genotypes have two alleles"):
+        spinimpute.impute_genotypes(example_panel, padded, sites, haploid=np.array([True, True, False]))
+    with pytest.raises(ValueError, match="haploid must be 3 booleans"):
+        spinimpute.impute_genotypes(example_panel, padded, sites, haploid=np.array([0, 1, 0]))
+    found = spinimpute.impute_genotypes(example_panel, padded, sites, haploid=haploid)
+    as_sgkit = spinimpute.impute_genotypes(example_panel, others, sites)
+    assert found.haploid.tolist() == as_sgkit.haploid.tolist() == haploid.tolist()
+    np.testing.assert_array_equal(found.haplotypes, as_sgkit.haplotypes)
+    assert (found.genotypes < 0)[:, haploid, 1].all()
+    assert (found.genotypes >= 0).sum() == found.genotypes.size - len(found.genotypes)
 
 
 def test_genotypes_that_cannot_be_used(target: Path, example_panel: spinimpute.Panel) -> None:

@@ -25,6 +25,8 @@ from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
 from benchmarks.imputation.simulate import add_options as add_simulate_options
 from benchmarks.imputation.simulate import add_relate_options
+from benchmarks.imputation.two_panels import add_options as add_two_panels_options
+from benchmarks.imputation.two_panels import two_panels
 from benchmarks.imputation.unphased import unphased
 
 
@@ -68,6 +70,8 @@ def make_parser() -> argparse.ArgumentParser:
     command("r2", expected_r2, "Printed R2 beside the true r², what a cut by it keeps; sizes of files.", REAL)
     text = "Typed calls left out beside the truth of imputed ones."
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
+    sub = command("two-panels", two_panels, "A panel cut into two, which are given together.", REAL)
+    add_two_panels_options(sub)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."
     add_scale_options(commands.add_parser("scale", help=text, description=text, parents=[shared_options()]))
     text = "Large simulated panels with the flaws of real ones, with relatives, with sparse and dense arrays."

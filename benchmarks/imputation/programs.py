@@ -114,8 +114,7 @@ class Ours:
             "impute",
             "--vcf",
             target,
-            "--panel",
-            panel,
+            *(() if "--panel" in self.arguments else ("--panel", panel)),
             "--out",
             out,
         ]

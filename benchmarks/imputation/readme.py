@@ -6,7 +6,16 @@
 
 FOLDER is one of results/; of an imputer that several hold, the first one counts. Instead of `accuracy`, which
 is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency, `time` what imputing took,
-`cost` what genomes take.
+`cost` what genomes take, `cuts` what cuts by the printed R2 keep, `printed-r2` how right it is,
+`leave-one-out` what typed calls that are left out say. The title of the last three names the table, and after
+semicolons the sets of the folders.
+
+Single numbers in a text:
+
+    <!-- fewer-errors number FOLDER [FOLDER ...]: IMPUTER OTHER -->21 %<!-- end -->
+
+says how far an imputer's errors, 1 - pooled r2, are below another one's; `file-size`, how many times as large
+its file is.
 """
 
 from __future__ import annotations
@@ -30,6 +39,8 @@ from benchmarks.imputation.tables import bins, labels, markdown
 
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
 BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+NUMBER = re.compile(r"(<!-- ([\w-]+) number ([^:>]+): (.*?) -->).*?(<!-- end -->)")
+SHARE = re.compile(r"\(([\d.]+)%\)")  # as the results write one, behind its numbers
 NAMES = {
     "allele-frequency": "panel frequencies alone",
     "10_nearest_haplotypes": "copying the 10 nearest haplotypes",
@@ -63,23 +74,33 @@ def refresh(arguments: argparse.Namespace) -> None:
 
 
 def with_tables(text: str, results: Path) -> str:
-    """The text with the tables that the results give.
+    """The text with the tables and numbers that the results give.
 
     Raises:
-        SystemExit: a kind of table or a folder is not known.
+        SystemExit: a kind of table or number, or a folder, is not known.
     """
+
+    def folders_of(names: str) -> list[Path]:
+        paths = [results / name for name in names.split()]
+        missing = [path.name for path in paths if not path.is_dir()]
+        if missing:
+            raise SystemExit(f"{results} has no folder {', '.join(missing)}")
+        return paths
 
     def table(match: re.Match[str]) -> str:
         start, kind, folders, title, end = match.groups()
         if kind not in KINDS:
             raise SystemExit(f"there is no {kind} table, only: {', '.join(KINDS)}")
-        paths = [results / name for name in folders.split()]
-        missing = [path.name for path in paths if not path.is_dir()]
-        if missing:
-            raise SystemExit(f"{results} has no folder {', '.join(missing)}")
-        return f"{start}{markdown(KINDS[kind](paths, title))}\n{end}"
+        return f"{start}{markdown(KINDS[kind](folders_of(folders), title))}\n{end}"
 
-    return BLOCK.sub(table, text)
+    def number(match: re.Match[str]) -> str:
+        start, kind, folders, imputers, end = match.groups()
+        if kind not in NUMBERS:
+            raise SystemExit(f"there is no {kind} number, only: {', '.join(NUMBERS)}")
+        ours, other = imputers.split()
+        return f"{start}{NUMBERS[kind](folders_of(folders), ours, other)}{end}"
+
+    return NUMBER.sub(number, BLOCK.sub(table, text))
 
 
 def pooled_table(folders: Sequence[Path], title: str) -> list[list[str]]:
@@ -102,8 +123,7 @@ def time_table(folders: Sequence[Path], title: str) -> list[list[str]]:
     """Median seconds and peak memory of imputing, as multiples of the peers' too."""
     stages: dict[str, list[Stage]] = {}
     for folder in folders:
-        with (folder / "timing.tsv").open() as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
+        rows = _rows(folder / "timing.tsv")
         known = set(stages)  # an imputer's runs are those of one folder
         for row in rows:
             label = row["imputer"]
@@ -128,12 +148,88 @@ def cost_table(folders: Sequence[Path], title: str) -> list[list[str]]:
     return table
 
 
+def cuts_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """What a cut by the printed R2 loses and keeps over all frequencies, in shares."""
+    name, *sets = title.split("; ")
+    table: list[list[str]] = []
+    for folder, where in zip(folders, sets, strict=True):
+        for i, row in enumerate(row for row in _rows(folder / "cuts.tsv") if row["bin"] == ALL):
+            columns = [column for column in row if column.startswith(("lost of", "kept of"))]
+            table = table or [[name, *(_in_words(column) for column in columns)]]
+            shares = [f"{SHARE.findall(row[column])[0]} %" for column in columns]
+            table.append([f"{where}: {row['imputer']}" if i == 0 else row["imputer"], *shares])
+    return table
+
+
+def _in_words(column: str) -> str:
+    return column.replace("kept of constant", "kept of sites nobody varies at")
+
+
+def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """The printed R2 of the sites of a frequency, and the r2 that their dosages have."""
+    name, *sets = title.split("; ")
+    table: list[list[str]] = []
+    for folder, where in zip(folders, sets, strict=True):
+        rows = _rows(folder / "pooled.tsv")
+        names = [one for one in dict.fromkeys(row["bin"] for row in rows) if one != ALL]
+        table.append([f"{name}; {where}", *(short_bin(one, first=i == 0) for i, one in enumerate(names))])
+        value = {
+            (row["imputer"], row["bin"]): [f"{float(row[x]):.2f}"[1:] for x in ("weighted R2", "pooled r²")]
+            for row in rows
+        }
+        imputers = dict.fromkeys(row["imputer"] for row in rows)
+        table += [[label, *(" / ".join(value[label, one]) for one in names)] for label in imputers]
+    return table
+
+
+def leave_one_out_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """Typed calls that are left out beside imputed genotypes and their truth, over samples."""
+    name, *sets = title.split("; ")
+    wanted = (
+        "typed calls left out, mean r² of a sample",
+        "imputed genotypes, mean r² of a sample against the truth",
+        "rank correlation",
+    )
+    told = []
+    for folder in folders:
+        with (folder / "table.tsv").open() as file:
+            told.append(dict(list(csv.reader(file, delimiter="\t"))[1:]))
+    return [[name, *sets], *([what, *(_decimals(float(of[what])) for of in told)] for what in wanted)]
+
+
+def fewer_errors(folders: Sequence[Path], ours: str, other: str) -> str:
+    """How far our errors, 1 - pooled r2 over all sites, are below those of another imputer."""
+    error = {row.imputer: 1 - row.pooled_r2 for row in _accuracy(folders) if row.bin == ALL}
+    return f"{1 - error[ours] / error[other]:.0%}".replace("%", " %")
+
+
+def file_size(folders: Sequence[Path], ours: str, other: str) -> str:
+    """How many times as large our file is; the same in all folders."""
+    found = set()
+    for folder in folders:
+        size = {row["imputer"]: int(row["bytes"]) for row in _rows(folder / "sizes.tsv")}
+        found.add(f"{size[ours] / size[other]:.2f}")
+    return " to ".join(sorted(found))
+
+
+NUMBERS: dict[str, Callable[[Sequence[Path], str, str], str]] = {
+    "fewer-errors": fewer_errors,
+    "file-size": file_size,
+}
 KINDS: dict[str, Callable[[Sequence[Path], str], list[list[str]]]] = {
     "accuracy": pooled_table,
     "mean-accuracy": mean_table,
     "time": time_table,
     "cost": cost_table,
+    "cuts": cuts_table,
+    "printed-r2": printed_r2_table,
+    "leave-one-out": leave_one_out_table,
 }
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    with table.open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def _accuracy(folders: Sequence[Path]) -> list[Accuracy]:

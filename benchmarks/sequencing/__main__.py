@@ -2,11 +2,18 @@
 
     python -m benchmarks.sequencing compare 1x.reads 4x.sites
     python -m benchmarks.sequencing simulated chr20_eur --coverage 0.5,1
+    python -m benchmarks.sequencing simulated chr22_1kg --left-out --people 60 --seed 5
 
 `compare` imputes likelihoods of 100 people of chr22_1kg, of which GLIMPSE2's results are at hand: they were
 made once, elsewhere, so that its seconds are stated and not measured beside ours. `simulated` makes
-likelihoods of a real set's targets first. Both count accuracy by the panel's minor allele frequency with the
-neutral scorer, and how often genotypes are right that are said to be.
+likelihoods of a real set's targets first, or of people taken out of its panel, by whom alone settings are
+chosen. Both count accuracy by the panel's minor allele frequency with the neutral scorer, and how often
+genotypes are right that are said to be.
+
+    python -m benchmarks.sequencing growth --cache FOLDER
+
+`growth` imputes simulated reads of simulated people: processor time and peak memory of 10 to 1,000 samples
+with 5,000 and 50,000 haplotypes.
 """
 
 from __future__ import annotations
@@ -17,8 +24,14 @@ from pathlib import Path
 
 from benchmarks.imputation.cases import DATA, REAL, SHARED
 from benchmarks.sequencing.compare import FILES, compare, simulated
+from benchmarks.sequencing.growth import growth
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers with commas between them."""
+    return [int(part) for part in text.split(",")]
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -40,10 +53,22 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("case", choices=REAL)
     sub.add_argument("--coverage", default="0.5,1")
     sub.add_argument("--people", type=int, default=51)
+    sub.add_argument("--left-out", action="store_true", help="of people drawn from the panel, who leave it")
     sub.add_argument("--reads", action="store_true", help="reads of 150 bases; else sites are independent")
     sub.add_argument("--seed", type=int, default=1)
     sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
     sub.set_defaults(function=simulated)
+    sub = commands.add_parser("growth", parents=[shared], help="Time and memory with samples and panel.")
+    sub.add_argument("--cache", type=Path, required=True, help="folder where simulated sets are kept")
+    sub.add_argument("--haplotypes", type=numbers, default=[5_000, 50_000], help="of the panels, with commas")
+    sub.add_argument("--samples", type=numbers, default=[10, 100, 1_000], help="with commas")
+    sub.add_argument("--length", type=int, default=200_000, help="bp of the simulated region")
+    sub.add_argument("--centimorgans", type=float, default=0.2)
+    sub.add_argument("--coverage", type=float, default=1.0)
+    sub.add_argument("--limit", type=float, default=1_800, help="seconds for one command")
+    sub.add_argument("--seed", type=int, default=1)
+    sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
+    sub.set_defaults(function=growth)
     parser.set_defaults(data=DATA, likelihoods=SHARED / "data" / "sequencing")
     return parser
 

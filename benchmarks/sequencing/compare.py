@@ -6,12 +6,10 @@ Axes: S sites, X samples, 3: copies of ALT.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,14 +18,16 @@ from cyvcf2 import VCF
 
 from benchmarks.imputation.cases import Case, find_case, samples
 from benchmarks.imputation.measure import Stage, run
-from benchmarks.imputation.results import commit, processor, scrubbed, versions
+from benchmarks.imputation.results import processor
 from benchmarks.imputation.scoring import Accuracy, read_accuracy
 from benchmarks.imputation.tables import accuracy_table, markdown
+from benchmarks.sequencing.results import OURS, built_panel, result_folder, write_configuration
 
 FILES = ("0.1x.sites", "0.5x.sites", "0.5x.reads", "1x.reads", "2x.sites", "4x.sites")
 EDGES = (0.0, 0.0005, 0.002, 0.01, 0.05, 0.5)
 STATED = (0.5, 0.9, 0.99, 0.999, 1.0)  # of probabilities of the likeliest genotype
-OURS, PEER = "spinimpute", "GLIMPSE2"
+LEFT_OUT_SEED = 11
+PEER = "GLIMPSE2"
 
 
 def compare(arguments: argparse.Namespace) -> None:
@@ -37,12 +37,14 @@ def compare(arguments: argparse.Namespace) -> None:
     for name in arguments.files:
         stem = arguments.likelihoods / f"chr22_1kg.{name}"
         made[name] = (Path(f"{stem}.gl.vcf.gz"), {PEER: Path(f"{stem}.glimpse2.bcf")})
-    _all(case, made, arguments, arguments.name or "compare")
+    _all(case, made, arguments, "compare")
 
 
 def simulated(arguments: argparse.Namespace) -> None:
     """Likelihoods made of the targets of a set."""
-    case = find_case(arguments.case, arguments.data)
+    case, of = find_case(arguments.case, arguments.data), "simulated"
+    if arguments.left_out:
+        case, of = leave_out(case, arguments.people, arguments.work), "left-out"
     made: dict[str, tuple[Path, dict[str, Path]]] = {}
     for coverage in arguments.coverage.split(","):
         kind = "reads" if arguments.reads else "sites"
@@ -52,22 +54,31 @@ def simulated(arguments: argparse.Namespace) -> None:
         words += ["--reads"] if arguments.reads else []
         subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
         made[f"{coverage}x.{kind}"] = (out, {})
-    _all(case, made, arguments, arguments.name or f"simulated-{arguments.case}")
+    _all(case, made, arguments, f"{of}-{arguments.case}")
+
+
+def leave_out(case: Case, people: int, work: Path) -> Case:
+    """A case whose panel has lost some people, drawn at random, and whose truth they are."""
+    drawn = np.random.default_rng(LEFT_OUT_SEED).choice(samples(case.panel), people, replace=False)
+    names = work / "left-out.txt"
+    names.write_text("".join(f"{name}\n" for name in sorted(drawn.tolist())))
+    panel, truth = work / "panel.bcf", work / "left-out.bcf"
+    for path, chosen in ((panel, f"^{names}"), (truth, str(names))):
+        command = ["bcftools", "view", "-S", chosen, str(case.panel), "-Ob", "-o", str(path)]
+        subprocess.run(command, check=True)
+        subprocess.run(["bcftools", "index", "-f", str(path)], check=True)
+    return replace(case, panel=panel, truth=truth)
 
 
 def _all(
     case: Case, made: Mapping[str, tuple[Path, dict[str, Path]]], arguments: argparse.Namespace, name: str
 ) -> None:
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    folder = arguments.results / f"{today}-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    panel = arguments.work / "panel.spin"
-    build = ["panel", "build", "--vcf", case.panel, "--map", case.genetic_map, "--out", panel, "-q"]
-    subprocess.run([sys.executable, "-m", "spinimpute", *map(str, build)], check=True)
-    report, commands, costs = [f"# Sequenced samples of {case.name}"], [], []
+    folder = result_folder(arguments, name)
+    panel = built_panel(case, arguments.work / "panel.spin")
+    report, stages, costs = [f"# Sequenced samples of {case.name}"], [], []
     for file, (likelihoods, peers) in made.items():
         stage, imputed = _impute(file, likelihoods, panel, arguments)
-        commands.append(scrubbed(stage.command, {arguments.work: "WORK"}))
+        stages.append(stage)
         truth = _truth_of(case, likelihoods, arguments.work)
         table = folder / f"{file}.tsv"
         rows = _score(case, truth, {OURS: imputed, **peers}, table, arguments.scorer)
@@ -80,16 +91,7 @@ def _all(
     report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
     report += [f"{arguments.threads} threads, {processor()}."]
     (folder / "report.md").write_text("\n\n".join(report) + "\n")
-    configuration = {
-        "date": today,
-        "commit": commit(),
-        "seed": getattr(arguments, "seed", None),
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "versions": versions(),
-        "commands": commands,
-    }
-    (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+    write_configuration(folder, arguments, stages)
 
 
 def _impute(file: str, likelihoods: Path, panel: Path, arguments: argparse.Namespace) -> tuple[Stage, Path]:
@@ -135,6 +137,8 @@ def _calibration(truth: Path, imputed: Path, panel: Path) -> str:
         if key not in copies:
             continue
         rare = min(frequency[key], 1 - frequency[key])
+        if rare == 0:  # as the scorer: such alleles only those have who were taken out of the panel
+            continue
         row = int(np.searchsorted(EDGES[1:-1], rare))
         probability_X3 = record.format("GP")
         # small numbers are written as 0 and 1, so that 1 is of the last class

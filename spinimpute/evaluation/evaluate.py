@@ -16,8 +16,9 @@ from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
 from spinimpute.evaluation.outputs import Outputs
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
-from spinimpute.evaluation.selection import compared_samples, read_regions
+from spinimpute.evaluation.selection import compared_samples
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
+from spinimpute.genotypes.regions import chosen_regions
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.opening import path_of
 from spinimpute.panels.reference import ReferencePanel
@@ -47,6 +48,8 @@ def evaluate(
     regions: Iterable[str | Region] | str | Region | None = None,
     samples: Sequence[str] | None = None,
     concordance: str | os.PathLike[str] | None = None,
+    *,
+    regions_file: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
     """Score imputed dosages against true genotypes, by minor allele frequency in the panel.
 
@@ -83,6 +86,8 @@ def evaluate(
         Compare these samples only; both files must have them.
     concordance : path or None
         What the names of the files of GLIMPSE2_concordance are to begin with, see Notes.
+    regions_file : path or None
+        A BED file with the regions, in place of `regions`.
 
     Returns
     -------
@@ -110,9 +115,9 @@ def evaluate(
     tables, and 0 and 1 of a sample with one allele do as homozygous. Without GP there is no .error.cal.
     """
     _check_bins(bins)
-    chosen = read_regions(regions)
+    chosen = chosen_regions(regions, None if regions_file is None else Path(regions_file))
     reference = Path(panel) if isinstance(panel, os.PathLike) else panel
-    inputs = [truth, imputed, path_of(reference), typed]
+    inputs = [truth, imputed, path_of(reference), typed, regions_file]
     outputs = Outputs(
         None if out is None else Path(out), None if report is None else Path(report), concordance, force
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
-from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
-from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
+from spinimpute.reports.charts import Chart, Series, histogram, lines_by_category, lines_by_position
+from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.sections import MOST_SAMPLES, made_by
 
 
-def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
+def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
     """Make the report of an evaluation.
 
     Parameters
@@ -22,8 +22,8 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
 
     Returns
     -------
-    str
-        A page of HTML.
+    Page
+        It.
     """
     rows = evaluation.by_frequency.to_dict("records")
     everything = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
@@ -45,20 +45,22 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> str:
             f"{number(evaluation.missing_sites)} scored sites are not in the imputed file: they count as the "
             "panel's frequency"
         )
-    return page(
+    return Page(
         "Evaluation report",
         f"{imputed} against {truth}{evaluation.where()}",
-        cards(shown),
-        notes(warnings),
-        _by_frequency(evaluation.accuracy_curves(), rows),
-        _calibration(evaluation),
-        _by_sample(evaluation),
-        _left_out(evaluation),
-        footer=made_by(),
+        [
+            cards(shown),
+            notes(warnings),
+            _by_frequency(evaluation.accuracy_curves(), rows),
+            _calibration(evaluation),
+            _by_sample(evaluation),
+            _left_out(evaluation),
+        ],
+        made_by(),
     )
 
 
-def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> str:
+def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section:
     lines = [
         Series(name, curves.r2[measure][imputer])
         for imputer, measure, name in (
@@ -68,24 +70,27 @@ def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> str:
         )
     ]
     chart = lines_by_category(
-        curves.bins, lines, "minor allele frequency in the panel", "r²", "Accuracy by minor allele frequency."
+        "accuracy-by-frequency",
+        curves.bins,
+        lines,
+        "minor allele frequency in the panel",
+        "r²",
+        "Accuracy by minor allele frequency.",
     )
     columns = ("imputer", "bin", "sites", "pooled_r2", "mean_r2", "nrc", "missing_sites", "genotypes")
     body: list[Row] = [[row[name] for name in columns] for row in rows]
-    return section(
-        "Accuracy by allele frequency",
-        paragraph(
-            "Dosages are turned to the panel's minor allele. Pooled r² is over all genotypes of a bin, mean "
-            "r² over its sites; nrc is the share of carriers of the minor allele whose genotype is right."
-        ),
-        chart,
-        table(columns, body, "Accuracy by frequency"),
+    said = paragraph(
+        "Dosages are turned to the panel's minor allele. Pooled r² is over all genotypes of a bin, mean "
+        "r² over its sites; nrc is the share of carriers of the minor allele whose genotype is right."
+    )
+    return Section(
+        "Accuracy by allele frequency", [said, chart, table(columns, body, "Accuracy by frequency")]
     )
 
 
-def _calibration(evaluation: Evaluation) -> str:
+def _calibration(evaluation: Evaluation) -> Section:
     if evaluation.calibration is None:
-        return section("Calibration", paragraph("The imputed file has no genotype probabilities (GP)."))
+        return Section("Calibration", [paragraph("The imputed file has no genotype probabilities (GP).")])
     rows = [row for row in evaluation.calibration.to_dict("records") if row["minor_alleles"] == "any"]
     binned = [row for row in rows if row["bin"] != "all"]
     said = [row["mean_predicted"] for row in binned]
@@ -95,37 +100,35 @@ def _calibration(evaluation: Evaluation) -> str:
     ]
     columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
     body: list[Row] = [[row[name] for name in columns] for row in rows]
-    return section(
-        "Calibration",
-        paragraph("Of genotypes that are given a probability, how many are so? The two lines should be one."),
-        lines_by_position(
-            said,
-            lines,
-            "probability that is given",
-            "share",
-            "Calibration of genotype probabilities.",
-            unit_interval=True,
-        ),
-        table(columns, body, "Calibration, all genotypes"),
+    chart = lines_by_position(
+        "calibration",
+        said,
+        lines,
+        "probability that is given",
+        "share",
+        "Calibration of genotype probabilities.",
+        unit_interval=True,
+    )
+    asked = "Of genotypes that are given a probability, how many are so? The two lines should be one."
+    return Section(
+        "Calibration", [paragraph(asked), chart, table(columns, body, "Calibration, all genotypes")]
     )
 
 
-def _by_sample(evaluation: Evaluation) -> str:
+def _by_sample(evaluation: Evaluation) -> Section:
     rows = evaluation.by_sample.sort_values("pooled_r2", na_position="first").to_dict("records")
     columns = ("sample", "pooled_r2", "nrc", "genotypes")
     body: list[Row] = [[row[name] for name in columns] for row in rows[:MOST_SAMPLES]]
     r2 = [row["pooled_r2"] for row in rows]
     more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    return section(
-        "Accuracy by sample",
-        histogram(r2, "pooled r²", "samples", "How many samples have which accuracy.")
-        if len(rows) > 1
-        else "",
-        table(columns, body, f"Samples, the lowest first{more}", sortable=True),
-    )
+    drawn: list[str | Chart] = []
+    if len(rows) > 1:
+        drawn = [histogram("samples", r2, "pooled r²", "samples", "How many samples have which accuracy.")]
+    caption = f"Samples, the lowest first{more}"
+    return Section("Accuracy by sample", [*drawn, table(columns, body, caption, sortable=True)])
 
 
-def _left_out(evaluation: Evaluation) -> str:
+def _left_out(evaluation: Evaluation) -> Section:
     body: list[Row] = [[reason, count] for reason, count in evaluation.left_out.items()]
     body += [
         ["genotypes unknown in the truth", evaluation.unknown_genotypes],
@@ -136,4 +139,4 @@ def _left_out(evaluation: Evaluation) -> str:
         ["samples of the truth alone", len(evaluation.truth_only_samples)],
         ["samples of the imputed file alone", len(evaluation.imputed_only_samples)],
     ]
-    return section("What was not scored", table(["", "number"], body, "Sites, genotypes, samples"))
+    return Section("What was not scored", [table(["", "number"], body, "Sites, genotypes, samples")])

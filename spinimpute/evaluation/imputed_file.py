@@ -102,7 +102,7 @@ class ImputedReader:
             if self.refuse_typed and record.INFO.get("TYPED"):
                 raise InputError(
                     f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and counts as if it had been "
-                    "imputed: give the target that was imputed (--typed), so that its sites are left out"
+                    "imputed: give the target that was imputed (typed=...), so that its sites are left out"
                 )
             if chrom != keys[0][0]:
                 chrom = keys[0][0]

@@ -100,5 +100,4 @@ class Outputs:
             write_concordance(concordance, evaluation.samples, self.concordance)
         if self.page is not None:
             with written_whole(self.page) as partial:
-                text = evaluation_report(evaluation, imputed.name, truth.name)
-                partial.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+                evaluation_report(evaluation, imputed.name, truth.name).write(partial)

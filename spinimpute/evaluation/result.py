@@ -33,7 +33,7 @@ class AccuracyCurves:
     r2: dict[str, dict[str, list[float]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The result of `evaluate`.
 
@@ -83,6 +83,10 @@ class Evaluation:
     left_out: dict[str, int] = field(default_factory=dict)
     fields_used: tuple[str, ...] = ()
     regions: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        said = f"{len(self.samples)} samples, {self.scored_sites:,} sites scored{self.where()}"
+        return f"<Evaluation: {said}>\n{self.by_frequency.to_string(index=False)}"
 
     def where(self) -> str:
         """The regions to follow in a title; empty for everywhere."""

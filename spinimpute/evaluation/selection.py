@@ -1,53 +1,12 @@
-"""What is compared where not all is: regions and samples."""
+"""Which samples are compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import GenotypeFile
-from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.vcf.reader import check_samples
-
-
-def read_regions(regions: Iterable[str | Region] | str | Region | None) -> list[Region]:
-    """Regions by position, those that overlap or touch as one.
-
-    Parameters
-    ----------
-    regions : iterable of str or Region, str, Region or None
-        As users write them; None for everywhere.
-
-    Returns
-    -------
-    list of Region
-        Chromosomes in the order in which they are first named; empty for everywhere.
-
-    Raises
-    ------
-    InputError
-        One cannot be read, or there is none.
-    """
-    if regions is None:
-        return []
-    given = [regions] if isinstance(regions, str | Region) else list(regions)
-    if not given:
-        raise InputError("the list of regions is empty: give regions, or leave it out for all sites")
-    of_chromosome: dict[str, list[Region]] = {}
-    for one in given:
-        region = Region.parse(one) if isinstance(one, str) else one
-        of_chromosome.setdefault(plain_chromosome(region.chrom), []).append(region)
-    joined: list[Region] = []
-    for of_one in of_chromosome.values():
-        first, *others = sorted(of_one, key=lambda region: region.start)
-        joined.append(first)
-        for region in others:
-            last = joined[-1]
-            if region.start <= last.end + 1:
-                joined[-1] = Region(last.chrom, last.start, max(last.end, region.end))
-            else:
-                joined.append(region)
-    return joined
 
 
 def compared_samples(

@@ -180,8 +180,8 @@ def what_ploidy(chrom: str) -> str:
     """How many alleles samples must have on a chromosome, for messages."""
     if is_x(chrom):
         return (
-            "on X men must have one allele between the pseudo-autosomal ends, in both files; 'spinimpute "
-            "convert --vcf TRUTH --panel PANEL' writes a truth so"
+            "on X men must have one allele between the pseudo-autosomal ends, in both files; "
+            "spinimpute.convert(...) writes a truth so"
         )
     return "a sample must have the same number of alleles at all sites of a chromosome, in both files"
 

@@ -264,7 +264,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         raise InputError(
             f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
             f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "
-            f"target's chromosome {panel.chrom} with --region"
+            f"target's chromosome {panel.chrom} with region=..."
         )
     first = np.searchsorted(panel.position, target.position, side="left")
     last = np.searchsorted(panel.position, target.position, side="right")
@@ -312,7 +312,7 @@ def _nothing_matches(panel: Sites, target: Sites, unmatched: dict[str, int]) -> 
     most = max(unmatched, key=lambda reason: unmatched[reason])
     advice = {
         POSITION_NOT_IN_PANEL: "The target is probably on another genome build than the panel: lift it over "
-        "(--chain)",
+        "(chain=...)",
         SWAPPED: "REF and ALT are swapped in the target: set REF from the reference genome "
         "(bcftools +fixref, or plink2 --ref-from-fa force)",
         ALLELES_DIFFER: "The positions agree but not the alleles: the target is probably on another genome "

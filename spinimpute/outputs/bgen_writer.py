@@ -19,7 +19,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.x_chromosome import is_x
-from spinimpute.outputs.files_together import FilesTogether
+from spinimpute.output_files import FilesTogether
 from spinimpute.outputs.plink_writer import check_names
 
 BITS = 16  # of a probability
@@ -70,7 +70,8 @@ class BgenWriter(FilesTogether):
         self._file: BinaryIO | None = None
         self._n_records = 0
         self.set_ploidy(ploidy)
-        super().__init__(Path(path), (".sample",), "bgen")
+        path = Path(path)
+        super().__init__(path, [path, path.with_suffix(".sample")])
         with self.errors_named():
             self._file = self.partial(0).open("wb")
             names = b"".join(_short(name) for name in self._samples)

@@ -18,7 +18,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.x_chromosome import NON_PAR, is_x, parts_of_x
-from spinimpute.outputs.files_together import FilesTogether
+from spinimpute.output_files import FilesTogether
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import DEFAULT_DECIMALS, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout
@@ -87,7 +87,8 @@ class PlinkWriter(FilesTogether):
         self.set_ploidy(ploidy)
         self._pgen: Any = None
         self._pvar: TextIO | None = None
-        super().__init__(Path(path), (".pvar", ".psam"), "pgenlib")
+        path = Path(path)
+        super().__init__(path, [path, path.with_suffix(".pvar"), path.with_suffix(".psam")], "pgenlib")
         with self.errors_named():
             self._pvar = self.partial(1).open("w", encoding="utf-8", newline="\n")
             *lines, _ = self._header.text.splitlines(keepends=True)

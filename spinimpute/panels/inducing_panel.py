@@ -72,7 +72,7 @@ def _are_shares(value: object) -> bool:
     )
 
 
-_REMEDY = "make one with 'spinimpute panel build --inducing H --array FILE'"
+_REMEDY = "make one with build_inducing_panel(...)"
 _HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (.spip): {_REMEDY}"
 KIND = FileKind(
     name="inducing panel",
@@ -365,7 +365,7 @@ class InducingPanel:
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
                 f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "
-                f"not by {kind} {fingerprint}: give that model with --model, or make the file again"
+                f"not by {kind} {fingerprint}: give that model with model=..., or make the file again"
             )
 
     @cached_property

@@ -12,6 +12,7 @@ from spinimpute.output_files import temporary_folder
 from spinimpute.panels.file_kind import FileKind, starts_as
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
+from spinimpute.panels.merging.merge import merge_panels, merged_name
 from spinimpute.panels.panel import KIND as PANEL
 from spinimpute.panels.parts import build_panels, open_parts
 from spinimpute.panels.reference import ReferencePanel
@@ -19,6 +20,10 @@ from spinimpute.vcf.variant_file import starts_as_variant_file
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")  # names, for what the content does not show
 PANEL_FILES = (".spin", ".spip")
+PANELS_HAVE_MAPS = (
+    "panel files have their genetic maps in them: leave genetic_map=... out, or give it to build_panel(...)"
+)
+OneOrSeveral = ReferencePanel | str | Path | Sequence[ReferencePanel | str | Path]
 
 
 @contextmanager
@@ -56,16 +61,19 @@ def open_panel_file(path: str | Path) -> AbstractContextManager[Sequence[Referen
 
 @contextmanager
 def open_panels(
-    panel: ReferencePanel | str | Path, genetic_map: str | Path | GeneticMap | None = None
+    panel: OneOrSeveral, genetic_map: str | Path | GeneticMap | None = None, threads: int | None = None
 ) -> Iterator[Sequence[ReferencePanel]]:
     """Open a panel for as long as it is used.
 
     Parameters
     ----------
-    panel : ReferencePanel, str or Path
-        A panel file, a VCF or BCF that is compiled into a temporary file, or an open panel.
+    panel : ReferencePanel, str or Path, or sequence of them
+        A panel file, a VCF or BCF that is compiled into a temporary file, or an open panel. Several panel
+        files of one chromosome are merged into a temporary file.
     genetic_map : str, Path or GeneticMap, optional
         For a VCF or BCF.
+    threads : int, optional
+        That merge; by default all processors.
 
     Yields
     ------
@@ -75,8 +83,22 @@ def open_panels(
     Raises
     ------
     InputError
-        As `open_panel_file` and `build_panels`, and for a map given with a panel that has its own.
+        As `open_panel_file`, `build_panels` and `merge_panels`, and for a map given with a panel that has its
+        own.
     """
+    if isinstance(panel, Sequence) and not isinstance(panel, str):
+        if len(panel) > 1:
+            if genetic_map is not None:
+                raise InputError(PANELS_HAVE_MAPS)
+            with temporary_folder() as folder:
+                merged = folder / merged_name(paths_of(panel))
+                merge_panels(paths_of(panel), merged, threads=threads)
+                with open_parts(merged) as parts:
+                    yield parts
+            return
+        if not panel:
+            raise InputError("no panel is given: give at least one")
+        panel = panel[0]
     if not isinstance(panel, str | Path):
         if genetic_map is not None:
             raise InputError("an open panel has its genetic map in it: give the map to build_panel")
@@ -87,7 +109,8 @@ def open_panels(
     if is_panel_file(path) or not _to_be_compiled(path):
         if genetic_map is not None:
             raise InputError(
-                f"{path} is a panel file and has its genetic map in it: give --map to 'panel build'"
+                f"{path} is a panel file and has its genetic map in it: leave genetic_map=... out, or give "
+                "it to build_panel(...)"
             )
         with open_panel_file(path) as panels:
             yield panels
@@ -97,6 +120,19 @@ def open_panels(
         build_panels(path, built, genetic_map)
         with open_parts(built) as parts:
             yield parts
+
+
+def paths_of(panel: OneOrSeveral) -> list[str | Path]:
+    """The files of one or several panels, open or not."""
+    if isinstance(panel, Sequence) and not isinstance(panel, str):
+        return [path_of(one) for one in panel]
+    return [path_of(panel)]
+
+
+def check_open(panel: object) -> None:
+    """Raise InputError for a path where an open panel is needed."""
+    if isinstance(panel, str | Path):
+        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
 
 
 def path_of(panel: ReferencePanel | str | Path) -> str | Path:

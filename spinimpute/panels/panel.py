@@ -42,6 +42,7 @@ from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
+MERGED = "merged"  # in the provenance: checksums of the panels that one was merged of
 
 
 def _are_texts(value: object) -> bool:
@@ -90,7 +91,7 @@ KIND = FileKind(
     joined_magic=PARTS_MAGIC,
     joined_remedy=(
         "it holds chromosome X in parts of different ploidy, which only imputing, phasing, tuning and "
-        "checking know; build a panel of one part with --region"
+        "checking know; build a panel of one part with region=..."
     ),
     mistaken={
         INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was "
@@ -122,7 +123,6 @@ class Panel:
 
     holds = HAPLOTYPES
     array_index = None  # it serves any array
-    made_of = ""
 
     def __init__(self, container: Container) -> None:
         header = container.header
@@ -232,6 +232,18 @@ class Panel:
         with self.container.decoding("table of alleles and IDs"):
             texts = decode_texts(self.container.section, self.n_sites)
         return Sites(self.chrom, self.position, *texts)
+
+    @property
+    def merged(self) -> list[str]:
+        """Checksums of the panels that it was merged of; none if it was built of one VCF."""
+        found = self.provenance.get(MERGED)
+        named = found if isinstance(found, list) else []
+        return [name for name in named if isinstance(name, str) and re.fullmatch("[0-9a-f]+", name)]
+
+    @property
+    def made_of(self) -> str:
+        """As of `ReferencePanel`: the panels that it was merged of."""
+        return f" (merged of {' and '.join(self.merged)})" if self.merged else ""
 
     @property
     def haplotypes(self) -> Panel:

@@ -93,7 +93,7 @@ class ParallelReader:
         except BrokenProcessPool as error:
             raise InputError(
                 f"panel {self._vcf}: a process that read it ended; the file is damaged, or memory ran out. "
-                "Build it with --threads 1"
+                "Build it with threads=1"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)

@@ -95,7 +95,7 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
                     if other.path != panel.path and same_chromosome(other.chrom, panel.chrom):
                         raise InputError(
                             f"{other.path} and {panel.path} are both panels of chromosome {panel.chrom}: "
-                            "give one of them"
+                            "give one of them, or make one of them (merge_panels)"
                         )
                 part = part_of(panel) if len(opened) > 1 else None
                 name = panel.chrom if part is None else f"{panel.chrom} {part.name}"

@@ -3,7 +3,8 @@
 Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the others from what the last one
 found, each with its own recombination scale: common ancestors are recent for some haplotypes and old for
 others, and no single scale fits them all. Their genotype probabilities are averaged; the more is known of a
-sample, and the rarer an allele is, the more jumps are best.
+sample, and the rarer an allele is, the more jumps are best. The average is too certain, which `calibration`
+takes back.
 
 Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
 
@@ -28,6 +29,7 @@ from spinimpute.hmm.patterns import SpanPatterns, span_patterns
 from spinimpute.hmm.steps import go_through_alone
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
+from spinimpute.phasing.calibration import calibrated_pair
 from spinimpute.phasing.likelihood_passes import sweep_forward
 from spinimpute.phasing.passes import HALF
 
@@ -134,8 +136,10 @@ class _Chains:
         phred_SH3: np.ndarray,
         haploid_H: np.ndarray,
     ) -> None:
-        self.patterns, self.haploid_H = patterns, haploid_H
+        self.patterns, self.haploid_H, self.frequency_S = patterns, haploid_H, frequency_S
         self.likelihood_S3H = np.ascontiguousarray(_LIKELIHOOD[phred_SH3].transpose(0, 2, 1))
+        none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        self.share_H = ((none != one) | (none != two)).mean(axis=0)  # of the sites: something is known
         self.emission_S2L = self._by_frequency(frequency_S)
         self.probability_SL = np.zeros((len(frequency_S), LANES), np.float32)
         self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
@@ -158,8 +162,7 @@ class _Chains:
     def weights(self, class_S: np.ndarray) -> np.ndarray:
         """How much the sweep of each of SCALES counts, float32 (K, S, H); class_S: of FREQUENCIES."""
         weight_KSH = np.zeros((len(SCALES), len(class_S), HALF), np.float32)
-        none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
-        for h, share in enumerate(((none != one) | (none != two)).mean(axis=0)):
+        for h, share in enumerate(self.share_H):
             ladder = next(ladder for least, ladder in LADDERS if share >= least)
             for number, chosen in enumerate(ladder):
                 weight_KSH[chosen, class_S == number, h] = 1 / (chosen.stop - chosen.start)
@@ -228,13 +231,6 @@ class _Chains:
 
     def haplotype_probabilities(self) -> np.ndarray:
         """As `genotypes_from_likelihoods` returns them; the likelier carrier is the chain that is."""
-        _, one_SH, two_SH = self.genotype_S3H.transpose(1, 0, 2)
-        mean_SH = one_SH / 2 + two_SH
-        # two numbers with this sum and this product; a mean of sweeps may have none: then the mean twice
-        apart_SH = np.sqrt((mean_SH**2 - two_SH).clip(0))
-        high_SH, low_SH = (mean_SH + apart_SH).clip(0, 1), (mean_SH - apart_SH).clip(0, 1)
+        high_SH, low_SH = calibrated_pair(self.genotype_S3H, self.frequency_S, self.share_H, self.haploid_H)
         second_SH = self.probability_SL[:, HALF:] > self.probability_SL[:, :HALF]
-        out_S2H = np.stack(
-            [np.where(second_SH, low_SH, high_SH), np.where(second_SH, high_SH, low_SH)], axis=1
-        )
-        return np.where(self.haploid_H, mean_SH[:, None], out_S2H)
+        return np.stack([np.where(second_SH, low_SH, high_SH), np.where(second_SH, high_SH, low_SH)], axis=1)

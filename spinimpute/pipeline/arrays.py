@@ -6,7 +6,6 @@ Axes: T typed or sequenced sites, S sites of the panel, X samples, Q haplotypes;
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
+from spinimpute.panels.opening import check_open
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -67,7 +67,7 @@ def impute_haplotypes(
         Shapes or values are unusable.
     """
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
-    _check_open(panel)
+    check_open(panel)
     typed_alleles = np.asarray(typed_alleles)
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
@@ -92,6 +92,7 @@ def impute_genotypes(
     predictor: PredictorSettings = PredictorSettings(),
     *,
     phased: np.ndarray | None = None,
+    haploid: np.ndarray | None = None,
     resources: Resources = Resources(),
 ) -> ImputedSamples:
     """Genotypes at all sites of a panel, from phased genotypes as sgkit and scikit-allel have them.
@@ -105,13 +106,15 @@ def impute_genotypes(
         Open.
     genotypes : int (T, X, 2) or (T, X, 1)
         Variants, samples, ploidy: `call_genotype` of sgkit, a `GenotypeArray` of scikit-allel. 0 REF, 1 ALT,
-        -1 missing; -2 in the second place of all genotypes of a haploid sample.
+        -1 missing; -2 in the second place of all genotypes of a haploid sample, as sgkit has it.
     sites : Sites or int64 (T,)
         The sites of the rows, or increasing panel site indices.
     predictor : PredictorSettings
         Which predictor imputes.
     phased : bool (T, X), optional
         Which genotypes are phased (`call_genotype_phased`, `is_phased`); by default all are taken to be.
+    haploid : bool (X,), optional
+        Samples with one copy, where this is not told by -2: scikit-allel has -1 in the second place.
     resources : Resources
         Threads, device and memory.
 
@@ -135,14 +138,7 @@ def impute_genotypes(
         )
     haploid_X = np.full(calls_TX2.shape[1], calls_TX2.shape[2] == 1)
     if calls_TX2.shape[2] == 2:
-        no_allele_TX = calls_TX2[:, :, 1] == NO_ALLELE
-        haploid_X = no_allele_TX.all(axis=0) & bool(len(no_allele_TX))
-        some_X = no_allele_TX.any(axis=0) & ~haploid_X
-        if some_X.any():
-            raise ValueError(
-                f"sample {np.flatnonzero(some_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
-                "alone: it must be haploid in all of them or in none"
-            )
+        haploid_X = _haploid_of(calls_TX2, haploid)
         if phased is not None:
             _check_phased(calls_TX2, np.asarray(phased))
     kept_XP = np.ones(calls_TX2.shape[1:], dtype=bool)
@@ -151,6 +147,40 @@ def impute_genotypes(
     return ImputedSamples(
         impute_haplotypes(panel, alleles_TQ, sites, predictor, resources=resources), haploid_X
     )
+
+
+def _haploid_of(calls_TX2: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+    """Samples with one copy, bool (X,). Raises ValueError where a sample has two in some rows."""
+    n_samples = calls_TX2.shape[1]
+    said_X = np.zeros(n_samples, bool) if given is None else _booleans(given, n_samples)
+    second_TX = calls_TX2[:, :, 1]
+    known = bool(len(second_TX))
+    haploid_X = (second_TX == NO_ALLELE).all(axis=0) & known
+    some_X = (second_TX == NO_ALLELE).any(axis=0) & ~haploid_X & ~said_X
+    if some_X.any():
+        raise ValueError(
+            f"sample {np.flatnonzero(some_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
+            "alone: it must be haploid in all of them or in none"
+        )
+    two_X = said_X & (second_TX >= 0).any(axis=0)
+    if two_X.any():
+        raise ValueError(f"sample {np.flatnonzero(two_X)[0]} is haploid, and its genotypes have two alleles")
+    half_X = (second_TX == -1).all(axis=0) & (calls_TX2[:, :, 0] >= 0).any(axis=0) & ~said_X & known
+    if half_X.any():
+        raise ValueError(
+            f"sample {np.flatnonzero(half_X)[0]} of genotypes has a second allele in no row: if it has one "
+            f"copy, name it in haploid=..., or put {NO_ALLELE} there"
+        )
+    return np.asarray(haploid_X | said_X)
+
+
+def _booleans(haploid: np.ndarray, n_samples: int) -> np.ndarray:
+    haploid_X = np.asarray(haploid)
+    if haploid_X.shape != (n_samples,) or haploid_X.dtype != bool:
+        raise ValueError(
+            f"haploid must be {n_samples} booleans, however: shape {haploid_X.shape} of {haploid_X.dtype}"
+        )
+    return haploid_X
 
 
 def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
@@ -170,7 +200,7 @@ def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImputedSamples:
     """Genotypes of samples at all sites of a panel.
 
@@ -185,6 +215,10 @@ class ImputedSamples:
 
     haplotypes: np.ndarray
     haploid: np.ndarray
+
+    def __repr__(self) -> str:
+        one_copy = f", {self.haploid.sum()} of them with one copy" if self.haploid.any() else ""
+        return f"<ImputedSamples: {len(self.haplotypes):,} sites, {len(self.haploid)} samples{one_copy}>"
 
     @property
     def genotypes(self) -> np.ndarray:
@@ -260,7 +294,7 @@ def impute_likelihoods(
         Shapes or values are unusable.
     """
     check_settings(resources=(resources, Resources))
-    _check_open(panel)
+    check_open(panel)
     panel = haplotypes_of(panel)
     likelihoods, haploid_X = _checked(likelihoods, haploid)
     rows, index_T = _rows(panel, sites, len(likelihoods), "sites")
@@ -281,11 +315,6 @@ def impute_likelihoods(
     return ImputedSamples(np.concatenate([in_columns(p_S2X, haploid_X) for _, p_S2X in stretches]), haploid_X)
 
 
-def _check_open(panel: object) -> None:
-    if isinstance(panel, str | Path):
-        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
-
-
 def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Likelihoods as numbers that can be compared, and who is haploid."""
     likelihoods = np.asarray(likelihoods)
@@ -295,11 +324,7 @@ def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.nd
             f"shape {likelihoods.shape} of {likelihoods.dtype}"
         )
     n_samples = likelihoods.shape[1]
-    haploid_X = np.zeros(n_samples, bool) if haploid is None else np.asarray(haploid)
-    if haploid_X.shape != (n_samples,) or haploid_X.dtype != bool:
-        raise ValueError(
-            f"haploid must be {n_samples} booleans, however: shape {haploid_X.shape} of {haploid_X.dtype}"
-        )
+    haploid_X = np.zeros(n_samples, bool) if haploid is None else _booleans(haploid, n_samples)
     likelihoods = likelihoods.astype(np.float64)
     likelihoods[:, haploid_X, 1] = 0  # means nothing
     unusable_TX = ~np.isfinite(likelihoods).all(axis=2) | (likelihoods < 0).any(axis=2)

@@ -21,7 +21,8 @@ from spinimpute.panels.opening import open_panels
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings, check_settings
-from spinimpute.pipeline.verdicts import Frequencies, note_untyped
+from spinimpute.pipeline.verdicts import note_untyped
+from spinimpute.quality.frequencies import Frequencies
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import Repaired, SiteNote
 
@@ -141,7 +142,7 @@ class CheckReport:
 
 def check(
     vcf: str | Path,
-    panel: ReferencePanel | Sequence[ReferencePanel] | str | Path,
+    panel: ReferencePanel | Sequence[ReferencePanel] | str | Path | Sequence[str | Path],
     target: TargetSettings = TargetSettings(),
     *,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -152,8 +153,9 @@ def check(
     ----------
     vcf : str or Path
         The target, in any form of `read_target`.
-    panel : ReferencePanel, sequence of ReferencePanel, str or Path
-        A panel file, a VCF or BCF, which is compiled first, an open panel, or the open parts of one.
+    panel : ReferencePanel, str or Path, or sequence of them
+        A panel file, a VCF or BCF, which is compiled first, an open panel, or the open parts of one; or
+        several panel files of one chromosome, which are merged.
     target : TargetSettings
         How the target is read.
     genetic_map : str, Path or GeneticMap, optional
@@ -171,7 +173,9 @@ def check(
     """
     check_settings(target=(target, TargetSettings))
     if isinstance(panel, Sequence) and not isinstance(panel, str):
-        return _check_open(vcf, panel, target)
+        parts = [one for one in panel if not isinstance(one, str | Path)]
+        if len(parts) == len(panel):
+            return _check_open(vcf, parts, target)
     with open_panels(panel, genetic_map) as panels:
         return _check_open(vcf, panels, target)
 
@@ -180,7 +184,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     summary = ImputationSummary()
     parts = prepare(panels, vcf, summary, target, force=True)
     for part in parts:
-        note_untyped(summary, part.panel, part.typed_index_used, 0, part.panel.n_sites)
+        note_untyped(summary, part.panel, [(part.typed_index_used, 0, part.panel.n_sites)])
     notes = [
         note
         for part in parts

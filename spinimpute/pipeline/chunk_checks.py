@@ -73,7 +73,7 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         if its[0] != its[1]:
             raise differ("the definitions of the header", *(line or "none" for line in its))
     if (first.unmatched is None) is not (other.unmatched is None):
-        raise differ("--keep-unmatched", first.unmatched is not None, other.unmatched is not None)
+        raise differ("keep_unmatched=True", first.unmatched is not None, other.unmatched is not None)
     for its in zip_longest(first.common_lines(), other.common_lines()):
         if its[0] != its[1]:
             warnings.append(
@@ -114,7 +114,8 @@ def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
         if right.region.start > left.region.end + 1 and not allow_gaps:
             raise InputError(
                 f"between chunks {left.path} ({left.region}) and {right.path} ({right.region}) there is a "
-                "gap: is a chunk missing? Give it, or --panel to see that no site lies there, or --allow-gaps"
+                "gap: is a chunk missing? Give it, or panel=... to see that no site lies there, or "
+                "allow_gaps=True"
             )
 
 
@@ -190,14 +191,14 @@ def check_panel(
                 f"{left.path} ({left.region}) and {right.path} ({right.region})"
             )
             if not allow_gaps:
-                raise InputError(f"{what}: is a chunk missing? Give it, or --allow-gaps")
+                raise InputError(f"{what}: is a chunk missing? Give it, or allow_gaps=True")
             warnings.append(f"{what}: they are left out")
     before = int(np.searchsorted(sites.position, first.region.start))
     behind = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
     if before or behind:
         what = f"the panel has {before} sites before the first chunk and {behind} behind the last"
         if not allow_gaps:
-            raise InputError(f"{what}: is a chunk missing? Give it, or --allow-gaps")
+            raise InputError(f"{what}: is a chunk missing? Give it, or allow_gaps=True")
         warnings.append(f"{what}: they are left out")
 
 

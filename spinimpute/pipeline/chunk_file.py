@@ -20,6 +20,7 @@ from spinimpute.vcf.raw_records import BcfRecords, RawRecords, Scanned, TextReco
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
+REGIONS_LINE = "##spinimpute_regions="  # then how many: a file with several is no chunk
 
 _REGION = re.compile(
     r"##spinimpute_region=(.+):([0-9]{1,10})-([0-9]{1,10}) "
@@ -104,7 +105,7 @@ class Chunk:
 
     def common_lines(self) -> list[str]:
         """The header of a run without a region; the buffer is stated if results depend on it."""
-        options = ("--region",) if self.phased_here else ("--region", "--buffer")
+        options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
         return [_without(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
     def file_start(self) -> bytes:
@@ -216,6 +217,8 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
         if not line.startswith("#CHROM\t" if number == len(lines) else "##"):
             what = f"is no header line: {line[:40]!r}" if line else "is empty"
             raise error(f"line {number} of the header {what}; impute it again, or copy it again")
+    if any(line.startswith(REGIONS_LINE) for line in lines):
+        raise error("it holds several regions; give files of 'spinimpute impute' with one region each")
     found = [line for line in lines if line.startswith("##spinimpute_region=")]
     match = _REGION.fullmatch(found[0]) if len(found) == 1 else None
     if match is None or int(match[3]) > LAST_POSITION:

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
+from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
-from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs, written_whole
-from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form, open_writer
+from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.chunk_file import region_line
-from spinimpute.pipeline.genome.plan import (
-    PLACEHOLDER,
-    Chromosome,
-    Panel,
-    outputs,
-    panel_files,
-    panel_lines,
-    plan_genome,
-    target_files,
-)
+from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
+from spinimpute.pipeline.genome.plan import Panel, panel_files, target_files
+from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.impute_part import Run, impute_part
-from spinimpute.pipeline.regions import RegionPart, read_region, unmatched_sites
+from spinimpute.pipeline.regions import RegionPart, read_regions, unmatched_sites
 from spinimpute.pipeline.settings import (
     OutputSettings,
     PredictorSettings,
@@ -46,8 +38,10 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.reports.report_files import ReportFiles
 
 PHASING = ("auto", "never")
+OF_QUALITY = "leave_one_out=True, report=..., report_figures=... or multiqc=..."
 ER2_LINE = (
     '##INFO=<ID=ER2,Number=1,Type=Float,Description="Typed sites: squared correlation of the genotypes and '
     'what the other typed sites of the same haplotypes predict (leave one out)">'
@@ -90,7 +84,8 @@ def impute(
         for each chromosome, as `.pgen` and `.bgen` need it.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
-        first. Or panel files, one for each chromosome in any order, or a folder of such files.
+        first. Or panel files in any order, or a folder of such files: one for each chromosome, or several,
+        which are merged as `merge_panels` does, in the order given.
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     predictor : PredictorSettings
@@ -133,168 +128,134 @@ def impute(
     )
     _check_choices(phasing, output, resources, min_typed_ratio)
     files, panels = target_files(vcf), panel_files(panel)
-    wanted, _ = region.parsed()
+    regions, buffer_cM = region.parsed()
+    if buffer_cM is not None and len(regions) > 1 and _tells_quality(output):
+        raise InputError(
+            f"typed calls around several regions would count twice with {OF_QUALITY}: leave buffer_cM=... "
+            "out, or these"
+        )
     summary = ImputationSummary()
-    several = len(files) > 1 or len(panels) > 1 or PLACEHOLDER in str(out)
-    if several:
-        if genetic_map is not None:
-            raise InputError("panel files have their genetic maps in them: give --map to 'panel build'")
-        with summary.stage("open panel"):
-            plan, warned = plan_genome(files, panels, wanted)
-        summary.warnings += warned
-        planned = outputs(out, plan)
-        for path, chromosomes in planned:
-            if len(chromosomes) > 1 and choose_form(path, output.output_type) in (BGEN, PGEN):
-                raise InputError(
-                    f"{path} would hold {len(chromosomes)} chromosomes: write {path.suffix} for each, with "
-                    "{chrom} in its name"
-                )
-    else:
-        planned = [(Path(out), [Chromosome("", panels[0], files[0])])]
-    inputs = [*files, *map(path_of, panels), predictor.model, genetic_map]
-    page, tables = _checked_outputs([path for path, _ in planned], output, force, inputs)
+    genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
+    inputs = [*files, *map(path_of, panels), predictor.model, genetic_map, region.regions_file]
+    tables = _checked_outputs(genome.outs, output, force, inputs)
     given = _Given(
-        genetic_map, predictor, target, phasing, region, output, resources, min_typed_ratio, force, summary,
-        shares_file=len(files) == 1 and len(panels) > 1,
+        genetic_map, predictor, target, phasing, regions, buffer_cM, output, resources, min_typed_ratio,
+        force, summary, genome,
     )  # fmt: skip
-    shares = Shares(progress, [1.0] * sum(len(chromosomes) for _, chromosomes in planned))
-    done, absent, waiting = 0, None, None
-    with ExitStack() as stack:
-        for path, chromosomes in planned:
-            if waiting is not None:
-                waiting.close()
-            writer: RecordWriter | None = None
-            for one in chromosomes:
-                try:
-                    writer = _impute_chromosome(given, stack, path, chromosomes, one, writer, shares.of(done))
-                except NoRecord as error:
-                    if not several:
-                        raise
-                    absent = error
-                    summary.warnings.append(f"chromosome {one.name} is left out: {error}")
-                done += 1
-            if writer is not None:
-                with summary.stage("finish file and index"):
-                    writer.finish()
-                waiting = writer
-        if waiting is None:
-            assert absent is not None, "what is imputed is written"
-            raise absent
-        summary.peak_memory_mb = peak_memory_mb()
-        with ExitStack() as beside:  # all files get their names together: none where another one fails
-            if page is not None:
-                partial = beside.enter_context(written_whole(page))
-                _write_report(partial, summary, files, panels)
-            if summary.leave_one_out is not None:
-                for table, path in tables.items():
-                    summary.leave_one_out.write(table, beside.enter_context(written_whole(path)))
-            waiting.close()
+    if genome.several:
+        _check_panels(given)
+
+    def impute_one(
+        step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
+    ) -> RecordWriter:
+        return _impute_chromosome(given, step, writer, stack, progress)
+
+    beside = _written_beside(output.report_files, tables, summary, files, panels)
+    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
     return summary
+
+
+@contextmanager
+def _written_beside(
+    report: ReportFiles,
+    tables: Mapping[str, Path],
+    summary: ImputationSummary,
+    files: Sequence[str | Path],
+    panels: Sequence[Panel],
+) -> Iterator[None]:
+    """Write report and tables, which get their names at the end."""
+    with ExitStack() as stack:
+        if report.wanted:
+            _write_report(report, stack, summary, files, panels)
+        if summary.leave_one_out is not None:
+            for table, path in tables.items():
+                summary.leave_one_out.write(table, stack.enter_context(written_whole(path)))
+        yield
 
 
 @dataclass(frozen=True)
 class _Given:
-    """What holds for all chromosomes; as of `impute`.
-
-    Attributes
-    ----------
-    shares_file : bool
-        Several chromosomes are read of one target file: what is skipped on one is read on another.
-    skipped : dict of str to int
-        Records of the chromosomes so far that were not read, by reason.
-    """
+    """What holds for all chromosomes; as of `impute`."""
 
     genetic_map: str | Path | GeneticMap | None
     predictor: PredictorSettings
     target: TargetSettings
     phasing: str
-    region: RegionSettings
+    regions: Sequence[Region]
+    buffer_cM: float | None
     output: OutputSettings
     resources: Resources
     min_typed_ratio: float | None
     force: bool
     summary: ImputationSummary
-    shares_file: bool
-    skipped: dict[str, int] = field(default_factory=dict)
+    genome: GenomeRun
+
+    def predictor_of(self, panel: ReferencePanel) -> tuple[Predictor, dict[str, Any]]:
+        """The predictor for a panel, and its options. Raises InputError if it cannot read it."""
+        return predictor_for(
+            panel,
+            self.predictor.model,
+            self.predictor.name,
+            self.resources.predictor_options(self.predictor),
+            self.resources.device,
+        )
+
+
+def _check_panels(given: _Given) -> None:
+    """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""
+    for one in given.genome.plan:
+        with open_panels(one.panel) as panels:
+            _check_leave_one_out(given.output, panels)
+            with given.summary.stage("load model"):
+                given.predictor_of(panels[0])
 
 
 def _impute_chromosome(
-    given: _Given,
-    stack: ExitStack,
-    path: Path,
-    chromosomes: Sequence[Chromosome],
-    one: Chromosome,
-    writer: RecordWriter | None,
-    progress: Progress | None,
+    given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
 ) -> RecordWriter:
-    """Write the records of a chromosome; the writer is made with the first one of a file.
-
-    stack: keeps the writer. path, chromosomes: the output, and all that go into it.
-    """
+    """Write the records of a chromosome; the writer, which the stack keeps, is made with the file's first."""
     summary, output, resources = given.summary, given.output, given.resources
     threads = choose_threads(resources.threads)
-    wanted, buffer_cM = given.region.parsed()
     with ExitStack() as opened:
         begin_stage(progress, "opening the panel")
         with summary.stage("open panel"):
-            panels = opened.enter_context(open_panels(one.panel, given.genetic_map))
+            panels = opened.enter_context(open_panels(step.one.panel, given.genetic_map))
         _check_leave_one_out(output, panels)
         with summary.stage("load model"):
-            loaded, options = predictor_for(
-                panels[0],
-                given.predictor.model,
-                given.predictor.name,
-                resources.predictor_options(given.predictor),
-                resources.device,
-            )
+            loaded, options = given.predictor_of(panels[0])
         begin_stage(progress, "reading the target")
-        chosen = read_region(
-            one.vcf,
+        regions, in_file = step.regions(given.regions, panels[0].chrom)
+        chosen = read_regions(
+            step.one.vcf,
             panels,
             loaded,
             summary,
             given.target,
-            wanted,
-            buffer_cM,
+            regions,
+            given.buffer_cM,
             allow_unphased=given.phasing == "auto" and panels[0].haplotypes is not None,
             max_memory=resources.max_memory,
             force=given.force,
             min_typed_ratio=given.min_typed_ratio,
         )
-        for reason, count in given.skipped.items():
-            summary.skipped[reason] = summary.skipped.get(reason, 0) + count
-        if given.shares_file:
-            summary.skipped.pop(ON_ANOTHER_CHROMOSOME, None)
-        given.skipped.update(summary.skipped)
-        _collect_quality(summary, output, chosen)
-        unmatched = [
-            unmatched_sites(part.part.target, part.part.match, wanted, summary)
-            if output.keep_unmatched
-            else None
-            for part in chosen
-        ]
+        summary.skipped = given.genome.add_skipped(summary.skipped)
+        _collect_quality(summary, output, chosen, step.one.vcf, loaded)
+        unmatched = [unmatched_sites(part, summary) if output.keep_unmatched else None for part in chosen]
         first = chosen[0].part
         if not summary.notes:
             summary.note_few_samples(summary.samples)
         if writer is None:
-            one_only = len(chromosomes) == 1
+            contig_lines, of_panels = step.header_lines(panels)
             writer = stack.enter_context(
                 open_writer(
-                    path,
-                    choose_form(path, output.output_type),
+                    step.path,
+                    choose_form(step.path, output.output_type),
                     first.target.samples,
                     first.target.ploidy,
-                    [first.panel.contig_line] if one_only else [each.contig_line for each in chromosomes],
+                    contig_lines,
                     [
-                        *_header_lines(
-                            panel_lines(panels)
-                            if one_only
-                            else [line for each in chromosomes for line in each.panel_lines],
-                            loaded,
-                            output,
-                            summary.notes,
-                        ),
-                        *_region_lines(wanted, chosen, unmatched),
+                        *_header_lines(of_panels, loaded, output, summary.notes),
+                        *_region_lines(regions, in_file, chosen, unmatched),
                     ],
                     output.formats,
                     sum(part.n_sites for part in chosen)
@@ -322,19 +283,25 @@ def _check_choices(
         raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
         raise InputError(f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}")
-    if resources.max_memory is not None and (output.leave_one_out or output.report is not None):
-        raise InputError("a budget of memory is not kept with --loo or --report: leave one of them out")
+    if resources.max_memory is not None and _tells_quality(output):
+        raise InputError(
+            f"a budget of memory is not kept with {OF_QUALITY}: leave max_memory=... out, or these"
+        )
+
+
+def _tells_quality(output: OutputSettings) -> bool:
+    return output.leave_one_out or output.report_files.wanted
 
 
 def _checked_outputs(
     outs: Sequence[Path], output: OutputSettings, force: bool, inputs: Sequence[object]
-) -> tuple[Path | None, dict[str, Path]]:
-    """Where report and tables go. Raises InputError if they, or the genotypes, cannot go there."""
-    report, tables = output.report, output.leave_one_out_tables
-    check_outputs([*outs, report, *tables.values()], force, inputs, streamed=outs[0])
+) -> dict[str, Path]:
+    """Where tables go. Raises InputError if they, the report or the genotypes cannot go there."""
+    tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
+    others = [*outs, *tables.values()]
+    check_outputs([*others, *output.report_files.to_check(others)], force, inputs, streamed=outs[0])
     choose_form(outs[0], output.output_type)
-    page = None if report is None else Path(report)
-    return page, {table: Path(path) for table, path in tables.items()}
+    return tables
 
 
 def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
@@ -346,15 +313,29 @@ def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel
 
 
 def _collect_quality(
-    summary: ImputationSummary, output: OutputSettings, chosen: Sequence[RegionPart]
+    summary: ImputationSummary,
+    output: OutputSettings,
+    chosen: Sequence[RegionPart],
+    vcf: str | Path,
+    predictor: Predictor,
 ) -> None:
     """Have the summary collect what the output needs; seldom wanted, so imported here."""
-    first = chosen[0].part
-    if output.report is not None and summary.imputed is None:
-        from spinimpute.quality.imputed_sites import ImputedSites
+    first, reported = chosen[0].part, output.report_files.wanted
+    if reported:
+        from spinimpute.quality.details import RunDetails
 
-        summary.imputed = ImputedSites()
-    wanted = output.leave_one_out or (output.report is not None and first.panel.haplotypes is not None)
+        details = summary.details = summary.details or RunDetails.of(first.target.samples)
+        made = details.how_made
+        made.state_run(
+            output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
+        )
+        made.state_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
+        for one in chosen:
+            part = one.part
+            made.state_panel(part.panel)
+            details.frequencies.add(part.panel, part.target, part.match)
+            details.by_sample.add_calls(part.target.alleles[part.match.target_index], part.target.ploidy)
+    wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
@@ -374,15 +355,23 @@ def _header_lines(
 
 
 def _region_lines(
-    region: Region | None, chosen: Sequence[RegionPart], unmatched: Sequence[np.ndarray | None]
+    regions: Sequence[Region],
+    in_file: int,
+    chosen: Sequence[RegionPart],
+    unmatched: Sequence[np.ndarray | None],
 ) -> list[str]:
-    """The header line that makes the output a chunk; none without a region."""
-    if region is None:
+    """The header line that makes an output of one region a chunk, or tells of several; none without any.
+
+    in_file: regions of all chromosomes in the output.
+    """
+    if not in_file:
         return []
+    if in_file > 1:
+        return [f"{REGIONS_LINE}{in_file}"]
     kept = [index for index in unmatched if index is not None]
     return [
         region_line(
-            Region(chosen[0].part.panel.chrom, region.start, region.end),
+            Region(chosen[0].part.panel.chrom, regions[0].start, regions[0].end),
             sum(one.n_sites for one in chosen),
             sum(map(len, kept)) if kept else None,
             any(one.part.target.unphased is not None for one in chosen),
@@ -391,11 +380,21 @@ def _region_lines(
 
 
 def _write_report(
-    partial: Path, summary: ImputationSummary, files: Sequence[str | Path], panels: Sequence[Panel]
+    report: ReportFiles,
+    beside: ExitStack,
+    summary: ImputationSummary,
+    files: Sequence[str | Path],
+    panels: Sequence[Panel],
 ) -> None:
-    from spinimpute.reports.imputation_report import write_imputation_report
+    from spinimpute.reports.imputation_report import imputation_report
+    from spinimpute.reports.multiqc import typed_samples
 
-    assert summary.imputed is not None, "`_collect_quality` made it"
-    target = files[0] if len(files) == 1 else f"{len(files)} files"
-    panel = path_of(panels[0]) if len(panels) == 1 else f"{len(panels)} panels"
-    write_imputation_report(summary, summary.imputed, target, panel, partial)
+    details = summary.details
+    assert details is not None, "`_collect_quality` made them"
+    target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    report.write(
+        imputation_report(summary, details, target, panel),
+        typed_samples(details.by_sample, summary.leave_one_out),
+        beside,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -56,12 +56,12 @@ class Run:
 def impute_part(
     run: Run, chosen: RegionPart, unmatched: np.ndarray | None, progress: Progress | None
 ) -> None:
-    """Phase what is unphased, impute the panel sites of a part, and write them.
+    """Phase what is unphased, impute panel sites of a part, and write them.
 
     Parameters
     ----------
     run : Run
-        The summary's `leave_one_out` and `imputed` are filled if they are there.
+        The summary's `leave_one_out` and `details` are filled if they are there.
     chosen : RegionPart
         The target's part, and the panel sites.
     unmatched : int64 array or None
@@ -90,12 +90,33 @@ def impute_part(
         begin_stage(progress, "leaving typed calls out")
         with summary.stage("leave one out"):
             er2_T = _leave_one_out(run, part, target, shares.of(1))
-    summary.count_array(panel.array_index, match.panel_index)
     with run.predictor.engine(job) as engine:
-        windows = engine.windows(chosen.first, chosen.last)
-        written = er2_T if run.write_er2 else None
-        records = WindowRecords(panel, target, match, unmatched, windows, written, summary.imputed)
-        _impute_windows(engine, records, run.writer, summary, shares.of(2))
+        windows: list[_Written] = []
+        for place in chosen.places:
+            own = engine.windows(place.first, place.last)
+            extra = np.empty(0, np.int64)
+            if unmatched is not None:
+                extra = place.rows_within(target.sites.position, unmatched)
+            extras = _of_windows(panel.position, target.sites.position, extra, own)
+            windows += map(_Written, own, extras)
+        records = WindowRecords(panel, target, match, er2_T if run.write_er2 else None, summary.details)
+        _impute_windows(engine, records, windows, run.writer, summary, shares.of(2))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A window, and sites of the target that the panel lacks and that are written with it: int64 rows."""
+
+    window: Window
+    extra: np.ndarray
+
+
+def _of_windows(
+    panel_position: np.ndarray, target_position: np.ndarray, unmatched: np.ndarray, windows: Sequence[Window]
+) -> list[np.ndarray]:
+    """Unmatched sites by window: those up to its end, the rest with the last."""
+    ends = [int(panel_position[window.stop - 1]) for window in windows[:-1]]
+    return np.split(unmatched, np.searchsorted(target_position[unmatched], ends, side="right"))
 
 
 def _phased(run: Run, part: Prepared, progress: Progress | None) -> Haplotypes:
@@ -141,32 +162,35 @@ def _leave_one_out(run: Run, part: Prepared, target: Haplotypes, progress: Progr
 def _impute_windows(
     engine: Engine,
     records: WindowRecords,
+    windows: Sequence[_Written],
     writer: RecordWriter,
     summary: ImputationSummary,
     progress: Progress | None,
 ) -> None:
     """Compute windows in order; those that are finished are written meanwhile."""
-    windows = records.windows
-    first, last = windows[0].start, windows[-1].stop
+    n_sites, done = sum(one.window.stop - one.window.start for one in windows), 0
     begin_stage(progress, "imputing")
-    pending: Future[int] | None = None
-    results = engine.impute_windows(windows, records.typed_TQ)
+    pending: Future[None] | None = None
+    results = engine.impute_windows([one.window for one in windows], records.typed_TQ)
     # even after an error, results end before the engine does
     with closing(results), ThreadPoolExecutor(1, "write") as background:
-        for window in windows:
+        for one in windows:
+            window = one.window
             with summary.stage("impute"):
                 p_UQ = next(results)
             with summary.stage("wait for writing"):
                 if pending is not None:
-                    summary.count_kept(pending.result())
-            pending = background.submit(records.write, writer, window, p_UQ)
+                    pending.result()
+            pending = background.submit(records.write, writer, window, p_UQ, one.extra)
             summary.windows.append(_window_summary(engine, records, window))
+            summary.count_kept(len(one.extra))
+            done += window.stop - window.start
             if progress is not None:
-                progress((window.stop - first) / (last - first))
+                progress(done / n_sites)
         with summary.stage("wait for writing"):
             if pending is not None:
-                summary.count_kept(pending.result())
-    summary.written_sites += last - first
+                pending.result()
+    summary.written_sites += n_sites
 
 
 def _window_summary(engine: Engine, records: WindowRecords, window: Window) -> WindowSummary:

@@ -1,4 +1,4 @@
-"""Imputing a region: its panel sites, the typed sites used for it, and unmatched ones that are written."""
+"""Imputing regions: their panel sites, the typed sites used for them, and unmatched ones that are written."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
-from spinimpute.genotypes.sites import Region, SiteMatch, same_chromosome
+from spinimpute.genotypes.regions import regions_of
+from spinimpute.genotypes.sites import NoRecord, Region, same_chromosome
 from spinimpute.genotypes.untyped_stretches import fixed_stretches
 from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.memory import within_budget
@@ -27,54 +27,99 @@ from spinimpute.vcf.index_reader import fresh_index
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
-def panel_ranges(panels: Sequence[ReferencePanel], region: Region | None) -> dict[str, tuple[int, int]]:
-    """The panel sites [first, last) of a region, by the checksum of each panel that has some.
+@dataclass(frozen=True)
+class Place:
+    """Panel sites [first, last), and the region that they are in; None for all of a panel."""
+
+    first: int
+    last: int
+    region: Region | None = None
+
+    def rows_within(self, position: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Those of some rows, int64, whose positions lie in the region; position: of all rows."""
+        if self.region is None:
+            return rows
+        there = position[rows]
+        return rows[(there >= self.region.start) & (there <= self.region.end)]
+
+
+def panel_places(
+    panels: Sequence[ReferencePanel], regions: Sequence[Region], warnings: list[str]
+) -> dict[str, list[Place]]:
+    """The panel sites of regions, by the checksum of each panel that has some.
+
+    Parameters
+    ----------
+    panels : sequence of ReferencePanel
+        The parts of one panel.
+    regions : sequence of Region
+        In any order; none for all sites.
+    warnings : list of str
+        Gets a warning of regions without a panel site, if others have some.
+
+    Returns
+    -------
+    dict of str to list of Place
+        In order of position; regions that overlap or touch are one.
 
     Raises
     ------
     InputError
-        The region is on another chromosome, or no panel has a site in it.
+        A region is on another chromosome.
+    NoRecord
+        No panel has a site in any.
     """
     chrom = panels[0].chrom
-    if region is None:
-        return {panel.checksum: (0, panel.n_sites) for panel in panels}
-    if not same_chromosome(region.chrom, chrom):
-        raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
-    ranges = {}
+    if not regions:
+        return {panel.checksum: [Place(0, panel.n_sites)] for panel in panels}
+    for region in regions:
+        if not same_chromosome(region.chrom, chrom):
+            raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
+    joined = regions_of(regions, chrom)
+    places: dict[str, list[Place]] = {}
+    found: set[Region] = set()
     for panel in panels:
-        first = int(np.searchsorted(panel.position, region.start, side="left"))
-        last = int(np.searchsorted(panel.position, region.end, side="right"))
-        if first < last:
-            ranges[panel.checksum] = (first, last)
-    if not ranges:
-        raise InputError(
-            f"the panel has no site in {region}; it reaches from {chrom}:{panels[0].position[0]} "
+        for region in joined:
+            first = int(np.searchsorted(panel.position, region.start, side="left"))
+            last = int(np.searchsorted(panel.position, region.end, side="right"))
+            if first < last:
+                places.setdefault(panel.checksum, []).append(Place(first, last, region))
+                found.add(region)
+    absent = [region for region in joined if region not in found]
+    if not places:
+        raise NoRecord(
+            f"the panel has no site in {_some(absent)}; it reaches from {chrom}:{panels[0].position[0]} "
             f"to {panels[-1].position[-1]}"
         )
-    return ranges
+    if absent:
+        warnings.append(f"the panel has no site in {_some(absent)}")
+    return places
+
+
+def _some(regions: Sequence[Region]) -> str:
+    return str(regions[0]) if len(regions) == 1 else f"{regions[0]} and {len(regions) - 1} more regions"
 
 
 @dataclass(frozen=True)
 class RegionPart:
-    """A part of the target, and the panel sites [first, last) that are imputed for it."""
+    """A part of the target, and the panel sites that are imputed for it, in order of position."""
 
     part: Prepared
-    first: int
-    last: int
+    places: Sequence[Place]
 
     @property
     def n_sites(self) -> int:
         """Number of panel sites."""
-        return self.last - self.first
+        return sum(place.last - place.first for place in self.places)
 
 
-def read_region(
+def read_regions(
     vcf: str | Path,
     panels: Sequence[ReferencePanel],
     predictor: Predictor,
     summary: ImputationSummary,
     target: TargetSettings,
-    region: Region | None,
+    regions: Sequence[Region],
     buffer_cM: float | None,
     *,
     allow_unphased: bool,
@@ -82,7 +127,7 @@ def read_region(
     force: bool,
     min_typed_ratio: float | None,
 ) -> list[RegionPart]:
-    """Read as much of a target as a region and its buffer need, and choose the typed sites that are used.
+    """Read as much of a target as regions and their buffers need, and choose the typed sites that are used.
 
     Parameters
     ----------
@@ -96,29 +141,31 @@ def read_region(
         Counts and warnings are added to it.
     target : TargetSettings
         How the target is read.
-    region : Region or None
-        The panel sites to impute; None for all.
+    regions : sequence of Region
+        The panel sites to impute; none for all.
     buffer_cM : float or None
-        Typed sites no further than this from the region are used; None for all.
+        Typed sites no further than this from a region are used for it; None for all.
     allow_unphased, max_memory, force, min_typed_ratio
         As of `prepare`, `within_budget` and `impute`.
 
     Returns
     -------
     list of RegionPart
-        The parts of the chromosome that the region touches.
+        The parts of the chromosome that the regions touch; with a buffer, one for each region.
 
     Raises
     ------
     InputError
-        As `panel_ranges`, `prepare` and `check_typed_ratio`, and if the target has no site in the part of the
-        chromosome that the region lies in.
+        As `panel_places`, `prepare` and `check_typed_ratio`, and if the target has no site in the parts of
+        the chromosome that the regions lie in.
     """
-    ranges = panel_ranges(panels, region)
+    places = panel_places(panels, regions, summary.warnings)
     # reading a part of our own file is enough only if the same sites are used as when it was written
     as_written = target.ambiguous == "frequency" and target.chain is None and target.samples is None
     whole = min_typed_ratio is not None
-    to_read = part_to_read(vcf, panels, predictor, region, buffer_cM, whole) if as_written else None
+    to_read = None
+    if as_written and buffer_cM is not None and len(panels) == 1:
+        to_read = part_to_read(vcf, panels[0], predictor, places[panels[0].checksum], buffer_cM, whole)
     only = None if to_read is None else to_read.region
     with summary.stage("read target"), within_budget(max_memory, "reading the target"):
         prepared = prepare(
@@ -130,22 +177,47 @@ def read_region(
     else:
         prepared = [replace(part, jumps_per_cM=to_read.jumps_per_cM) for part in prepared]
     chosen = [
-        RegionPart(part, *ranges[part.panel.checksum]) for part in prepared if part.panel.checksum in ranges
+        RegionPart(part, places[part.panel.checksum]) for part in prepared if part.panel.checksum in places
     ]
     if not chosen:
-        raise InputError(f"the target has no site in the part of the chromosome that {region} lies in")
-    if min_typed_ratio is not None:
-        for one in chosen:
-            check_typed_ratio(one.part.panel, one.part.typed_index_used, one.first, one.last, min_typed_ratio)
-    if buffer_cM is not None:
-        chosen = [
-            replace(one, part=within(one.part, predictor, one.first, one.last, buffer_cM)) for one in chosen
-        ]
-        used = sum(len(one.part.match.panel_index) for one in chosen)
-        summary.used_sites = (summary.used_sites or 0) + used
+        raise InputError(
+            f"the target has no site in the part of the chromosome that {_some(regions)} lies in"
+        )
     for one in chosen:
-        note_untyped(summary, one.part.panel, one.part.typed_index_used, one.first, one.last)
+        summary.count_array(one.part.panel.array_index, one.part.match.panel_index)
+        if min_typed_ratio is not None:
+            for place in one.places:
+                check_typed_ratio(
+                    one.part.panel, one.part.typed_index_used, place.first, place.last, min_typed_ratio
+                )
+    if buffer_cM is not None:
+        chosen = [split for one in chosen for split in _near_each(one, predictor, buffer_cM, summary)]
+    for part in prepared:
+        note_untyped(
+            summary,
+            part.panel,
+            [
+                (one.part.typed_index_used, place.first, place.last)
+                for one in chosen
+                if one.part.panel is part.panel
+                for place in one.places
+            ],
+        )
     return chosen
+
+
+def _near_each(
+    chosen: RegionPart, predictor: Predictor, buffer_cM: float, summary: ImputationSummary
+) -> list[RegionPart]:
+    """A part for each of the places, with the typed sites near it; the summary counts what is used."""
+    part = chosen.part.with_rate()
+    found = [
+        RegionPart(within(part, predictor, place.first, place.last, buffer_cM), [place])
+        for place in chosen.places
+    ]
+    used = np.unique(np.concatenate([one.part.match.panel_index for one in found]))
+    summary.used_sites = (summary.used_sites or 0) + len(used)
+    return found
 
 
 @dataclass(frozen=True)
@@ -166,13 +238,13 @@ class PartToRead:
 
 def part_to_read(
     vcf: str | Path,
-    panels: Sequence[ReferencePanel],
+    panel: ReferencePanel,
     predictor: Predictor,
-    region: Region | None,
-    buffer_cM: float | None,
+    places: Sequence[Place],
+    buffer_cM: float,
     whole_stretches: bool = False,
 ) -> PartToRead | None:
-    """What has to be read of a target for a region and its buffer.
+    """What has to be read of a target for regions and their buffer.
 
     Reading a part is enough only for a file that `phase` or `convert` wrote for this panel with this genetic
     map. For any other file all sites are needed: together they decide how those of unknown strand are
@@ -182,25 +254,24 @@ def part_to_read(
     ----------
     vcf : str or Path
         The target.
-    panels : sequence of ReferencePanel
-        The parts of one panel.
+    panel : ReferencePanel
+        Of a chromosome without parts.
     predictor : Predictor
         What imputes.
-    region : Region or None
-        The panel sites to impute; None for all.
-    buffer_cM : float or None
-        As of `read_region`.
+    places : sequence of Place
+        The panel sites to impute, in regions.
+    buffer_cM : float
+        As of `read_regions`.
     whole_stretches : bool
-        Read all of the `fixed_stretches` that the region touches.
+        Read all of the `fixed_stretches` that the places touch.
 
     Returns
     -------
     PartToRead or None
         None for the whole file.
     """
-    if region is None or buffer_cM is None or len(panels) > 1:
+    if any(place.region is None for place in places):
         return None
-    (panel,) = panels
     header, n_records = _of_file(vcf)
     starts = starts_in_header(header, panel)
     if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
@@ -209,14 +280,19 @@ def part_to_read(
     jumps_per_cM = None if haplotypes is None else scale_in_header(header, haplotypes)
     if n_records != starts.n_typed or (haplotypes is not None and jumps_per_cM is None):
         return None
-    ((first, last),) = panel_ranges(panels, region).values()
-    near = _around(panel.cM, first, last, buffer_cM)
-    start, end = predictor.positions_needed(panel, starts, first, last, near)
+    spans: list[tuple[int, int]] = []
+    for place in places:
+        assert place.region is not None, "checked above"
+        near = _around(panel.cM, place.first, place.last, buffer_cM)
+        spans.append(predictor.positions_needed(panel, starts, place.first, place.last, near))
+        spans.append((place.region.start, place.region.end))
     if whole_stretches:
-        touched = [(low, high) for low, high in fixed_stretches(panel.cM) if low < last and high > first]
-        start = min(start, starts.start_before(int(panel.position[touched[0][0]])))
-        end = max(end, int(panel.position[touched[-1][1] - 1]))
-    return PartToRead(Region(panel.chrom, min(region.start, start), max(region.end, end)), jumps_per_cM)
+        for low, high in fixed_stretches(panel.cM):
+            if any(low < place.last and high > place.first for place in places):
+                start = starts.start_before(int(panel.position[low]))
+                spans.append((start, int(panel.position[high - 1])))
+    region = Region(panel.chrom, min(start for start, _ in spans), max(end for _, end in spans))
+    return PartToRead(region, jumps_per_cM)
 
 
 def _of_file(vcf: str | Path) -> tuple[str, int]:
@@ -266,19 +342,13 @@ def within(part: Prepared, predictor: Predictor, first: int, last: int, buffer_c
     return replace(part, repaired=replace(part.repaired, match=nearby))
 
 
-def unmatched_sites(
-    target: Haplotypes, match: SiteMatch, region: Region | None, summary: ImputationSummary
-) -> np.ndarray:
-    """Typed sites of a region that the panel lacks and that can be written.
+def unmatched_sites(chosen: RegionPart, summary: ImputationSummary) -> np.ndarray:
+    """Typed sites of its regions that the panel lacks and that can be written.
 
     Parameters
     ----------
-    target : Haplotypes
-        The target.
-    match : SiteMatch
-        Which of its sites the panel has.
-    region : Region or None
-        None for the whole chromosome.
+    chosen : RegionPart
+        The target and its places.
     summary : ImputationSummary
         Gets a warning for sites that cannot be written.
 
@@ -287,10 +357,13 @@ def unmatched_sites(
     int64 array
         Rows of the target.
     """
-    index = match.unmatched_index
-    if region is not None:
-        position = target.sites.position[index]
-        index = index[(position >= region.start) & (position <= region.end)]
+    target = chosen.part.target
+    index = np.concatenate(
+        [
+            place.rows_within(target.sites.position, chosen.part.match.unmatched_index)
+            for place in chosen.places
+        ]
+    )
     unnamed = np.array([UNKNOWN_ALLELE in (target.sites.ref[i], target.sites.alt[i]) for i in index], bool)
     if unnamed.any():
         summary.warnings.append(

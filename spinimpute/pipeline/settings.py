@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.regions import chosen_regions
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.interface import Predictor
+from spinimpute.reports.report_files import ReportFiles
 from spinimpute.vcf.header import DEFAULT_DECIMALS
 
 DEFAULT_FORMATS = ("GT", "DS")
@@ -64,26 +66,29 @@ class RegionSettings:
 
     Attributes
     ----------
-    region : str, Region or None
-        Impute these panel sites only; typed sites around them are still used. The output is a chunk, which
-        `ligate` joins with others.
+    region : str, Region, iterable of them, or None
+        Impute these panel sites only; typed sites around them are still used. The output of one region is a
+        chunk, which `ligate` joins with others. Regions that overlap or touch are one.
     buffer_cM : float or None
-        With a region: use only typed sites within this distance of its panel sites, and those that chunks of
-        a phased target need for the results of a single run; by default the whole chromosome. Of a file that
-        `phase` or `convert` wrote for this panel, no more than that is read.
+        With regions: use only typed sites within this distance of a region's panel sites, and those that
+        chunks of a phased target need for the results of a single run; by default the whole chromosome. Of a
+        file that `phase` or `convert` wrote for this panel, no more than that is read.
+    regions_file : str, Path or None
+        A BED file with the regions, in place of `region`.
     """
 
-    region: str | Region | None = None
+    region: str | Region | Iterable[str | Region] | None = None
     buffer_cM: float | None = None
+    regions_file: str | Path | None = None
 
-    def parsed(self) -> tuple[Region | None, float | None]:
-        """Region and buffer; raises InputError for one that cannot be used."""
-        region = Region.parse(self.region) if isinstance(self.region, str) else self.region
-        if self.buffer_cM is not None and region is None:
+    def parsed(self) -> tuple[list[Region], float | None]:
+        """Regions, none for everywhere, and buffer; raises InputError for what cannot be used."""
+        regions = chosen_regions(self.region, self.regions_file)
+        if self.buffer_cM is not None and not regions:
             raise InputError("a buffer lies around a region: give region=..., or leave buffer_cM=... out")
         if self.buffer_cM is not None and not self.buffer_cM >= 0:
             raise InputError(f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM")
-        return region, self.buffer_cM
+        return regions, self.buffer_cM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +123,12 @@ class OutputSettings(FileSettings):
     leave_one_out_tables : mapping
         Where tables of what was left out are written: path by name (`quality.leave_one_out.TABLES`).
     report : str, Path or None
-        Write a report of the run (HTML) there; implies the summary's `leave_one_out` where that is possible.
+        Write a report of the run (HTML) there; like the next two it implies the summary's `leave_one_out`
+        where that is possible.
+    report_figures : str, Path or None
+        Write the report's charts (SVG) into this folder, which is made if need be.
+    multiqc : str, Path or None
+        Write a table of samples for MultiQC there; the name ends in "_mqc.json".
     decimals : int
         Of DS, HDS and GP, 1 to 5.
     """
@@ -128,7 +138,14 @@ class OutputSettings(FileSettings):
     leave_one_out: bool = False
     leave_one_out_tables: Mapping[str, str | Path] = field(default_factory=dict)
     report: str | Path | None = None
+    report_figures: str | Path | None = None
+    multiqc: str | Path | None = None
     decimals: int = DEFAULT_DECIMALS
+
+    @property
+    def report_files(self) -> ReportFiles:
+        """Where a report goes."""
+        return ReportFiles(self.report, self.report_figures, self.multiqc)
 
 
 @dataclass(frozen=True)
@@ -143,7 +160,7 @@ class Resources:
         "auto", "cpu" or "cuda".
     max_memory : int or None
         Limit in bytes: less is computed at the same time. For predictors that keep a budget, without
-        `leave_one_out` and `report`; and for sequenced samples.
+        `leave_one_out` and a report; and for sequenced samples.
     """
 
     threads: int | None = None

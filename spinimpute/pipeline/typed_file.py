@@ -17,8 +17,7 @@ from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import open_panels, path_of
-from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.opening import OneOrSeveral, open_panels, paths_of
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.genome.plan import PLACEHOLDER
@@ -34,7 +33,7 @@ Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[
 def phase(
     vcf: str | Path,
     out: str | Path,
-    panel: ReferencePanel | str | Path,
+    panel: OneOrSeveral,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
     target: TargetSettings = TargetSettings(),
@@ -50,7 +49,11 @@ def phase(
 
     Parameters
     ----------
-    vcf, out, panel, genetic_map, target
+    vcf, out : str or Path
+        As of `impute`.
+    panel : ReferencePanel, str or Path, or sequence of them
+        As of `impute`, of one chromosome.
+    genetic_map, target
         As of `impute`.
     output : FileSettings
         The form of the output.
@@ -106,7 +109,7 @@ def phase(
 def convert(
     vcf: str | Path,
     out: str | Path,
-    panel: ReferencePanel | str | Path,
+    panel: OneOrSeveral,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
     target: TargetSettings = TargetSettings(),
@@ -145,7 +148,7 @@ class _Job:
 
     vcf: str | Path
     out: str | Path
-    panel: ReferencePanel | str | Path
+    panel: OneOrSeveral
     genetic_map: str | Path | GeneticMap | None
     target: TargetSettings
     output: FileSettings
@@ -156,7 +159,7 @@ class _Job:
     ) -> None:
         """Read, treat and write the matched sites of all parts of the chromosome."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
-        inputs = [self.vcf, path_of(self.panel), self.genetic_map]
+        inputs = [self.vcf, *paths_of(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out = Path(self.out)
         if PLACEHOLDER in out.name:
@@ -165,7 +168,7 @@ class _Job:
         with ExitStack() as stack:
             begin_stage(progress, "opening the panel")
             with summary.stage("open panel"):
-                panels = stack.enter_context(open_panels(self.panel, self.genetic_map))
+                panels = stack.enter_context(open_panels(self.panel, self.genetic_map, threads))
             begin_stage(progress, "reading the target")
             with summary.stage("read target"):
                 prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)

@@ -18,25 +18,19 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import DUPLICATE, SiteMatch, Sites
 from spinimpute.genotypes.untyped_stretches import FAR_CM, fixed_stretches, stretch_of, untyped_stretches
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.quality.frequencies import BLOCK_SITES, Frequencies
 from spinimpute.quality.summary import ImputationSummary
 
 LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
 LEAST_SHARE_OF_OTHER_BUILD = 0.5  # more if the headers state different builds,
 FEW_SITES = 20  # unless so few are concerned
 
-# Frequencies of a site differ by so many standard errors, and by so much at least. Peoples of two continents
-# differ so at a third of an array's sites, those of one at hardly any.
-OUTLIER = 8.0
-OUTLIER_DIFFERENCE = 0.2
-ODD_SHARE = 0.05  # of the sites: worth a warning
+ODD_SHARE = 0.05  # of the sites have odd frequencies: worth a warning
 # Of the sites, nearer to the frequency of the panel's other allele: where alleles are exchanged those are all
 # but the very common ones, where peoples differ less than a tenth.
 EXCHANGED_SHARE = 0.3
 # Of few samples no single site is odd, but all together: frequencies mostly go with the panel's
-COMPARABLE_SITES = 100
 OPPOSITE = -0.2  # correlation of the frequencies of target and panel
-
-BLOCK_SITES = 1_000  # of which alleles are counted at once; bounds the memory
 
 
 @dataclass(frozen=True)
@@ -45,65 +39,6 @@ class Verdict:
 
     text: str
     refused: bool
-
-
-@dataclass(frozen=True)
-class Frequencies:
-    """ALT frequencies of target and panel at the matched sites.
-
-    Attributes
-    ----------
-    called_T, alt_T : int64 (T,)
-        Alleles of the target that are known, and those that are ALT.
-    expected_T : float64 (T,)
-        The panel's frequencies.
-    panel_haplotypes : int
-        What these are counted from.
-    """
-
-    called_T: np.ndarray
-    alt_T: np.ndarray
-    expected_T: np.ndarray
-    panel_haplotypes: int
-
-    @classmethod
-    def of(cls, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> Frequencies:
-        """Count the alleles of a repaired target."""
-        called_T, alt_T = np.zeros((2, len(match.target_index)), np.int64)
-        for start in range(0, len(called_T), BLOCK_SITES):
-            some = slice(start, start + BLOCK_SITES)
-            alleles = target.alleles[match.target_index[some]]
-            called_T[some], alt_T[some] = (alleles >= 0).sum(axis=1), (alleles == 1).sum(axis=1)
-        return cls(called_T, alt_T, panel.frequency[match.panel_index], panel.n_haplotypes)
-
-    @property
-    def found_T(self) -> np.ndarray:
-        """float64 (T,): the target's frequencies, 0 where no allele is known."""
-        return self.alt_T / np.maximum(self.called_T, 1)
-
-    @property
-    def odd_T(self) -> np.ndarray:
-        """bool (T,): sites of which the frequencies differ far beyond sampling error."""
-        called_T, n = np.maximum(self.called_T, 1), self.panel_haplotypes
-        pooled_T = (self.alt_T + self.expected_T * n) / (self.called_T + n)
-        error_T = np.sqrt(pooled_T * (1 - pooled_T) * (1 / called_T + 1 / n))
-        difference_T = np.abs(self.found_T - self.expected_T)
-        return (self.called_T > 0) & (difference_T > OUTLIER * error_T) & (difference_T > OUTLIER_DIFFERENCE)
-
-    @property
-    def exchanged_T(self) -> np.ndarray:
-        """bool (T,): odd sites that fit the frequency of the panel's other allele better."""
-        found_T = self.found_T
-        other_T, own_T = np.abs(found_T - (1 - self.expected_T)), np.abs(found_T - self.expected_T)
-        return self.odd_T & (other_T < own_T)
-
-    def correlation(self) -> float:
-        """Of the frequencies of target and panel; 0 where too few sites can be compared."""
-        known_T = self.called_T > 0
-        if np.count_nonzero(known_T) < COMPARABLE_SITES:
-            return 0.0
-        pair = np.stack([self.found_T[known_T], self.expected_T[known_T]])
-        return float(np.corrcoef(pair)[0, 1]) if (np.ptp(pair, axis=1) > 0).all() else 0.0
 
 
 @dataclass(frozen=True)
@@ -279,9 +214,9 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
 
 
 def note_untyped(
-    summary: ImputationSummary, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int
+    summary: ImputationSummary, panel: ReferencePanel, places: Sequence[tuple[np.ndarray, int, int]]
 ) -> None:
-    """Note the stretches of the panel sites [first, last) that have no typed site nearby, and warn of them.
+    """Note the stretches of some panel sites that have no typed site nearby, and warn of them.
 
     Parameters
     ----------
@@ -289,12 +224,15 @@ def note_untyped(
         Gets the stretches.
     panel : ReferencePanel
         The panel.
-    typed_index : int64 (T,)
-        The panel sites that are typed, increasing.
-    first, last : int
-        Panel sites.
+    places : sequence of (int64 (T,), int, int)
+        The panel sites that are typed, increasing, and panel sites [first, last) that are imputed from them.
     """
-    found = untyped_stretches(panel.chrom, panel.position, panel.cM, typed_index, first, last)
+    found = [
+        stretch
+        for typed_index, first, last in places
+        for stretch in untyped_stretches(panel.chrom, panel.position, panel.cM, typed_index, first, last)
+    ]
+    found.sort(key=lambda stretch: (-stretch.imputed, stretch.start))
     summary.untyped += found
     if found:
         n_imputed = sum(stretch.imputed for stretch in found)
@@ -336,6 +274,6 @@ def check_typed_ratio(
         more = f", and of {len(low) - 1} more stretches" if len(low) > 1 else ""
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
-            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: --min-typed-ratio asks for "
-            f"{least:.4%}. Impute the rest by --region, or lower the ratio"
+            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: min_typed_ratio=... asks for "
+            f"{least:.4%}. Impute the rest by region=..., or lower the ratio"
         )

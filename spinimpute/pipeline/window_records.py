@@ -15,7 +15,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import site_quality
 
 if TYPE_CHECKING:
-    from spinimpute.quality.imputed_sites import ImputedSites
+    from spinimpute.quality.details import RunDetails
 
 
 def flags_far(panel: ReferencePanel) -> bool:
@@ -38,14 +38,10 @@ class WindowRecords:
         With phase.
     match : SiteMatch
         Which of the target's sites the panel has.
-    unmatched : int64 array or None
-        Other sites of the target that are written.
-    windows : list of Window
-        All windows, in order.
     er2_T : float64 (T,), optional
         ER2 of the matched sites, if it is to be written.
-    collected : ImputedSites, optional
-        Gets the quality of every panel site.
+    collected : RunDetails, optional
+        Gets the quality of every panel site, and of every sample at imputed ones.
 
     Attributes
     ----------
@@ -58,18 +54,15 @@ class WindowRecords:
         panel: ReferencePanel,
         target: Haplotypes,
         match: SiteMatch,
-        unmatched: np.ndarray | None,
-        windows: list[Window],
         er2_T: np.ndarray | None = None,
-        collected: ImputedSites | None = None,
+        collected: RunDetails | None = None,
     ) -> None:
         self.er2_T, self.collected = er2_T, collected
-        self.panel, self.target, self.match, self.windows = panel, target, match, windows
+        self.panel, self.target, self.match = panel, target, match
         self.typed_TQ = target.alleles[match.target_index]
         self._called_index = match.panel_index[self.typed_TQ.max(axis=1) >= 0]
-        self._unmatched = np.empty(0, dtype=np.int64) if unmatched is None else unmatched
 
-    def write(self, writer: RecordWriter, window: Window, p_UQ: np.ndarray) -> int:
+    def write(self, writer: RecordWriter, window: Window, p_UQ: np.ndarray, extra: np.ndarray) -> None:
         """Write the records of a window.
 
         Parameters
@@ -80,11 +73,8 @@ class WindowRecords:
             The next window.
         p_UQ : float32 (U, Q)
             P(ALT) at its panel sites.
-
-        Returns
-        -------
-        int
-            How many unmatched typed sites are among the records.
+        extra : int64 array
+            Sites of the target that the panel lacks and that are written with it.
         """
         match, panel = self.match, self.panel
         low, high = np.searchsorted(match.panel_index, [window.start, window.stop])
@@ -94,6 +84,12 @@ class WindowRecords:
         hard_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
+        if self.collected is not None:
+            frequency_U = panel.frequency[window.start : window.stop]
+            self.collected.by_sample.add_dosages(p_UQ[~typed], frequency_U[~typed], self.target.ploidy)
+            position_U, r2_U = panel.position[window.start : window.stop], site_quality(p_UQ)["R2"]
+            assert r2_U is not None
+            self.collected.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed)
         far = np.zeros(len(p_UQ), dtype=bool)
         if flags_far(panel):
             far = far_from_typed(panel.cM, self._called_index, window.start, window.stop)
@@ -102,7 +98,6 @@ class WindowRecords:
             er2[typed_rows] = self.er2_T[low:high]
         sites = panel.sites.take(slice(window.start, window.stop))
         is_panel = np.ones(len(p_UQ), dtype=bool)
-        extra = self._unmatched_of(window)
         if len(extra):
             alleles = self.target.alleles[extra]
             p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
@@ -118,23 +113,6 @@ class WindowRecords:
         info = site_quality(p_UQ)
         if flags_far(panel):
             info["FAR"] = far
-        if self.collected is not None:
-            r2 = info["R2"]
-            assert r2 is not None
-            mine = slice(window.start, window.stop)
-            self.collected.add(
-                panel.chrom, panel.position[mine], panel.frequency[mine], r2[is_panel], typed[is_panel]
-            )
         if self.er2_T is not None:
             info["ER2"] = er2
         writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
-        return len(extra)
-
-    def _unmatched_of(self, window: Window) -> np.ndarray:
-        """Unmatched typed sites written with a window: those up to its end, the rest with the last."""
-        position = self.target.sites.position[self._unmatched]
-        first = self.windows[0].index == window.index
-        last = self.windows[-1].index == window.index
-        after = -1 if first else self.panel.position[window.start - 1]
-        until = np.iinfo(np.int64).max if last else self.panel.position[window.stop - 1]
-        return self._unmatched[(position > after) & (position <= until)]

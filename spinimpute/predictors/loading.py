@@ -175,7 +175,7 @@ def _load(
     chosen: dict[str, Any],
 ) -> Predictor:
     if row.auto_device is None and device == "cuda":
-        raise InputError(f"the predictor {row.name!r} computes on the processor alone: leave out --device")
+        raise InputError(f"the predictor {row.name!r} computes on the processor alone: leave out device=...")
     where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
     load = imported(row.load)
     try:

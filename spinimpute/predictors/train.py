@@ -252,11 +252,11 @@ def train(
             raise InputError(f"the log cannot be written to {log}: {own.name} goes there; give another name")
     resume = resume or _continues(state)
     if is_first():
-        check_output(out, force or resume, [config, panel, init], " or --resume to continue")
+        check_output(out, force or resume, [config, panel, init], " or resume=True to continue")
         check_output(log, force or resume, [config, panel, init, out, state])
         check_output(state, force or resume, [config, panel, init, out])
     if resume and not state.exists():
-        raise InputError(f"--resume: there is no {state} to continue from")
+        raise InputError(f"resume=True: there is no {state} to continue from")
     where = local_device(choose_device(device))
     if threads is not None:
         torch.set_num_threads(threads)

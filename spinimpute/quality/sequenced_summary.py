@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from spinimpute.quality.coverage import Coverage
 from spinimpute.quality.summary import RunSummary
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
-from spinimpute.targets.repair import SWAPPED
 
 
 @dataclass(repr=False)
@@ -20,10 +20,10 @@ class SequencedSummary(RunSummary):
         Size of the panel.
     coverage : Coverage
         How much is known of each sample.
-    file_sites, matched_sites, exchanged : int
-        Sites of the files, those of them that are the panel's, and those whose REF and ALT were exchanged.
-    skipped : dict of str to int
-        What was not taken, by reason.
+    file_sites, matched_sites : int
+        Sites of the files, and those of them that are the panel's.
+    repaired, skipped : dict of str to int
+        Sites by what was done to them, and what was not taken, by reason.
     haploid : int
         Samples with one copy.
     written_sites : int
@@ -35,7 +35,7 @@ class SequencedSummary(RunSummary):
     coverage: Coverage = field(default_factory=Coverage)
     file_sites: int = 0
     matched_sites: int = 0
-    exchanged: int = 0
+    repaired: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     haploid: int = 0
     written_sites: int = 0
@@ -51,7 +51,7 @@ class SequencedSummary(RunSummary):
         self.panel_sites += n_sites
         self.file_sites += likelihoods.n_sites_file
         self.matched_sites += len(likelihoods.panel_index)
-        self.exchanged += likelihoods.n_exchanged
+        self.repaired = dict(Counter(self.repaired) + Counter(likelihoods.repaired))
         self.skipped = likelihoods.skipped
         self.haploid = max(self.haploid, int((likelihoods.ploidy == 1).sum()))
 
@@ -62,8 +62,7 @@ class SequencedSummary(RunSummary):
             f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
             f"matched:  {self.matched_sites} panel sites, of {self.file_sites} that were looked at",
         ]
-        if self.exchanged:
-            out.append(f"          {self.exchanged} sites: {SWAPPED}")
+        out += [f"          {count} sites: {what}" for what, count in self.repaired.items()]
         out += [f"          {count} {what}" for what, count in self.skipped.items() if count]
         out += self.coverage.lines()
         if self.haploid:

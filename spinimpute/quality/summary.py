@@ -14,7 +14,7 @@ from spinimpute.errors import printable
 from spinimpute.genotypes.untyped_stretches import Stretch
 
 if TYPE_CHECKING:
-    from spinimpute.quality.imputed_sites import ImputedSites
+    from spinimpute.quality.details import RunDetails
     from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 
 
@@ -59,15 +59,15 @@ class RunSummary:
         Warnings to the user.
     notes : list of str
         Notes to the user, which go into the output's header, too.
-    imputed : ImputedSites or None
-        Estimated quality of imputed sites, if a report was asked for.
+    details : RunDetails or None
+        What a report tells beyond this, if one was asked for.
     """
 
     seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
     peak_memory_mb: float = field(default=0.0, kw_only=True)
     warnings: list[str] = field(default_factory=list, kw_only=True)
     notes: list[str] = field(default_factory=list, kw_only=True)
-    imputed: ImputedSites | None = field(default=None, kw_only=True)
+    details: RunDetails | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         return "\n".join(map(printable, self.lines()))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spinimpute.genotypes.untyped_stretches import FAR_CM
+from spinimpute.quality.details import RunDetails
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.reports.charts import Series, histogram, lines_by_position
-from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
+from spinimpute.reports.charts import Chart, Series, histogram, lines_by_position
+from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
+from spinimpute.reports.report_files import SAMPLES, TYPED_SITES
 from spinimpute.reports.sections import (
     MOST_SAMPLES,
+    allele_frequencies,
     course,
+    how_made,
     made_by,
     quality_along,
+    quality_by_chromosome,
     quality_by_frequency,
     r2_of_sites,
 )
@@ -23,24 +27,24 @@ WEAKEST = 10  # windows
 MOST_STRETCHES = 100
 
 
-def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target: str, panel: str) -> str:
+def imputation_report(summary: ImputationSummary, details: RunDetails, target: str, panel: str) -> Page:
     """Make the report of an imputation.
 
     Parameters
     ----------
     summary : ImputationSummary
         Counts, times, and leave-one-out quality if there is any.
-    imputed : ImputedSites
-        Estimated quality of the imputed sites.
+    details : RunDetails
+        What was collected of the run.
     target, panel : str
         Names of the files.
 
     Returns
     -------
-    str
-        A page of HTML.
+    Page
+        It.
     """
-    leave_one_out = summary.leave_one_out
+    imputed, leave_one_out = details.imputed, summary.leave_one_out
     frequency = imputed.by_frequency()
     n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
     shown = {
@@ -52,30 +56,34 @@ def imputation_report(summary: ImputationSummary, imputed: ImputedSites, target:
         shown[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if leave_one_out is not None:
         shown["r² of typed calls left out"] = number(leave_one_out.all(), 3)
-    return page(
+    return Page(
         "Imputation report",
         f"{target} imputed from {panel}",
-        cards(shown),
-        notes([*summary.warnings, *summary.notes]),
-        quality_by_frequency(frequency, leave_one_out),
-        r2_of_sites(imputed),
-        _matching(summary),
-        _along(imputed, leave_one_out),
-        _untyped(summary),
-        _samples(leave_one_out),
-        course(
-            summary,
-            table(
-                ["window", "sites", "typed sites"],
-                [[f"{w.chrom}:{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
-                "Windows that were computed and written one after the other",
+        [
+            cards(shown),
+            notes([*summary.warnings, *summary.notes]),
+            quality_by_frequency(frequency, leave_one_out),
+            r2_of_sites(imputed),
+            allele_frequencies(details.frequencies),
+            _matching(summary),
+            _along(imputed, leave_one_out),
+            _untyped(summary),
+            _samples(details.by_sample, leave_one_out),
+            how_made(details.how_made),
+            course(
+                summary,
+                table(
+                    ["window", "sites", "typed sites"],
+                    [[f"{w.chrom}:{w.start}-{w.end}", w.sites, w.typed] for w in summary.windows],
+                    "Windows that were computed and written one after the other",
+                ),
             ),
-        ),
-        footer=made_by(),
+        ],
+        made_by(),
     )
 
 
-def _matching(summary: ImputationSummary) -> str:
+def _matching(summary: ImputationSummary) -> Section:
     counted: list[tuple[str, int]] = [
         *((f"repaired: {what}", count) for what, count in summary.repaired.items()),
         *((f"not used: {why}", count) for why, count in summary.unmatched.items()),
@@ -89,15 +97,18 @@ def _matching(summary: ImputationSummary) -> str:
         ["of these, sites of the panel", summary.matched_sites],
     ]
     rows += [[what, count] for what, count in counted if count]
-    return section(
+    return Section(
         "What was matched and repaired",
-        table(["", "number"], rows, "Sites and calls of the target"),
-        *(paragraph(line) for line in summary.haploid),
+        [
+            table(["", "number"], rows, "Sites and calls of the target"),
+            *(paragraph(line) for line in summary.haploid),
+        ],
     )
 
 
-def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> str:
-    parts = [_chromosomes(imputed)] if len(set(imputed.chroms)) > 1 else _along_one(imputed)
+def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> Section:
+    several = len(set(imputed.chroms)) > 1
+    parts: list[str | Chart] = [quality_by_chromosome(imputed)] if several else _along_one(imputed)
     if leave_one_out is not None:
         windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
         weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
@@ -111,23 +122,14 @@ def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> s
                 f"The {len(weakest)} weakest of {len(windows)} windows",
             )
         )
-    return section(
-        "Along the chromosomes" if len(set(imputed.chroms)) > 1 else "Along the chromosome", *parts
-    )
+    return Section("Along the chromosomes" if several else "Along the chromosome", parts)
 
 
-def _chromosomes(imputed: ImputedSites) -> str:
-    return table(
-        ["chromosome", "panel sites", "typed sites", "mean R2, MAF ≥ 5 %"],
-        [[row["chrom"], row["sites"], row["typed"], row["r2"]] for row in imputed.by_chromosome()],
-        "Chromosomes in the order of the output",
-    )
-
-
-def _along_one(imputed: ImputedSites) -> list[str]:
+def _along_one(imputed: ImputedSites) -> list[str | Chart]:
     along = imputed.along()
     middle = [float(row["Mb"]) for row in along]
     density = lines_by_position(
+        TYPED_SITES,
         middle,
         [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in along])],
         "position, Mb",
@@ -138,77 +140,66 @@ def _along_one(imputed: ImputedSites) -> list[str]:
     return [density, quality_along(along)]
 
 
-def _untyped(summary: ImputationSummary) -> str:
+def _untyped(summary: ImputationSummary) -> Section | None:
     if not summary.untyped:
-        return ""
+        return None
     rows: list[Row] = [
         [f"{stretch.chrom}:{stretch.start}-{stretch.end}", stretch.typed, stretch.imputed]
         for stretch in summary.untyped[:MOST_STRETCHES]
     ]
     shown = "" if len(rows) == len(summary.untyped) else f"; the first {len(rows)} of {len(summary.untyped)}"
-    return section(
+    return Section(
         "Stretches with hardly a typed site",
-        paragraph(
-            f"What is imputed further than {FAR_CM} cM from any typed site is little more than a guess by "
-            "frequency. With a panel of haplotypes such sites have the flag FAR."
-        ),
-        table(["stretch", "typed sites", "imputed sites"], rows, f"The largest first{shown}"),
+        [
+            paragraph(
+                f"What is imputed further than {FAR_CM} cM from any typed site is little more than a guess "
+                "by frequency. With a panel of haplotypes such sites have the flag FAR."
+            ),
+            table(["stretch", "typed sites", "imputed sites"], rows, f"The largest first{shown}"),
+        ],
     )
 
 
-def _samples(leave_one_out: LeaveOneOutQuality | None) -> str:
+def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -> Section:
+    measure = "expected_r2" if leave_one_out is None else "r2"
+    rows = sorted(
+        quality.by_sample(leave_one_out), key=lambda row: (row[measure] == row[measure], row[measure])
+    )
+    shown = {"sample": "sample", "typed": "typed sites", "call_rate": "call rate"}
     if leave_one_out is None:
-        return section(
-            "Quality by sample",
-            paragraph("Told by leaving typed calls out, which needs a panel of haplotypes."),
-        )
-    rows = sorted(leave_one_out.by_sample(), key=lambda row: (row["r2"] == row["r2"], row["r2"]))
-    n_low = sum(row["note"] == "low" for row in rows)
-    said = f"{n_low} of {len(rows)} samples are far below the others" + (": look at them." if n_low else ".")
-    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    return section(
-        "Quality by sample",
-        paragraph(
-            f"Typed calls of each sample, predicted by its others. {said} Low values come from poor arrays, "
-            "contamination, or ancestors whom the panel lacks."
-        ),
-        histogram(
-            [row["r2"] for row in rows], "left out: r²", "samples", "How many samples have which quality."
-        )
-        if len(rows) > 1
-        else "",
-        table(
-            ["sample", "calls", "left out: r²", "minor-allele concordance", "note"],
-            [
-                [row["sample"], row["calls"], row["r2"], row["minor_concordance"], row["note"]]
-                for row in rows[:MOST_SAMPLES]
-            ],
-            f"Samples, the lowest first{more}",
-            sortable=True,
-        ),
+        texts = ["Accuracy is measured by leaving typed calls out, which needs a panel of haplotypes."]
+        shown |= {"expected_r2": "expected r²"}
+    else:
+        n_low = sum(row["note"] == "low" for row in rows)
+        texts = [
+            "Left out: typed calls of each sample, predicted by its others. "
+            f"{n_low} of {len(rows)} samples are far below the others"
+            f"{': look at them' if n_low else ''}. Low values come from poor arrays, contamination, or "
+            "ancestors whom the panel lacks."
+        ]
+        shown |= {
+            "r2": "left out: r²",
+            "minor_concordance": "minor-allele concordance",
+            "expected_r2": "expected r²",
+            "note": "note",
+        }
+    texts.append(
+        "Expected r²: what the probabilities themselves let expect of the dosages. It is over the "
+        f"{quality.sites:,} imputed sites, and no number of typed sites can be compared with it."
     )
-
-
-def write_imputation_report(
-    summary: ImputationSummary, imputed: ImputedSites, target: str | Path, panel: str | Path, out: Path
-) -> None:
-    """Write the report of an imputation.
-
-    Parameters
-    ----------
-    summary : ImputationSummary
-        Counts, times, and leave-one-out quality if there is any.
-    imputed : ImputedSites
-        Estimated quality of the imputed sites.
-    target, panel : path
-        The files that were read; the report shows their names.
-    out : Path
-        The file to write.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    """
-    text = imputation_report(summary, imputed, Path(target).name, Path(panel).name)
-    out.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
+    drawn: list[str | Chart] = []
+    if len(rows) > 1:
+        values = [row[measure] for row in rows]
+        drawn = [
+            histogram(SAMPLES, values, shown[measure], "samples", "How many samples have which quality.")
+        ]
+    body: list[Row] = [[row[column] for column in shown] for row in rows[:MOST_SAMPLES]]
+    return Section(
+        "Quality by sample",
+        [
+            *map(paragraph, texts),
+            *drawn,
+            table(list(shown.values()), body, f"Samples, the lowest first{more}", sortable=True),
+        ],
+    )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from pathlib import Path
+
+from spinimpute.reports.charts import Chart
 
 Cell = str | int | float | None
 Row = list[Cell]
@@ -53,7 +57,9 @@ def notes(texts: Sequence[str]) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False) -> str:
+def table(
+    head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False, wrapped: bool = False
+) -> str:
     """A table; cells of text "low" are marked.
 
     Parameters
@@ -66,6 +72,8 @@ def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: b
         Caption, also read by screen readers.
     sortable : bool
         Whether a click on a column's name sorts the rows.
+    wrapped : bool
+        Whether long texts are broken into lines; else a table may be wider than the page.
 
     Returns
     -------
@@ -77,7 +85,9 @@ def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: b
         and not any(isinstance(row[i], str) for row in rows)
         for i in range(len(head))
     ]
-    out = [f"<table{' class=sortable' if sortable else ''}><caption>{escape(caption)}</caption><thead><tr>"]
+    kinds = " ".join(kind for kind, so in (("sortable", sortable), ("wrapped", wrapped)) if so)
+    shown = f' class="{kinds}"' if kinds else ""
+    out = [f"<table{shown}><caption>{escape(caption)}</caption><thead><tr>"]
     for name, right in zip(head, numeric, strict=True):
         text = f'<button type="button">{escape(name)}</button>' if sortable else escape(name)
         out.append(f'<th scope="col"{" class=number" if right else ""}>{text}</th>')
@@ -97,37 +107,73 @@ def table(head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: b
     return f'<div class="scroll{tall}" {label}>{"".join(out)}</div>'
 
 
-def section(title: str, *parts: str) -> str:
-    """A section of a page: its title, then its parts, which are HTML already."""
-    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+@dataclass(frozen=True)
+class Section:
+    """A section of a page.
+
+    Attributes
+    ----------
+    title : str
+        Its title.
+    parts : sequence of str or Chart
+        Its content; text is HTML already.
+    """
+
+    title: str
+    parts: Sequence[str | Chart]
+
+    @property
+    def html(self) -> str:
+        """The section as HTML."""
+        parts = "".join(part.html if isinstance(part, Chart) else part for part in self.parts)
+        return f"<section><h2>{escape(self.title)}</h2>{parts}</section>"
 
 
-def page(title: str, subtitle: str, *parts: str, footer: str) -> str:
+@dataclass(frozen=True)
+class Page:
     """A whole page, which loads nothing from elsewhere.
 
-    Parameters
+    Attributes
     ----------
     title, subtitle : str
         Texts at its top.
-    *parts : str
-        Its content, HTML already; empty parts are dropped.
+    parts : sequence of str, Section or None
+        Its content; text is HTML already, None stands for a section that is not needed.
     footer : str
         Text at its bottom.
-
-    Returns
-    -------
-    str
-        An HTML document.
     """
-    folder = files("spinimpute.reports")
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>\n{style}</style></head>\n<body><header><h1>{escape(title)}</h1>"
-        f'<p class="soft wide">{escape(subtitle)}</p></header><main>\n'
-        + "\n".join(part for part in parts if part)
-        + f"\n</main><footer>{escape(footer)}</footer><script>\n{script}</script></body></html>\n"
-    )
+
+    title: str
+    subtitle: str
+    parts: Sequence[str | Section | None]
+    footer: str
+
+    @property
+    def charts(self) -> list[Chart]:
+        """The charts of all sections."""
+        sections = [part for part in self.parts if isinstance(part, Section)]
+        return [part for one in sections for part in one.parts if isinstance(part, Chart)]
+
+    @property
+    def html(self) -> str:
+        """An HTML document."""
+        folder = files("spinimpute.reports")
+        style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+        title, parts = (
+            escape(self.title),
+            [part.html if isinstance(part, Section) else part for part in self.parts],
+        )
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{title}</title><style>\n{style}</style></head>\n<body><header><h1>{title}</h1>"
+            f'<p class="soft wide">{escape(self.subtitle)}</p></header><main>\n'
+            + "\n".join(part for part in parts if part)
+            + f"\n</main><footer>{escape(self.footer)}</footer><script>\n{script}</script></body></html>\n"
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the document; raises OSError if the file cannot be written."""
+        path.write_text(self.html, encoding="utf-8", errors="xmlcharrefreplace")

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+from spinimpute.quality.frequencies import OUTLIER, OUTLIER_DIFFERENCE, TypedFrequencies
+from spinimpute.quality.how_made import HowMade
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
 from spinimpute.quality.summary import RunSummary
-from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position
-from spinimpute.reports.page import Row, paragraph, section, table
+from spinimpute.reports.charts import (
+    Chart,
+    Series,
+    counts_in_plane,
+    histogram,
+    lines_by_category,
+    lines_by_position,
+)
+from spinimpute.reports.page import Row, Section, paragraph, table
+from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES
 
 MOST_SAMPLES = 1_000  # in a table; of more, the lowest
+MOST_SITES = 200  # in a table; of more, the furthest off
+FEW_ALLELES = 40
 
 
 def quality_by_frequency(
     frequency: Sequence[dict[str, Any]], leave_one_out: LeaveOneOutQuality | None = None
-) -> str:
+) -> Section:
     """Quality of imputed sites by the frequency of their rarer allele.
 
     Parameters
@@ -31,8 +44,8 @@ def quality_by_frequency(
 
     Returns
     -------
-    str
-        A section of a page.
+    Section
+        Of a page.
     """
     names = [row["bin"] for row in frequency]
     lines = [Series("imputed sites: mean estimated R2", [row["r2"] for row in frequency])]
@@ -61,23 +74,30 @@ def quality_by_frequency(
             )
         )
     chart = lines_by_category(
-        names, lines, "minor allele frequency in the panel", "r²", "Quality by minor allele frequency."
+        BY_FREQUENCY,
+        names,
+        lines,
+        "minor allele frequency in the panel",
+        "r²",
+        "Quality by minor allele frequency.",
     )
-    return section("Quality by allele frequency", *texts, chart, table(head, rows, "Quality by frequency"))
+    return Section("Quality by allele frequency", [*texts, chart, table(head, rows, "Quality by frequency")])
 
 
-def r2_of_sites(imputed: ImputedSites) -> str:
-    """How many imputed sites have which R2: a section of a page; empty where all sites are typed."""
+def r2_of_sites(imputed: ImputedSites) -> Section | None:
+    """How many imputed sites have which R2: a section of a page; None where all sites are typed."""
     _, _, r2, typed = imputed.all()
     if typed.all():
-        return ""
+        return None
     description = "How many imputed sites have which estimated R2; 0 where dosages do not vary."
-    return section("R2 of imputed sites", histogram(r2[~typed].tolist(), "R2", "imputed sites", description))
+    chart = histogram(R2_OF_SITES, r2[~typed].tolist(), "R2", "imputed sites", description)
+    return Section("R2 of imputed sites", [chart])
 
 
-def quality_along(along: Sequence[dict[str, Any]]) -> str:
+def quality_along(along: Sequence[dict[str, Any]]) -> Chart:
     """Quality of common sites along the chromosome, of rows of `ImputedSites.along`: a chart."""
     return lines_by_position(
+        R2_ALONG,
         [float(row["Mb"]) for row in along],
         [Series("mean R2 of common imputed sites (frequency of 5 % and more)", [row["r2"] for row in along])],
         "position, Mb",
@@ -87,14 +107,106 @@ def quality_along(along: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def course(summary: RunSummary, *tables: str) -> str:
+def quality_by_chromosome(imputed: ImputedSites) -> str:
+    """Density and quality of each of several chromosomes: a table."""
+    return table(
+        ["chromosome", "panel sites", "typed sites", "mean R2, MAF ≥ 5 %"],
+        [[row["chrom"], row["sites"], row["typed"], row["r2"]] for row in imputed.by_chromosome()],
+        "Chromosomes in the order of the output",
+    )
+
+
+def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
+    """ALT frequencies of target and panel at typed sites, and the sites where they are far apart.
+
+    Parameters
+    ----------
+    frequencies : TypedFrequencies
+        Of the run.
+
+    Returns
+    -------
+    Section or None
+        Of a page; None where no site has a call.
+    """
+    found, expected, odd = frequencies.all()
+    if not len(found):
+        return None
+    correlation = frequencies.correlation()
+    alike = "" if math.isnan(correlation) else f"; their correlation is {correlation:.3f}"
+    parts: list[str | Chart] = [
+        paragraph(
+            "Typed sites, with the alleles of the panel and after repairs. A site is far off where the "
+            f"frequencies differ by more than {OUTLIER_DIFFERENCE} and {OUTLIER:g} standard errors. A few "
+            "such sites are poor assays, or alleles on the wrong strand; many mean that REF and ALT are "
+            "exchanged, that the genome build is another one, or that the panel is of other people."
+        )
+    ]
+    if frequencies.most_alleles < FEW_ALLELES:
+        parts.append(
+            paragraph(
+                f"Of fewer than {FEW_ALLELES} alleles of the target a frequency says little.", soft=True
+            )
+        )
+    parts.append(
+        counts_in_plane(
+            ALLELE_FREQUENCIES,
+            expected.tolist(),
+            found.tolist(),
+            odd.tolist(),
+            "ALT frequency in the panel",
+            "ALT frequency in the target",
+            ("typed sites: the darker, the more", "sites that are far off"),
+            f"Allele frequencies of target and panel at {len(found):,} typed sites, of which "
+            f"{int(odd.sum()):,} are far off{alike}.",
+        )
+    )
+    rows: list[Row] = [
+        [
+            f"{row['chrom']}:{row['position']}", row["id"], f"{row['ref']}>{row['alt']}", row["target"],
+            row["panel"], row["alleles"], row["what"],
+        ]
+        for row in frequencies.far_off()[:MOST_SITES]
+    ]  # fmt: skip
+    if rows:
+        n_odd = int(odd.sum())
+        more = "" if n_odd <= MOST_SITES else f"; {MOST_SITES} of {n_odd:,}, 'spinimpute check' lists all"
+        parts.append(
+            table(
+                ["site", "ID", "alleles", "in the target", "in the panel", "alleles known", "ALT is"],
+                rows,
+                f"Sites that are far off, ALT frequencies, the furthest first{more}",
+                sortable=True,
+            )
+        )
+    return Section("Allele frequencies of target and panel", parts)
+
+
+def how_made(made: HowMade) -> Section:
+    """What the output was made with and of: a section of a page."""
+    rows: list[Row] = [[what, text] for what, text in made.rows()]
+    return Section(
+        "How it was made",
+        [
+            table(["", ""], rows, "Program, command, model, panel and target", wrapped=True),
+            paragraph(
+                "The command as the output's header has it: without options that do not change the output.",
+                soft=True,
+            ),
+        ],
+    )
+
+
+def course(summary: RunSummary, *tables: str) -> Section:
     """Time and memory of a run, with tables of it: a section of a page."""
     seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]
-    return section(
+    return Section(
         "Course of the run",
-        table(["stage", "seconds"], seconds, "Time"),
-        *tables,
-        paragraph(f"Peak memory: {summary.peak_memory_mb:,.0f} MB.", soft=True),
+        [
+            table(["stage", "seconds"], seconds, "Time"),
+            *tables,
+            paragraph(f"Peak memory: {summary.peak_memory_mb:,.0f} MB.", soft=True),
+        ],
     )
 
 

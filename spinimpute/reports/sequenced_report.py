@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
+from spinimpute.quality.details import RunDetails
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
+from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.sequenced_summary import SequencedSummary
-from spinimpute.reports.charts import histogram
-from spinimpute.reports.page import Row, cards, notes, number, page, paragraph, section, table
+from spinimpute.reports.charts import Chart, histogram
+from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
+from spinimpute.reports.report_files import SAMPLES
 from spinimpute.reports.sections import (
     MOST_SAMPLES,
     course,
+    how_made,
     made_by,
     quality_along,
+    quality_by_chromosome,
     quality_by_frequency,
     r2_of_sites,
 )
 
 
-def sequenced_report(summary: SequencedSummary, imputed: ImputedSites, target: str, panel: str) -> str:
+def sequenced_report(summary: SequencedSummary, details: RunDetails, target: str, panel: str) -> Page:
     """Make the report of an imputation of sequenced samples.
 
     Parameters
     ----------
     summary : SequencedSummary
         Counts, coverage and times.
-    imputed : ImputedSites
-        Estimated quality of the sites.
+    details : RunDetails
+        What was collected of the run.
     target, panel : str
         What was imputed, and from which file.
 
     Returns
     -------
-    str
-        A page of HTML.
+    Page
+        It.
     """
+    imputed = details.imputed
     frequency, reads = imputed.by_frequency(), summary.coverage.reads
     shown = {
         "samples": number(len(summary.samples)),
@@ -49,26 +53,36 @@ def sequenced_report(summary: SequencedSummary, imputed: ImputedSites, target: s
         shown[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if reads is not None:
         shown["reads a site, median of samples"] = number(float(np.median(reads.depth_X)), 2)
-    return page(
+    return Page(
         "Imputation report",
         f"{target} imputed from {panel}",
-        cards(shown),
-        notes([*summary.warnings, *summary.notes]),
-        _coverage(summary),
-        quality_by_frequency(frequency),
-        r2_of_sites(imputed),
-        section("Along the chromosome", quality_along(imputed.along())),
-        _not_used(summary),
-        course(summary),
-        footer=made_by(),
+        [
+            cards(shown),
+            notes([*summary.warnings, *summary.notes]),
+            _coverage(summary, details.by_sample),
+            quality_by_frequency(frequency),
+            r2_of_sites(imputed),
+            _along(imputed),
+            _not_used(summary),
+            how_made(details.how_made),
+            course(summary),
+        ],
+        made_by(),
     )
 
 
-def _coverage(summary: SequencedSummary) -> str:
+def _along(imputed: ImputedSites) -> Section:
+    if len(set(imputed.chroms)) > 1:
+        return Section("Along the chromosomes", [quality_by_chromosome(imputed)])
+    return Section("Along the chromosome", [quality_along(imputed.along())])
+
+
+def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:
     coverage = summary.coverage
+    expected = {row["sample"]: row["expected_r2"] for row in quality.by_sample()}
     rows = sorted(coverage.by_sample(), key=lambda row: (row["note"] != "low", row["depth"], -row["unknown"]))
     n_low = sum(row["note"] == "low" for row in rows)
-    head, columns = ["sample", "nothing known", "note"], ["sample", "unknown", "note"]
+    head, columns = ["sample", "nothing known"], ["sample", "unknown"]
     texts = [
         f"{n_low} of {len(rows)} samples are far below the others" + (": look at them." if n_low else ".")
     ]
@@ -84,47 +98,25 @@ def _coverage(summary: SequencedSummary) -> str:
         )
     if summary.haploid:
         texts.append(f"{summary.haploid} of {len(rows)} samples have one copy.")
+    texts.append(
+        "Expected r²: what the probabilities themselves let expect of the dosages at "
+        f"{quality.sites:,} sites."
+    )
     more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    return section(
+    drawn: list[str | Chart] = []
+    if len(rows) > 1:
+        drawn = [histogram(SAMPLES, measured, label, "samples", "How many samples have how much.")]
+    body: list[Row] = [
+        [*(row[column] for column in columns), expected[row["sample"]], row["note"]]
+        for row in rows[:MOST_SAMPLES]
+    ]
+    caption = f"Shares of the panel's sites, by sample, the lowest first{more}"
+    return Section(
         "Coverage by sample",
-        *(paragraph(text) for text in texts),
-        histogram(measured, label, "samples", "How many samples have how much.") if len(rows) > 1 else "",
-        table(
-            head,
-            [[row[column] for column in columns] for row in rows[:MOST_SAMPLES]],
-            f"Shares of the panel's sites, by sample, the lowest first{more}",
-            sortable=True,
-        ),
+        [*map(paragraph, texts), *drawn, table([*head, "expected r²", "note"], body, caption, sortable=True)],
     )
 
 
-def _not_used(summary: SequencedSummary) -> str:
+def _not_used(summary: SequencedSummary) -> Section | None:
     rows: list[Row] = [[what, count] for what, count in summary.skipped.items() if count]
-    return section("What was not used", table(["", "number"], rows, "By reason")) if rows else ""
-
-
-def write_sequenced_report(
-    summary: SequencedSummary, imputed: ImputedSites, target: str, panel: str | Path, out: Path
-) -> None:
-    """Write the report of an imputation of sequenced samples.
-
-    Parameters
-    ----------
-    summary : SequencedSummary
-        Counts, coverage and times.
-    imputed : ImputedSites
-        Estimated quality of the sites.
-    target : str
-        What was imputed.
-    panel : path
-        The panel's file; the report shows its name.
-    out : Path
-        The file to write.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    """
-    text = sequenced_report(summary, imputed, target, Path(panel).name)
-    out.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    return Section("What was not used", [table(["", "number"], rows, "By reason")]) if rows else None

@@ -48,8 +48,8 @@ class GenotypeLikelihoods:
     counted_index : int64
         The panel's sites at which reads were counted, increasing: there are none where `panel_index` lacks
         one of these. Empty where depth_SX is None.
-    n_exchanged : int
-        Sites whose REF and ALT are exchanged in the file.
+    repaired : dict of str to int
+        Sites by what was done to them, in the words of `targets.repair`.
     """
 
     samples: list[str]
@@ -60,7 +60,7 @@ class GenotypeLikelihoods:
     n_sites_file: int
     skipped: dict[str, int] = field(default_factory=dict)
     counted_index: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    n_exchanged: int = 0
+    repaired: dict[str, int] = field(default_factory=dict)
 
     @property
     def known_SX(self) -> np.ndarray:
@@ -184,7 +184,7 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
         first.n_sites_file + second.n_sites_file,
         dict(Counter(first.skipped) + Counter(second.skipped)),
         np.union1d(first.counted_index, second.counted_index),
-        first.n_exchanged + second.n_exchanged,
+        dict(Counter(first.repaired) + Counter(second.repaired)),
     )
 
 

@@ -1,7 +1,7 @@
 """Genotype likelihoods from a VCF, VCF.gz or BCF: PL, GL or calls at a panel's sites.
 
-Records are matched by position and alleles. Their letters are those of the reference genome, as reads are
-aligned to it: nothing is looked for on the other strand.
+Records are matched by position and alleles; those whose alleles are exchanged or of the other strand are
+repaired as an array's sites are.
 
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.ploidy import HAPLOID_DIPLOID
 from spinimpute.genotypes.sites import (
     ALLELES_DIFFER,
@@ -35,12 +36,15 @@ from spinimpute.sequencing.likelihoods import (
     stored_phred,
 )
 from spinimpute.sequencing.record_likelihoods import LIKELIHOODS, stated_likelihoods
+from spinimpute.sequencing.strands import REPAIRS, choose_strands, is_of_other_strand
+from spinimpute.targets.liftover import Lift
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.text_faults import NO_SAMPLES
 from spinimpute.vcf.variant_file import Record, VariantFile
 
 LEAST_SHARE = 0.5  # of the records at the panel's positions must have its alleles (one in six has by chance),
 FEW_RECORDS = 20  # unless there are so few
+LEAST_SHARE_OF_STRANDS = 0.8  # where either strand counts: half of them fit by chance
 _BLOCK_SITES = 256  # converted at once
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
 """What callers write for all alleles that they have not seen: the panel's ALT may be one of them."""
@@ -51,6 +55,7 @@ def read_variant_likelihoods(
     panel: ReferencePanel,
     region: Region | None = None,
     *,
+    chain: str | Path | None = None,
     sexes: dict[str, bool] | None = None,
     role: str = "target",
 ) -> GenotypeLikelihoods:
@@ -58,7 +63,8 @@ def read_variant_likelihoods(
 
     What a record states of a sample is its PL, else its GL, else its genotype; nothing if it has none.
     Of a record with several ALT alleles those of the panel are taken, each with REF. A SNP whose REF and ALT
-    are exchanged in the file is turned.
+    are exchanged in the file is turned, one of the other strand is complemented; where there are such,
+    A/T and C/G are taken on the strand that fits the panel's frequency, or left out.
 
     Parameters
     ----------
@@ -69,6 +75,8 @@ def read_variant_likelihoods(
     region : Region or None
         The records to read: through the file's index if there is one that is not older than the file, else by
         reading all of it. None for all of the chromosome.
+    chain : str, Path or None
+        A chain file from the file's genome build to the panel's; then all of the chromosome is read.
     sexes : dict of str to bool or None
         Sample -> whether male, for X. The ploidy of others is that of most of what the file states of them.
     role : str
@@ -82,16 +90,17 @@ def read_variant_likelihoods(
     Raises
     ------
     InputError
-        The file is missing, damaged or no VCF; it has no samples, nothing on the chromosome (`NoRecord`), no
-        record of a panel site (`NoMatch`), or other alleles at the panel's positions; or nowhere likelihoods
-        or calls; or a value cannot be one.
+        The file is missing, damaged or no VCF, or the chain file is none (see `Lift`); it has no samples,
+        nothing on the chromosome (`NoRecord`), no record of a panel site (`NoMatch`), or other alleles at the
+        panel's positions; or nowhere likelihoods or calls; or a value cannot be one.
     """
     check_region(region, panel)
     with VariantFile(path, role) as file:
         if not file.samples:
             raise file.error(NO_SAMPLES)
-        records = ChromosomeRecords(file, region, panel.chrom)
-        found = _Found(file, panel)
+        lift = None if chain is None else Lift(chain, panel.chrom)
+        records = ChromosomeRecords(file, None if lift else region, panel.chrom)
+        found = _Found(file, panel, region, lift)
         for record in records:
             found.add(record)
         found.check(records)
@@ -101,16 +110,19 @@ def read_variant_likelihoods(
 class _Found:
     """What records of a file state at the panel's sites."""
 
-    def __init__(self, file: VariantFile, panel: ReferencePanel) -> None:
-        self._file, self._panel = file, panel
+    def __init__(
+        self, file: VariantFile, panel: ReferencePanel, region: Region | None, lift: Lift | None
+    ) -> None:
+        self._file, self._panel, self._region, self._lift = file, panel, region, lift
         self._keys = panel.sites.keys()
         self._position: list[int] = panel.position.tolist()
-        self._taken = bytearray(len(self._position))
+        self._taken = bytearray(len(self._position))  # 1 from a repaired record, 2 from one as it is
         self._skipped: Counter[str] = Counter()
         self._n_sites = 0  # biallelic ones, of the file
         # records at the panel's positions, those of them with its alleles, those that state something
         self._n_at_panel = self._n_fit = self._n_stated = 0
-        self._n_exchanged = 0
+        self._n_other_strand = 0  # of those that fit
+        self._repairs: list[str] = []  # what is done to each of _panel_index
         self._panel_index: list[int] = []
         self._counted_index: list[int] = []
         self._rows = _Rows(len(file.samples))
@@ -119,15 +131,30 @@ class _Found:
         """Take the likelihoods of the panel's alleles, and count the others."""
         ref, alts = self._file.alleles(record)
         alleles = [ref.upper(), *(alt.upper() for alt in alts)]
+        position = record.POS
+        if self._lift is not None:
+            lifted = self._lift.alleles(position, alleles)
+            if isinstance(lifted, str):
+                self._n_sites += len(alts)
+                self._skipped[lifted] += len(alts)
+                return
+            position, alleles = lifted
+            if self._region is not None and not self._region.start <= position <= self._region.end:
+                return
         self._n_sites += len(alts)
-        first, stop = bisect_left(self._position, record.POS), bisect_right(self._position, record.POS)
-        pairs = {}
+        first, stop = bisect_left(self._position, position), bisect_right(self._position, position)
+        pairs, repairs = {}, {}
         for site in range(first, stop):
-            pair = allele_numbers(alleles, *self._keys[site][1:])
+            _, ref, alt = self._keys[site]
+            pair, other_strand = allele_numbers(alleles, ref, alt), False
+            if pair is None:
+                pair, other_strand = numbers_on_other_strand(alleles, ref, alt), True
             if pair is not None:
-                pairs[site] = pair
+                pairs[site], repairs[site] = pair, REPAIRS[pair[0] > 0, other_strand]
         self._count(alleles, stop > first, pairs)
-        new = [site for site in pairs if not self._taken[site]]
+        self._n_other_strand += any(map(is_of_other_strand, repairs.values()))
+        # a repaired record never takes the place of one that needs no repair
+        new = [site for site in pairs if self._taken[site] < (1 if repairs[site] else 2)]
         if not new:
             return
         stated = stated_likelihoods(self._file, record, len(alleles), [pairs[site] for site in new])
@@ -135,9 +162,9 @@ class _Found:
             return
         self._n_stated += 1
         for site, phred_X3 in zip(new, stated.phreds, strict=True):
-            self._taken[site] = True
+            self._taken[site] = 1 if repairs[site] else 2
             self._panel_index.append(site)
-            self._n_exchanged += pairs[site][0] > 0
+            self._repairs.append(repairs[site])
             reads_X = self._reads(record, pairs[site])
             if reads_X is not None:
                 self._counted_index.append(site)
@@ -152,7 +179,7 @@ class _Found:
             if number not in used:
                 elsewhere = ALLELES_DIFFER if at_panel else POSITION_NOT_IN_PANEL
                 self._skipped[why_no_site(alt) or elsewhere] += 1
-        self._skipped[DUPLICATE] += sum(self._taken[site] for site in pairs)
+        self._skipped[DUPLICATE] += sum(self._taken[site] > 0 for site in pairs)
         if at_panel and (pairs or not all(map(why_no_site, alleles[1:]))):
             self._n_at_panel += 1
             self._n_fit += bool(pairs)
@@ -186,10 +213,17 @@ class _Found:
                 f"{position[-1]} ({counts}). {stated}, or of another region: call the panel's sites",
                 NoMatch,
             )
-        if self._n_at_panel >= FEW_RECORDS and self._n_fit < LEAST_SHARE * self._n_at_panel:
+        n_same = self._n_fit - self._n_other_strand
+        if (
+            self._n_at_panel >= FEW_RECORDS
+            and n_same < LEAST_SHARE * self._n_at_panel
+            and self._n_fit < LEAST_SHARE_OF_STRANDS * self._n_at_panel
+        ):
+            other = f", and {self._n_other_strand} on the other strand" if self._n_other_strand else ""
             raise self._file.error(
-                f"only {self._n_fit} of its {self._n_at_panel} records at positions of the panel have the "
-                f"panel's alleles ({counts}). {stated}: align and call on the panel's build"
+                f"only {n_same} of its {self._n_at_panel} records at positions of the panel have the "
+                f"panel's alleles{other} ({counts}). {stated}: align and call on the panel's build, or lift "
+                "the file over (chain=...)"
             )
         if not self._n_stated:
             declared = " and ".join(key for key in LIKELIHOODS if self._file.declares(key))
@@ -202,8 +236,18 @@ class _Found:
         """All of it in the order of the panel, each sample with one ploidy; `skipped` were not added."""
         samples = self._file.samples
         panel_index = np.array(self._panel_index, np.int64)
-        order = np.argsort(panel_index)
+        order = np.argsort(panel_index, kind="stable")
+        order = order[
+            np.diff(panel_index[order], append=-1) != 0
+        ]  # the last record that was taken for a site
         phred_SX3, copies_SX, depth_SX = self._rows.joined(order)
+        repairs = [self._repairs[i] for i in order.tolist()]
+        panel_index = panel_index[order]
+        if self._n_other_strand:
+            sites = self._panel.sites.take(panel_index)
+            kept_S = choose_strands(sites, self._panel.frequency[panel_index], phred_SX3, repairs)
+            panel_index, phred_SX3 = panel_index[kept_S], phred_SX3[kept_S]
+            copies_SX, depth_SX = copies_SX[kept_S], depth_SX[kept_S]
         one_SX = copies_SX == 1
         known_X = known_ploidy(self._panel, samples, sexes)
         mostly_one_X = one_SX.sum(axis=0) > (copies_SX == 2).sum(axis=0)
@@ -223,13 +267,13 @@ class _Found:
         return GenotypeLikelihoods(
             samples,
             ploidy_X,
-            panel_index[order],
+            panel_index,
             phred_SX3,
             depth_SX if self._counted_index else None,
             self._n_sites,
             dict(self._skipped + Counter(skipped)),
-            np.array(sorted(self._counted_index), np.int64),
-            self._n_exchanged,
+            np.intersect1d(np.array(self._counted_index, np.int64), panel_index),
+            dict(Counter(filter(None, repairs))),
         )
 
 
@@ -255,14 +299,34 @@ class _Rows:
         self._new = []
 
     def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X)."""
+        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X) of rows."""
         if self._new:
             self._convert()
-        shape = (len(order_S), self._n_samples)
+        shape = (-1, self._n_samples)
         phred_SX3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_S]
         copies_SX = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_S]
         depth_SX = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_S]
         return phred_SX3, copies_SX, depth_SX
+
+
+def numbers_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
+    """Which alleles of a record are those of a panel site, read from the other strand.
+
+    Parameters
+    ----------
+    alleles, ref, alt : sequence of str, str, str
+        As of `allele_numbers`.
+
+    Returns
+    -------
+    (int, int) or None
+        Their numbers; None if the site is no SNP, if it reads the same from both strands, or if the record
+        does not list both alleles.
+    """
+    other_ref, other_alt = complement(ref), complement(alt)
+    if len(ref) > 1 or len(alt) > 1 or other_ref == alt or not {other_ref, other_alt} <= set(alleles):
+        return None
+    return allele_numbers(alleles, other_ref, other_alt)
 
 
 def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:

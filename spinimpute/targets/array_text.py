@@ -251,7 +251,7 @@ def array_calls(
     if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
             f"{path} says that its positions are of {text.build}, the panel is of {panel_build}: lift it "
-            "over (--chain)",
+            "over (chain=...)",
             stacklevel=2,
         )
     lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,29 @@ class Lift:
         last = self.place(position + length - 1)
         return last is not None and last[1] == first[1] and abs(last[0] - first[0]) == length - 1
 
+    def alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
+        """Where the alleles of a site are in the panel's build, and how they read there.
+
+        Parameters
+        ----------
+        position : int
+            1-based.
+        alleles : sequence of str
+            REF, then what is in its place; symbolic ones ("<*>") stay as they are.
+
+        Returns
+        -------
+        (int, list of str) or str
+            Position and alleles; or why there are none.
+        """
+        found, length = self.place(position), len(alleles[0])
+        if found is None or (length > 1 and not self._whole(position, length, found)):
+            return NOT_IN_CHAIN
+        place, turned = found
+        if turned and any(len(allele) > 1 for allele in alleles if not allele.startswith("<")):
+            return INDEL_TURNED
+        return place, [complement(a) if turned and not a.startswith("<") else a for a in alleles]
+
     def calls(self, calls: Calls) -> Calls:
         """All sites in the panel's build, sorted.
 
@@ -101,19 +125,12 @@ class Lift:
             None of the sites has a place there.
         """
         sites = calls.sites
-        rows: list[tuple[int, int, bool]] = []
+        rows: list[tuple[int, int, list[str]]] = []
         skipped = dict(calls.skipped)
         for i, position in enumerate(sites.position.tolist()):
-            found = self.place(position)
-            reason = ""
-            if found is None or (
-                (length := len(sites.ref[i])) > 1 and not self._whole(position, length, found)
-            ):
-                reason = NOT_IN_CHAIN
-            elif found[1] and max(length, len(sites.alt[i])) > 1:
-                reason = INDEL_TURNED
-            if found is None or reason:
-                skipped[reason] = skipped.get(reason, 0) + 1
+            found = self.alleles(position, (sites.ref[i], sites.alt[i]))
+            if isinstance(found, str):
+                skipped[found] = skipped.get(found, 0) + 1
                 continue
             rows.append((found[0], i, found[1]))
         if not rows:
@@ -124,12 +141,9 @@ class Lift:
         rows.sort()
         chosen = np.array([i for _, i, _ in rows])
         kept = calls.part(chosen)
-
-        def alleles(texts: list[str]) -> list[str]:
-            return [complement(t) if turned else t for t, (*_, turned) in zip(texts, rows, strict=True)]
-
         position = np.array([place for place, *_ in rows], np.int64)
-        lifted = Sites(sites.chrom, position, alleles(kept.sites.ref), alleles(kept.sites.alt), kept.sites.id)
+        ref, alt = ([pair[which] for *_, pair in rows] for which in (0, 1))
+        lifted = Sites(sites.chrom, position, ref, alt, kept.sites.id)
         return replace(kept, sites=lifted, skipped=skipped)
 
 

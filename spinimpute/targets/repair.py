@@ -175,13 +175,13 @@ def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
     except NoMatch as error:
         if not n_left_out:
             raise
-        ambiguous = "A/T or C/G of unknown strand and were left out (--ambiguous)"
+        ambiguous = "A/T or C/G of unknown strand and were left out (ambiguous=...)"
         if len(target):
             raise NoMatch(f"{error}; {n_left_out} more are {ambiguous}") from error
         raise NoMatch(
             f"all {n_left_out} typed sites that the panel has are {ambiguous}: nothing is left to impute "
-            "from. If the file's letters are those of the reference strand, give --ambiguous keep; otherwise "
-            "give a target with other sites, too"
+            "from. If the file's letters are those of the reference strand, give ambiguous='keep'; "
+            "otherwise give a target with other sites, too"
         ) from error
 
 

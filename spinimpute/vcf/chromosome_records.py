@@ -93,7 +93,7 @@ class ChromosomeRecords:
             elif name != chrom and wanted is None:
                 raise file.error(
                     f"more than one chromosome, {chrom} and {name} (record {file.n_read}); "
-                    "choose one with --region"
+                    "choose one with region=..."
                 )
             if position < 1:
                 self.skipped[AT_POSITION_0] = self.skipped.get(AT_POSITION_0, 0) + 1

@@ -8,16 +8,14 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.output_files import STANDARD, CannotWrite, check_writable
-from spinimpute.partial_files import PartialFile
+from spinimpute.output_files import STANDARD, FilesTogether
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
 
@@ -27,7 +25,7 @@ OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 _INDEX_SUFFIXES = (".tbi", ".csi")
 
 
-class IndexedFile:
+class IndexedFile(FilesTogether):
     """Writes encoded records; a context manager that leaves nothing at `path` after an exception.
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
@@ -63,31 +61,23 @@ class IndexedFile:
         threads: int = 2,
     ) -> None:
         """Open the file and write its start."""
-        self.path = Path(path)
         self._output_type = output_type
         self._piped = os.fspath(path) == STANDARD
-        if not self._piped:
-            check_writable(self.path)
         self._contigs = contigs
         self._places = RecordPlaces()
         self._position = 0  # bytes written, before compression
-        self._finished = self._closed = False
-
-        self._files: list[PartialFile] = []
-        self._file: BinaryIO | _StandardOutput
+        self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
-        try:
-            self._file = _StandardOutput() if self._piped else self._open_temporary(self.path)
+        super().__init__(Path(path), [] if self._piped else [Path(path)])
+        with self.errors_named():
+            self._file = _StandardOutput() if self._piped else self.partial(0).open("wb")
             self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
             self._write(file_start)
-        except BaseException:  # an interrupt here would leave the temporary file: nobody has the writer yet
-            self.abandon()
-            raise
 
     @property
     def temporary_folder(self) -> Path:
         """Where files may be put that are not needed after the run: beside the output, if that is a file."""
-        return Path(tempfile.gettempdir()) if self._piped else self.path.parent
+        return Path(tempfile.gettempdir()) if self._piped else super().temporary_folder
 
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
@@ -112,89 +102,39 @@ class IndexedFile:
         self._places.add(chrom, position, ref_length, stop - length, stop)
         self._write(data)
 
-    def finish(self) -> None:
-        """Complete the file and write its index, both under temporary names still.
-
-        Raises
-        ------
-        InputError
-            The file cannot be completed, such as on a full disk; nothing is left then.
-        """
-        if self._closed or self._finished:
-            return
-        with self._abandoned_after_errors():
+    def write_ends(self) -> None:
+        """Complete the file, and write its index."""
+        assert self._file is not None
+        if self._bgzf is not None:
+            self._bgzf.finish()
+        if not self._piped:
+            self._file.close()
             if self._bgzf is not None:
-                self._bgzf.finish()
-            if not self._piped:
-                self._file.close()
-            if self._bgzf is not None and not self._piped:
                 self._write_index(self._bgzf)
-        self._finished = True
 
-    def close(self) -> None:
-        """Finish the file, and give it and its index their names. Nothing happens the second time.
-
-        Raises
-        ------
-        InputError
-            As of `finish`.
-        """
-        if self._closed:
+    def give_names(self) -> None:
+        """Give the file and its index their names, or standard output its last byte."""
+        if isinstance(self._file, _StandardOutput):
+            self._file.complete()
             return
-        self.finish()
-        with self._abandoned_after_errors():
-            if isinstance(self._file, _StandardOutput):
-                self._file.complete()
-                self._closed = True
-                return
-            # An index of an earlier file, whatever its kind, must not be taken for one of this file.
-            for suffix in _INDEX_SUFFIXES:
-                _beside(self.path, suffix).unlink(missing_ok=True)
-            for file in self._files:
-                file.complete()
-        self._closed = True
+        # an index of an earlier file, whatever its kind, must not be taken for one of this file
+        for suffix in _INDEX_SUFFIXES:
+            _beside(self.path, suffix).unlink(missing_ok=True)
+        for file in self._files:  # the index last: it must not be seen beside an earlier file
+            file.complete()
 
-    def abandon(self) -> None:
-        """Stop and remove the temporary files; nothing happens after `close`."""
-        if self._closed:
-            return
-        self._closed = True
+    def drop(self) -> None:
+        """Close the file."""
         if self._bgzf is not None:
             self._bgzf.abandon()
-        # without a file the constructor was interrupted; a full disk shows once more at the last flush
-        with contextlib.suppress(OSError, AttributeError):
-            self._file.close()
-        for file in self._files:
-            file.discard()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
-
-    @contextlib.contextmanager
-    def _abandoned_after_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self.abandon()
-            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-                raise CannotWrite(self.path, error) from error
-            raise
+        with contextlib.suppress(OSError):  # a full disk shows once more at the last flush
+            if self._file is not None:
+                self._file.close()
 
     def _write(self, data: bytes) -> None:
         self._position += len(data)
-        with self._abandoned_after_errors():
-            if self._bgzf is not None:
-                self._bgzf.write(data)
-            else:
-                self._file.write(data)
+        with self.errors_named():
+            (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
 
     def _write_index(self, bgzf: BgzfWriter) -> None:
         """Write the index of the finished stream to a temporary file."""
@@ -207,17 +147,10 @@ class IndexedFile:
             suffix, content = ".csi", csi_index(contigs, length, of_bcf=of_bcf)
         else:
             suffix, content = ".tbi", tbi_index(contigs)
-        with self._open_temporary(_beside(self.path, suffix)) as file:
+        with self.add_file(_beside(self.path, suffix)).open("wb") as file:
             index = BgzfWriter(file)
             index.write(content)
             index.finish()
-
-    def _open_temporary(self, final: Path) -> BinaryIO:
-        try:
-            self._files.append(PartialFile(final))
-            return self._files[-1].path.open("wb")
-        except OSError as error:
-            raise CannotWrite(self.path, error) from error
 
 
 class _StandardOutput:
@@ -276,7 +209,8 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
     Raises
     ------
     InputError
-        The type is unknown, contradicts the suffix, or is given by neither.
+        The type is unknown, contradicts the suffix, or is given by neither; or standard output is a terminal
+        and the type is not text.
     """
     if output_type is not None and output_type not in OUTPUT_TYPES.values():
         raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
@@ -288,10 +222,15 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
                     "change one of the two"
                 )
             return by_suffix
+    if os.fspath(path) == STANDARD:
+        if output_type in ("z", "b") and sys.stdout is not None and sys.stdout.isatty():
+            raise InputError(
+                f"{'BCF' if output_type == 'b' else 'a compressed VCF'} is not for a terminal: redirect "
+                "standard output into a file or a pipe, or write text with output_type='v'"
+            )
+        return output_type or "v"
     if output_type is not None:
         return output_type
-    if os.fspath(path) == STANDARD:
-        return "v"
     raise InputError(
         f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
         "or give the output type (z, b or v)"

@@ -241,7 +241,7 @@ class BlockBuilder:
             raise self._file.error(
                 f"sample {self._samples[sample]} is {words[int(per_record[row])]} at "
                 f"{rows.chrom}:{rows.position[row]} but {words[expected]} before; choose a part of the "
-                "chromosome with one ploidy with --region. Chromosome X is parted by itself if the header "
+                "chromosome with one ploidy (region=...). Chromosome X is parted by itself if the header "
                 "states its length: ##contig=<ID=X,length=...>"
             )
         known[now_haploid] = 1

@@ -8,11 +8,13 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from spinimpute.errors import repeated
 from spinimpute.unpacking import GZIP_MAGIC
 
 NO_SAMPLES = "the file holds sites without samples; give a file with genotypes"
 
 _SHOWN = 60  # letters of a text that may be long
+LOOKED_AT = 2**22  # bytes of text
 _FIXED_COLUMNS = 8  # before FORMAT and samples
 # FORMAT fields whose values are looked at, what these must be, and that in words
 _FORMS = {
@@ -51,9 +53,11 @@ def fault_of_columns(path: Path) -> str:
         return ""
     if not line.startswith(b"#CHROM"):
         return ""
-    names = line.split(b"\t")
+    names = _fields(line)
     if len(names) < _FIXED_COLUMNS and len(line.split()) > len(names):
         return f"line {number}, #CHROM, has spaces between its columns; put tabs there, and in the records"
+    if twice := repeated(names[_FIXED_COLUMNS + 1 :]):
+        return f"two samples are named {twice}; rename one of them"
     return NO_SAMPLES if len(names) == _FIXED_COLUMNS + 1 else ""
 
 
@@ -91,8 +95,45 @@ def fault_of_record(path: Path, record: int) -> str:
             return ""
     except (OSError, EOFError, zlib.error):
         return ""
+    if not line.strip(b"\r\n"):
+        return f"line {number} is empty; remove it"
     what = _fault_of_fields(_fields(line), columns, last)
     return f"line {number}, {what}" if what else ""
+
+
+def surplus_columns(path: Path) -> str:
+    """Whether a record has more columns than the header names, which the library passes over.
+
+    Parameters
+    ----------
+    path : Path
+        A VCF, compressed or not. Its first LOOKED_AT bytes are looked at: files of one program have the same
+        columns throughout.
+
+    Returns
+    -------
+    str
+        Where it is, for a message; "" if there is none.
+    """
+    n_read, n_columns = 0, 0
+    try:
+        for number, line in _lines(path):
+            n_read += len(line)
+            if n_read > LOOKED_AT:
+                break
+            if line.startswith(b"#CHROM\t"):
+                n_columns = len(_fields(line))
+            elif n_columns and line.count(b"\t") >= n_columns:
+                fields = _fields(line)
+                if any(fields[n_columns:]):  # not a tab at the end alone
+                    return (
+                        f"line {number}, record {':'.join(fields[:2])[:_SHOWN]}: it has {len(fields)} "
+                        f"columns, the line #CHROM names {n_columns}; name the samples that it lacks, or "
+                        "mend the record"
+                    )
+    except (OSError, EOFError, zlib.error):
+        return ""
+    return ""
 
 
 def _fault_of_fields(fields: list[str], columns: list[str], last: bool) -> str:
@@ -104,6 +145,8 @@ def _fault_of_fields(fields: list[str], columns: list[str], last: bool) -> str:
             f"{place}: it has {len(fields)} columns, the line #CHROM names {len(columns)}; mend the line, or "
             "get the file again if it is cut there"
         )
+    if not fields[0]:
+        return f"{place}: the chromosome (CHROM) is empty; mend the line"
     if not (fields[1].isascii() and fields[1].isdigit()):
         return f"{place}: the position {fields[1][:_SHOWN]!r} is no whole number; mend it"
     formats = fields[_FIXED_COLUMNS].split(":") if len(fields) > _FIXED_COLUMNS else []

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Self
 import cyvcf2
 import numpy as np
 
-from spinimpute.errors import InputError, repeated
+from spinimpute.errors import InputError
 from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.index_reader import check_index
-from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record
+from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record, surplus_columns
 from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
@@ -111,11 +111,12 @@ class VariantFile:
                     "what comes through this pipe is no VCF or BCF, and nothing else is read from one; copy "
                     "it to a file"
                 ) from error
-            if twice := _repeated_sample(self.path):
-                raise self.error(f"two samples are named {twice}; rename one of them") from error
             if wrong := fault_of_columns(self.path):
                 raise self.error(wrong) from error
             raise self.error(f"the header cannot be read ({error}); is the file damaged?") from error
+        if self._is_text() and (wrong := surplus_columns(self.path)):
+            self.close()
+            raise self.error(wrong)
 
     @property
     def contigs(self) -> list[str]:
@@ -218,18 +219,27 @@ class VariantFile:
                     f"the chromosome of record {self.n_read + 1}, after {place}, {_NO_TEXT}"
                 ) from error
             except Exception as error:  # a record cut in two is a bare Exception in cyvcf2
-                of_text = region is None and self.path.is_file() and not _is_bcf(self.path)
-                if fault := fault_of_record(self.path, self.n_read + 1) if of_text else "":
+                if fault := self._fault(region):
                     raise self.error(fault) from error
                 raise self.error(
                     f"the file is truncated or malformed at record {self.n_read + 1}, after {place}. "
                     "Get the file again, or check it with bcftools view"
                 ) from error
-            self.n_read += 1
             if not chrom:
-                raise self.error(f"record {self.n_read}, after {place}, is an empty line; remove it")
+                raise self.error(
+                    self._fault(region)
+                    or f"record {self.n_read + 1}, after {place}, is empty or lacks its chromosome; mend it"
+                )
+            self.n_read += 1
             place = f"{chrom}:{position}"
             yield record
+
+    def _fault(self, region: str | None) -> str:
+        """What is wrong with the text of the record behind those that have been read; "" if unknown."""
+        return fault_of_record(self.path, self.n_read + 1) if region is None and self._is_text() else ""
+
+    def _is_text(self) -> bool:
+        return self.path.is_file() and not _is_bcf(self.path)
 
     def alleles(self, record: Record) -> tuple[str, list[str]]:
         """REF and the ALT alleles of a record.
@@ -286,6 +296,8 @@ class VariantFile:
         except MemoryError:  # the file is not to blame
             raise
         except Exception as error:
+            if "GT" in self.formats(record):  # htslib had no memory to unpack them
+                raise MemoryError from error
             raise self.error(
                 f"no genotypes (GT) at {record.CHROM}:{record.POS}; every record must have them"
             ) from error
@@ -473,23 +485,6 @@ def _is_bcf(path: Path) -> bool:
         return path.is_file() and is_bcf(path)
     except (OSError, EOFError, zlib.error):  # a VCF that is not compressed
         return False
-
-
-def _repeated_sample(path: Path) -> str | None:
-    """The name of a sample that the header of a VCF has twice, if there is one and the header can be read."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP_MAGIC
-        with gzip.open(path) if packed else path.open("rb") as text:
-            for line in text:
-                if line.startswith(b"#CHROM"):
-                    names = line.decode(errors="replace").rstrip("\r\n").split("\t")[9:]
-                    return repeated(names)
-                if not line.startswith(b"#"):
-                    return None
-    except (OSError, EOFError, zlib.error):
-        return None
-    return None
 
 
 def _is_bgzf(head: bytes) -> bool:

@@ -60,6 +60,19 @@ def test_variations(
     assert (case / "timing.tsv").exists()
 
 
+def test_two_panels(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shared = ["--scorer", scorer, "--results", results, "--threads", 1]
+    call("two-panels", simulated.panel.parent, "--people", 10, "--cut", 50, "--lost", 5, *shared)
+    (folder,) = results.iterdir()
+    found = {row.imputer: row.pooled_r2 for row in read_accuracy(folder / "tiny-50.tsv") if row.bin == "all"}
+    assert set(found) == {"allele-frequency", "first", "second", "both", "uncut_panel"}
+    assert found["both"] > max(found["first"], found["second"])
+    report = (folder / "report.md").read_text()
+    assert "Cut 50: 50 haplotypes with" in report
+    assert "| share of the gain |" in report
+
+
 def test_unphased(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
     results = tmp_path / "results"
     call(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.imputation.options import RESULTS
-from benchmarks.imputation.readme import BLOCK, PAGES, refresh, with_tables
+from benchmarks.imputation.readme import BLOCK, NUMBER, PAGES, refresh, with_tables
 from benchmarks.neural_processes.contexts import CARRIED_FROM, MARKS, READMES, TABLES
 from benchmarks.neural_processes.contexts import with_tables as with_processes
 from benchmarks.neural_processes.results import RESULTS as PROCESSES
@@ -26,6 +26,11 @@ def test_tables_are_those_of_the_results() -> None:
         found[page.name] = len(BLOCK.findall(text))
         assert with_tables(text, RESULTS) == text, f"{page}: run: python -m benchmarks.imputation readme"
     assert (found["README.md"], found["accuracy.md"], found["whole-genomes.md"]) == (1, 8, 1)
+    assert found["without-truth.md"] == 3
+    numbers = {page.name: len(NUMBER.findall(page.read_text())) for page in PAGES}
+    assert {name: n for name, n in numbers.items() if n} == {
+        "README.md": 2, "accuracy.md": 4, "without-truth.md": 1,
+    }  # fmt: skip
 
 
 def test_every_page_is_rewritten(tmp_path: Path) -> None:
@@ -90,10 +95,69 @@ def test_cost_is_of_the_samples_in_the_title(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["accuracy table lacking", "weight table lacking"])
-def test_unknown_names_are_errors(tmp_path: Path, what: str) -> None:
-    with pytest.raises(SystemExit, match=r"lacking|weight"):
-        with_tables(f"<!-- {what}: T -->\n<!-- end -->", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("no folder lacking", "<!-- accuracy table lacking: T -->\n<!-- end -->"),
+        ("no weight table", "<!-- weight table lacking: T -->\n<!-- end -->"),
+        ("no folder lacking", "<!-- fewer-errors number lacking: a b -->1<!-- end -->"),
+        ("no weight number", "<!-- weight number lacking: a b -->1<!-- end -->"),
+    ],
+)
+def test_unknown_names_are_errors(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(SystemExit, match=name):
+        with_tables(text, tmp_path)
+
+
+def test_numbers_in_a_text(tmp_path: Path) -> None:
+    folder(tmp_path / "a", "Beagle\tall\t9\t0.9\t0.8\t0.7\t0\nours\tall\t9\t0.925\t0.8\t0.7\t0\n")
+    for name in "bc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sizes.tsv").write_text("imputer\tbytes\nBeagle\t200\nours\t259\n")
+    text = (
+        "<!-- fewer-errors number a: ours Beagle -->x<!-- end --> and "
+        "<!-- file-size number b c: ours Beagle -->y<!-- end -->."
+    )
+    assert with_tables(text, tmp_path) == (
+        "<!-- fewer-errors number a: ours Beagle -->25 %<!-- end --> and "
+        "<!-- file-size number b c: ours Beagle -->1.29<!-- end -->."
+    )
+    (tmp_path / "c" / "sizes.tsv").write_text("imputer\tbytes\nBeagle\t200\nours\t300\n")
+    assert "1.29 to 1.50" in with_tables(text, tmp_path)
+
+
+def test_what_the_printed_r2_is_worth(tmp_path: Path) -> None:
+    for name, share in (("a", "2.2%"), ("b", "3.4%")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cuts.tsv").write_text(
+            "imputer\tbin\tkept\tlost of true r² ≥ 0.3\tkept of constant\n"
+            f"X\tall\t1 of 2 (50.0%)\t2 of 3 ({share})\t1 of 9 (11.1%)\nX\t(0,0.1]\t\t\t\n"
+        )
+        (tmp_path / name / "pooled.tsv").write_text(
+            "imputer\tbin\tsites\tweighted R2\tpooled r²\nX\tall\t9\t0.9\t0.8\nX\t(0,0.1]\t9\t0.715\t0.5\n"
+        )
+        (tmp_path / name / "table.tsv").write_text(
+            "\t\nsamples\t9\ntyped calls left out, mean r² of a sample\t0.9620\n"
+            "imputed genotypes, mean r² of a sample against the truth\t0.9597\nrank correlation\t0.6871\n"
+        )
+    text = "".join(
+        f"<!-- {kind} table a b: T; one; two -->\n<!-- end -->\n"
+        for kind in ("cuts", "printed-r2", "leave-one-out")
+    )
+    shown = [line for line in with_tables(text, tmp_path).splitlines() if "---" not in line]
+    assert [line for line in shown if line.startswith("|")] == [
+        "| T | lost of true r² ≥ 0.3 | kept of sites nobody varies at |",
+        "| one: X | 2.2 % | 11.1 % |",
+        "| two: X | 3.4 % | 11.1 % |",
+        "| T; one | ≤.1 |",
+        "| X | .71 / .50 |",
+        "| T; two | ≤.1 |",
+        "| X | .71 / .50 |",
+        "| T | one | two |",
+        "| typed calls left out, mean r² of a sample | .9620 | .9620 |",
+        "| imputed genotypes, mean r² of a sample against the truth | .9597 | .9597 |",
+        "| rank correlation | .6871 | .6871 |",
+    ]
 
 
 def test_tables_of_neural_processes_are_those_of_the_results() -> None:

@@ -91,6 +91,14 @@ def empty_line(head: list[str], rows: list[list[str]]) -> None:
     rows.insert(5, [""])
 
 
+def no_chromosome(head: list[str], rows: list[list[str]]) -> None:
+    rows[6][0] = ""
+
+
+def one_column_more(head: list[str], rows: list[list[str]]) -> None:
+    rows[6].append("0|0")
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
     "no GT": (no_genotypes, "no genotypes (GT) at 20:3537"),
     "no samples": (no_samples, "sites without samples"),
@@ -102,7 +110,9 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "another region": (elsewhere, "another region than the panel"),
     "another chromosome": (another_chromosome, "no record in 20; the file holds chromosome 7"),
     "no calls": (no_calls, "every call is missing at the sites that the panel has"),
-    "empty line": (empty_line, "is an empty line; remove it"),
+    "empty line": (empty_line, "is empty; remove it"),
+    "no chromosome": (no_chromosome, ": the chromosome (CHROM) is empty; mend the line"),
+    "more columns": (one_column_more, "it has 30 columns, the line #CHROM names 29; name the sample"),
 }
 
 

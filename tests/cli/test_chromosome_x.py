@@ -371,7 +371,7 @@ def test_men_who_are_homozygous_in_the_truth(
 ) -> None:
     truth, imputed, panel, typed = compared
     doubled = on_x(example / "truth.vcf.gz", tmp_path / "doubled.vcf", two_letters)
-    with pytest.raises(InputError, match=r"has 1 allele at X:2699\d+ and 2 in the truth.*spinimpute convert"):
+    with pytest.raises(InputError, match=r"has 1 allele at X:2699\d+ and 2 in the truth.*spinimpute.convert"):
         spinimpute.evaluate(doubled, imputed, panel, typed)
     converted = tmp_path / "converted.vcf.gz"
     assert run("convert", "--vcf", doubled, "--panel", panel, "--out", converted).code == 0
@@ -387,7 +387,7 @@ def test_men_who_are_homozygous_in_the_truth(
             lines[number] = "\t".join(fields)
     mixed.write_text("\n".join(lines) + "\n")
     with pytest.raises(
-        InputError, match=r"target_AFR_01 has 1 allele at X:\d+, 2 before and 1 before that; .* convert"
+        InputError, match=r"target_AFR_01 has 1 allele at X:\d+, 2 before and 1 before that; .*convert"
     ):
         spinimpute.evaluate(mixed, imputed, panel, typed)
 

@@ -128,7 +128,7 @@ def test_some_regions_and_samples(run: Run, files: dict[str, Path], tmp_path: Pa
     ("options", "message"),
     [
         (["--samples", "nobody"], "truth {truth}: 1 of the samples asked for are not in the file: nobody"),
-        (["--samples", ","], "truth {truth}: the list of samples to read is empty"),
+        (["--samples", ","], "--samples ',': one of the names is empty"),
         (["--samples", "a", "--samples-file", "b"], "samples are named by --samples or --samples-file: give"),
         (["--samples-file", "absent"], "samples file absent: cannot be read"),
         (["--region", "20:5-1"], "the region '20:5-1' is empty or out of range"),

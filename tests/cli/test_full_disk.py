@@ -123,7 +123,10 @@ def test_what_was_there_stays(
     assert (disk / "o.vcf.gz").read_text() == "of yesterday"
 
 
-@pytest.mark.parametrize(("option", "name"), [("--report", "page.html"), ("--loo", "quality.sites.tsv")])
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--report", "page.html"), ("--multiqc", "a_mqc.json"), ("--loo", "quality.sites.tsv")],
+)
 def test_what_comes_with_the_output(
     run: Run,
     arguments: Callable[[str], list[object]],
@@ -225,7 +228,7 @@ def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) ->
     assert out.is_file()
 
 
-@pytest.mark.parametrize("option", ["--report", "--loo"])
+@pytest.mark.parametrize("option", ["--report", "--report-figures", "--multiqc", "--loo"])
 def test_without_what_stands_beside_them_there_are_no_genotypes(
     run: Run,
     arguments: Callable[[str], list[object]],
@@ -238,9 +241,13 @@ def test_without_what_stands_beside_them_there_are_no_genotypes(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("spinimpute.reports.imputation_report.write_imputation_report", full)
+    monkeypatch.setattr("spinimpute.reports.page.Page.write", full)
+    monkeypatch.setattr("spinimpute.reports.charts.Chart.svg", property(full))
+    monkeypatch.setattr("spinimpute.reports.multiqc.SampleTable.write", full)
     monkeypatch.setattr("spinimpute.quality.leave_one_out.LeaveOneOutQuality.write", full)
-    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, tmp_path / "beside", "--quiet")
+    beside = tmp_path / "beside_mqc.json"
+    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, beside, "--quiet")
     assert done.code == 2
-    said_once(done.err, str(tmp_path / "beside"))
+    said_once(done.err, str(beside))
     assert not list(tmp_path.glob("*o.vcf*")), list(tmp_path.iterdir())
+    assert not beside.exists()

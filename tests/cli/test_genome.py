@@ -84,11 +84,13 @@ def test_what_can_not_be_given_twice(
 ) -> None:
     out, target = tmp_path / "o.vcf", example / "target.vcf.gz"
     done = run("impute", "--vcf", target, "--panel", panel, "--panel", panel, "--out", out)
-    assert (done.code, "two panels are of chromosome 20" in done.err) == (2, True)
+    assert (done.code, "panel.spin are the same: give one of them" in done.err) == (2, True)
     done = run("impute", "--vcf", target, "--vcf", target, "--panel", panel, "--out", out)
     assert (done.code, "are both of chromosome 20" in done.err) == (2, True)
-    done = run("impute", "--gl", target, "--panel", panel, "--panel", other_panel, "--out", out)
-    assert (done.code, "for sequenced samples give it once" in done.err) == (2, True)
+    done = run("impute", "--gl", target, "--gl", target, "--panel", panel, "--out", out)
+    assert (done.code, "are both of chromosome 20" in done.err) == (2, True)
+    done = run("phase", "--vcf", target, "--panel", panel, "--panel", other_panel, "--out", out)
+    assert (done.code, "are of chromosomes 20 and 21: give panels of one chromosome" in done.err) == (2, True)
     done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--out", tmp_path / "p.vcf")
     assert (done.code, "--out is given 2 times" in done.err) == (2, True)
     assert not out.exists()
@@ -122,5 +124,8 @@ def test_some_samples_are_as_in_a_file_of_their_own(
     assert records(tmp_path / "a.vcf") == records(tmp_path / "b.vcf") == records(tmp_path / "c.vcf")
     done = run("impute", *given, "--samples", "nobody", "--out", tmp_path / "d.vcf")
     assert (done.code, "not in the file: nobody" in done.err) == (2, True)
+    for wrong in (f"{head[12]},,{head[10]}", "", f"{names},"):
+        done = run("impute", *given, "--samples", wrong, "--out", tmp_path / "d.vcf")
+        assert (done.code, f"--samples {wrong!r}: one of the names is empty" in done.err) == (2, True)
     done = run("impute", *given, "--samples", names, "--samples-file", listed, "--out", tmp_path / "d.vcf")
     assert (done.code, "give one of them" in done.err) == (2, True)

@@ -49,7 +49,7 @@ class TestArguments:
         output = options.pop("output")
         assert (tuple(output.formats), output.decimals) == (("GT", "DS"), 3)
         assert (output.output_type, output.keep_unmatched) == (None, False)
-        assert (output.leave_one_out, output.report) == (False, None)
+        assert (output.leave_one_out, output.report_files.wanted) == (False, False)
         options.pop("progress")
         assert options == {
             "genetic_map": None,
@@ -69,6 +69,7 @@ class TestArguments:
             "-r", "20:5-9", "--map", "m.map", "--keep-unmatched", "--model", "w.safetensors",
             "--inducing-points", "64", "--window-cm", "3", "--threads", "3",
             "--device", "cpu", "--seed", "8", "--force", "--quiet", "--decimals", "4",
+            "--report", "r.html", "--report-figures", "figures", "--multiqc", "r_mqc.json",
         ]
         # fmt: on
         with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
@@ -78,6 +79,7 @@ class TestArguments:
         output = options["output"]
         assert tuple(output.formats) == ("GT", "DS", "HDS", "GP")  # VCF wants GT first
         assert (output.output_type, output.keep_unmatched, output.decimals) == ("b", True, 4)
+        assert (output.report, output.report_figures, output.multiqc) == ("r.html", "figures", "r_mqc.json")
         assert str(options["genetic_map"]) == "m.map"
         chosen = {"inducing_points": 64, "window_cM": 3.0}
         assert options["predictor"] == PredictorSettings(model="w.safetensors", options=chosen)

@@ -91,7 +91,7 @@ def test_version_names_models_and_libraries(run: Run) -> None:
             ["phase", "--bfile", "a", "--vcf", "b.vcf", "-o", "o.vcf", "--out", "p.vcf"],
             "--out is given 2 times",
         ),
-        (["impute", "--region", "20:1-9", "-r", "20:10-20"], "--region is given 2 times"),
+        (["impute", "--regions-file", "a.bed", "-R", "b.bed"], "--regions-file is given 2 times"),
         (["ligate", "a.vcf", "b.vcf", "--panel", "p.spin", "--panel", "q.spin"], "--panel is given 2 times"),
         (["impute", "t.vcf", "--panel", "p.spin", "--out", "o.vcf"], "'t.vcf' stands without an option"),
         (["check", "--vcf", "t.vcf", "u.vcf", "w.vcf"], "'u.vcf', 'w.vcf' stand without an option"),

@@ -1,4 +1,4 @@
-"""`spinimpute panel build | tune | info | verify`."""
+"""`spinimpute panel build | merge | tune | info | verify`."""
 
 import gzip
 from collections.abc import Callable

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,69 @@ def test_errors(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> Non
     assert "target standard input: the file is truncated" in said
     words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "--report", "-"]
     assert "give the name of a file" in fails(b"", "impute", *words)
+
+
+def test_outputs_are_refused_before_standard_input_is_read(
+    example: Path, panel: Path, tmp_path: Path
+) -> None:
+    """Its writer never ends."""
+    for name in ("o.vcf", "page.html", "loo.sites.tsv"):
+        (tmp_path / name).write_text("kept")
+    (tmp_path / "no").mkdir()
+    common = ("impute", "--vcf", "-", "--panel", panel)
+    files = ("--truth", example / "truth.vcf.gz", "--imputed", "-", "--panel", panel)
+    for words, said in (
+        ((*common, "--out", tmp_path / "o.vcf"), "o.vcf already exists; use --force"),
+        ((*common, "--out", "-", "--report", tmp_path / "page.html"), "page.html already exists"),
+        ((*common, "--out", "-", "--loo", tmp_path / "loo"), "loo.sites.tsv already exists"),
+        ((*common, "--out", tmp_path / "o.txt"), "cannot tell the format"),
+        (("phase", *common[1:], "--out", tmp_path / "no"), "no: it is a folder"),
+        (("convert", *common[1:], "--out", tmp_path / "o.vcf"), "o.vcf already exists"),
+        (("evaluate", *files, "--report", tmp_path / "page.html"), "page.html already exists"),
+        (("evaluate", *files, "--out", tmp_path / "page.html"), "page.html"),
+    ):
+        process = subprocess.Popen(
+            [*CONSOLE_SCRIPT, *map(str, words)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.wait(60) == 2
+        assert process.stderr is not None
+        assert process.stdin is not None
+        with process.stderr, process.stdin:
+            assert said in process.stderr.read().decode()
+
+
+@pytest.mark.parametrize(("form", "called"), [("b", "BCF"), ("z", "a compressed VCF")])
+@pytest.mark.parametrize("command", ["impute", "phase"])
+def test_nothing_packed_goes_to_a_terminal(
+    example: Path, panel: Path, form: str, called: str, command: str
+) -> None:
+    pty = pytest.importorskip("pty")
+    ours, terminal = pty.openpty()
+    words = [command, "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "-O", form]
+    done = subprocess.run(
+        [*CONSOLE_SCRIPT, *map(str, words)], stdout=terminal, stderr=subprocess.PIPE, timeout=120
+    )
+    os.close(terminal)
+    assert done.returncode == 2
+    assert f"{called} is not for a terminal: redirect" in done.stderr.decode()
+    assert "or write text with --output-type v" in done.stderr.decode()
+    with suppress(OSError):  # so Linux says that a terminal's other end is closed
+        assert os.read(ours, 1) == b""
+    os.close(ours)
+
+
+def test_text_goes_to_a_terminal(example: Path, panel: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, terminal = pty.openpty()
+    words = ["convert", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "-q"]
+    with subprocess.Popen([*CONSOLE_SCRIPT, *map(str, words)], stdout=terminal) as process:
+        os.close(terminal)
+        text = b""
+        try:
+            while piece := os.read(ours, 65_536):
+                text += piece
+        except OSError:
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    assert text.startswith(b"##fileformat=VCF")

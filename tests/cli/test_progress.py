@@ -1,5 +1,6 @@
 """What a run that nobody watches says of itself: lines on stderr, and a log."""
 
+import os
 import re
 import shutil
 import threading
@@ -131,3 +132,33 @@ def test_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
         wrong = run(*words, "--log", tmp_path / name, "--force")
         assert wrong.code == 2
         assert role in wrong.err
+
+
+def test_mistakes_in_the_command_are_in_the_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    log, target = tmp_path / "run.log", example / "target.vcf.gz"
+    given = ["impute", "--vcf", target, "--out", tmp_path / "o.vcf"]
+    for words, said in (
+        ([*given, "--log", log], "no reference panel"),
+        ([*given, "--panel", panel, "--threads", "none", f"--log={log}"], "'none' is not a valid integer"),
+        ([*given, "--panel", panel, "--treads", "2", "--log", log], "--treads"),
+        ([*given, "stray", "--panel", panel, "--log", log], "'stray' stands without an option"),
+    ):
+        failed = run(*words)
+        assert (failed.code, said in failed.err) == (2, True)
+        first, last = (line[20:] for line in log.read_text().splitlines())
+        assert first.startswith(f"$ spinimpute impute --vcf {target} --out ")
+        assert said in last
+        again = run(*words, "--threads", "0")
+        assert again.code == 2
+        assert log.read_text().splitlines()[0][20:] == first  # without --force it stays
+        log.unlink()
+
+
+def test_no_other_file_is_lost_to_a_mistaken_command(run: Run, panel: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "target.vcf"
+    kept.write_text("kept")
+    assert run("impute", "--vcf", kept, "--log", kept, "--force").code == 2
+    assert run("impute", "--vcf", kept, "--panel", panel, "--log").code == 2
+    assert run("phase", "--vcf", kept, "--panel", panel, "--log", tmp_path / "no.log").code == 2
+    assert kept.read_text() == "kept"
+    assert os.listdir(tmp_path) == ["target.vcf"]

@@ -223,3 +223,14 @@ def test_temporary_files_and_folders_are_removed_under_their_own_names_alone(tmp
         folder = folder_of_letters(tmp_path, n_letters)
         (folder / "precious.txt").write_text("kept")
         assert killed_while_writing(folder) == [".part", ".parts", ".txt"]
+
+
+def test_what_the_watcher_says_is_in_the_log(example: Path, panel: Path, tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    words = ("impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.vcf")
+    done = dying("os.kill(os.getpid(), signal.SIGKILL)", "records", *words, "--log", log)
+    assert done.returncode == 137
+    lines = [line[20:] for line in log.read_text().splitlines()]
+    assert lines[0].startswith("$ spinimpute impute --vcf ")
+    assert lines[1:] == done.stderr.splitlines()
+    assert "the process was killed" in lines[-1]

@@ -325,7 +325,7 @@ def test_a_file_with_typed_sites_needs_the_typed_file(problem):
     at = next(i for i, line in enumerate(lines[head:], head) if f"\t{problem.position[3]}\t" in line)
     lines[at] = lines[at].replace("\t.\t.\t.\t", "\t.\t.\tTYPED\t")
     imputed.write_text("".join(lines))
-    with pytest.raises(InputError, match=rf"20:{problem.position[3]} was typed, .*--typed"):
+    with pytest.raises(InputError, match=rf"20:{problem.position[3]} was typed, .*typed=\.\.\."):
         evaluate(truth, imputed, panel)
     evaluate(truth, imputed, panel, typed)
 

@@ -1,6 +1,7 @@
 """A genome at once: three chromosomes and X, one panel each, give the records of runs with one panel each."""
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -136,12 +137,17 @@ def test_a_target_for_each_chromosome(genome: Genome, apart: dict[str, list[str]
 
 
 def test_report_of_all_chromosomes(genome: Genome, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    output = spinimpute.OutputSettings(report=page)
+    page, table = tmp_path / "page.html", tmp_path / "samples_mqc.json"
+    output = spinimpute.OutputSettings(report=page, multiqc=table)
     spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, output=output)
     text = page.read_text()
     for chrom in CHROMOSOMES:
         assert f"<td>{chrom}</td>" in text
+        name = f"{chrom}.spin non-PAR: 45" if chrom == "X" else f"{chrom}.spin: 60"
+        assert f"{name} haplotypes, 240 sites" in text
+    assert "at 120 typed sites, of which" in text
+    samples = json.loads(table.read_text())["data"]
+    assert [row["typed"] for row in samples.values()] == [120] * 4
 
 
 def test_region_chooses_its_panel(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
@@ -149,6 +155,97 @@ def test_region_chooses_its_panel(genome: Genome, apart: dict[str, list[str]], t
     region = spinimpute.RegionSettings("2:150000-200000")
     spinimpute.impute(genome.target, out, genome.panels, region=region)
     assert records(out) == [line for line in apart["2"] if 150_000 <= int(line.split("\t")[1]) <= 200_000]
+
+
+def within(lines: list[str], start: int, end: int) -> list[str]:
+    return [line for line in lines if start <= int(line.split("\t")[1]) <= end]
+
+
+def test_regions_of_several_chromosomes(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    bed = tmp_path / "regions.bed"
+    bed.write_text("chrX\t5010000\t5020000\n2\t149999\t200000\n2\t299999\t310000\n23\t5015000\t5030000\n")
+    expected = {
+        "2": within(apart["2"], 150_000, 200_000) + within(apart["2"], 300_000, 310_000),
+        "X": within(apart["X"], 5_010_001, 5_030_000),
+    }
+    where = spinimpute.RegionSettings(regions_file=bed)
+    spinimpute.impute(genome.target, tmp_path / "all.vcf", genome.panels, region=where)
+    assert records(tmp_path / "all.vcf") == expected["2"] + expected["X"]
+    assert "##spinimpute_regions=3\n" in (tmp_path / "all.vcf").read_text()
+    spinimpute.impute(genome.target, tmp_path / "c{chrom}.vcf", genome.panels, region=where)
+    assert sorted(path.name for path in tmp_path.glob("c*")) == ["c2.vcf", "cX.vcf"]
+    for chrom, lines in expected.items():
+        assert records(tmp_path / f"c{chrom}.vcf") == lines
+    assert "##spinimpute_region=X:5010001-5030000 sites=20\n" in (tmp_path / "cX.vcf").read_text()
+    # a chromosome without a panel site in its regions
+    far = spinimpute.RegionSettings(["10:1-9", "2:150000-200000"])
+    summary = spinimpute.impute(genome.target, tmp_path / "far.vcf", genome.panels, region=far)
+    assert records(tmp_path / "far.vcf") == within(apart["2"], 150_000, 200_000)
+    left_out = "chromosome 10 is left out: the panel has no site in 10:1-9"
+    assert any(warning.startswith(left_out) for warning in summary.warnings)
+
+
+def test_chromosomes_that_are_done_stay(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    """X, the last one, has a call without its phase."""
+    target = tmp_path / "target.vcf"
+    lines = genome.target.read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.startswith("X\t") and "0|1" in line)
+    lines[at] = lines[at].replace("0|1", "0/1")
+    target.write_text("".join(lines))
+    message = (
+        r"an unphased .*\. The files of chromosomes 10 and 2 are whole and stay; to go on, give the panels"
+    )
+    with pytest.raises(InputError, match=message):
+        spinimpute.impute(target, tmp_path / "c{chrom}.vcf", genome.panels, phasing="never")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c10.vcf", "c2.vcf", "target.vcf"]
+    assert records(tmp_path / "c2.vcf") == apart["2"]
+    with pytest.raises(InputError) as failed:
+        spinimpute.impute(target, tmp_path / "all.vcf", genome.panels, phasing="never")
+    assert "whole" not in str(failed.value)
+    assert not (tmp_path / "all.vcf").exists()
+    spinimpute.impute(target, tmp_path / "c{chrom}.vcf", [genome.panel("X")])
+    assert len(records(tmp_path / "cX.vcf")) == 240
+
+
+def test_inducing_points_of_all_chromosomes(genome: Genome, tmp_path: Path) -> None:
+    for chrom in ("2", "10"):
+        with spinimpute.Panel.open(genome.panel(chrom)) as panel:
+            spinimpute.build_inducing_panel(panel, tmp_path / f"{chrom}.spip", genome.target, 8).close()
+        spinimpute.impute(genome.target, tmp_path / f"{chrom}.vcf", tmp_path / f"{chrom}.spip")
+    points = [tmp_path / "2.spip", tmp_path / "10.spip"]
+    spinimpute.impute(genome.target, tmp_path / "all.vcf", points)
+    assert records(tmp_path / "all.vcf") == records(tmp_path / "10.vcf") + records(tmp_path / "2.vcf")
+    out = tmp_path / "no.vcf"
+    with pytest.raises(
+        InputError,
+        match="panel of chromosome 10 holds haplotypes, that of 2 inducing points: give panels of one kind",
+    ):
+        spinimpute.impute(genome.target, out, [genome.panel("10"), points[0]])
+    other = spinimpute.PredictorSettings("haplotype")
+    with pytest.raises(InputError, match="cannot read it"):
+        spinimpute.impute(genome.target, out, points, predictor=other)
+    assert not out.exists()
+
+
+def test_a_panel_that_the_predictor_cannot_read_is_found_before_the_first_is_used(
+    genome: Genome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spinimpute.panels.inducing_panel import InducingPanel
+
+    for chrom in ("2", "10"):
+        with spinimpute.Panel.open(genome.panel(chrom)) as panel:
+            spinimpute.build_inducing_panel(panel, tmp_path / f"{chrom}.spip", genome.target, 8).close()
+    check = InducingPanel.check_model
+
+    def of_another_model(panel: InducingPanel, kind: str, fingerprint: str) -> None:
+        check(panel, kind, "another" if panel.chrom == "2" else fingerprint)
+
+    monkeypatch.setattr(InducingPanel, "check_model", of_another_model)
+    with pytest.raises(InputError, match=r"2\.spip were made by the model .*not by .*another"):
+        spinimpute.impute(
+            genome.target, tmp_path / "c{chrom}.vcf", [tmp_path / "2.spip", tmp_path / "10.spip"]
+        )
+    assert not list(tmp_path.glob("*.vcf"))
 
 
 def test_chromosomes_that_the_target_lacks_are_named(
@@ -160,10 +257,22 @@ def test_chromosomes_that_the_target_lacks_are_named(
     assert any(warning.startswith("chromosome 2 is left out: ") for warning in summary.warnings)
 
 
+def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
+    """The halves of a panel of men and women make the whole; panels of other chromosomes lie beside."""
+    halves = [tmp_path / "a.spin", tmp_path / "b.spin"]
+    names = [f"p{i}" for i in range(N_PANEL)]
+    for path, samples in zip(halves, (names[:13], names[13:]), strict=True):
+        spinimpute.build_panels(genome.folder / "panelX.vcf", path, samples=samples)
+    out = tmp_path / "all.vcf"
+    spinimpute.impute(genome.target, out, [halves[0], genome.panel("2"), halves[1], genome.panel("10")])
+    assert records(out) == apart["10"] + apart["2"] + apart["X"]
+    assert {line.split("\t")[9].partition(":")[0] for line in apart["X"]} == {"0", "1"}  # a man
+
+
 class TestRefused:
-    def test_two_panels_of_a_chromosome(self, genome: Genome, tmp_path: Path) -> None:
+    def test_a_panel_given_twice(self, genome: Genome, tmp_path: Path) -> None:
         copy = shutil.copy(genome.panel("2"), tmp_path / "again.spin")
-        with pytest.raises(InputError, match=r"two panels are of chromosome 2: .*2\.spin and .*again\.spin"):
+        with pytest.raises(InputError, match=r"panels .*2\.spin and .*again\.spin are the same: give one"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", [genome.panels, copy])
         assert not (tmp_path / "o.vcf").exists()
 
@@ -185,6 +294,17 @@ class TestRefused:
         given = [genome.panel("2"), genome.folder / "panel10.vcf"]
         with pytest.raises(InputError, match=r"panel10\.vcf is no panel file: .*panel build"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", given)
+        with pytest.raises(InputError, match=r"panel10\.vcf is no panel file: .*panel build"):
+            spinimpute.impute(genome.target, tmp_path / "o.vcf", given, genetic_map="no.map")
+
+    def test_a_map_for_panel_files(self, genome: Genome, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"leave genetic_map=\.\.\. out"):
+            spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, genetic_map="no.map")
+
+    def test_a_region_of_a_chromosome_without_a_panel(self, genome: Genome, tmp_path: Path) -> None:
+        where = spinimpute.RegionSettings(["2:1-9", "7:1-9"])
+        with pytest.raises(InputError, match="no panel is of the chromosome of region 7:1-9: they are of"):
+            spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, region=where)
 
 
 def test_some_samples_of_all_chromosomes(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:

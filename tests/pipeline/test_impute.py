@@ -309,7 +309,7 @@ def test_a_vcf_as_panel_is_compiled(example: Path, example_panel: spinimpute.Pan
     )
     spinimpute.impute(target, tmp_path / "b.bcf", example_panel)
     assert (tmp_path / "a.bcf").read_bytes() == (tmp_path / "b.bcf").read_bytes()
-    with pytest.raises(InputError, match="give --map to 'panel build'"):
+    with pytest.raises(InputError, match=r"leave genetic_map=\.\.\. out, or give it to build_panel"):
         spinimpute.impute(target, tmp_path / "c.bcf", example_panel.path, genetic_map=example / "genetic.map")
 
 

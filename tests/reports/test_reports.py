@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,8 +15,15 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.quality.imputed_sites import ImputedSites
-from spinimpute.reports.charts import Series, histogram, lines_by_category, lines_by_position, ticks
-from spinimpute.reports.page import number, page, table
+from spinimpute.reports.charts import (
+    Series,
+    counts_in_plane,
+    histogram,
+    lines_by_category,
+    lines_by_position,
+    ticks,
+)
+from spinimpute.reports.page import Page, Section, number, table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
@@ -91,8 +99,10 @@ def test_a_page_is_whole_and_stands_alone(pages: dict[str, Path], kind: str) -> 
             "Imputation report",
             "Quality by allele frequency",
             "R2 of imputed sites",
+            "Allele frequencies of target and panel",
             "Quality by sample",
             "Along the chromosome",
+            "How it was made",
         ],
         "sequenced": [
             "Imputation report",
@@ -203,14 +213,12 @@ def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, tmp_path: P
 
 
 def test_everything_is_escaped() -> None:
-    text = page(
-        NASTY,
-        NASTY,
-        table([NASTY, "n"], [[NASTY, 1]], NASTY, sortable=True),
-        lines_by_category([NASTY], [Series(NASTY, [0.5])], NASTY, NASTY, NASTY),
-        footer=NASTY,
-    )
+    chart = lines_by_category("c", [NASTY], [Series(NASTY, [0.5])], NASTY, NASTY, NASTY)
+    rows = table([NASTY, "n"], [[NASTY, 1]], NASTY, sortable=True)
+    text = Page(NASTY, NASTY, [rows, Section(NASTY, [chart])], NASTY).html
     assert "<script>alert" not in text
+    ElementTree.fromstring(chart.svg)
+    assert "<script>" not in chart.svg
     assert " ".join(read(text).text).count("alert(1)") >= 8
 
 
@@ -219,16 +227,19 @@ def test_everything_is_escaped() -> None:
     st.floats(0, 1e9),
 )
 def test_charts_of_any_values(values: list[float], start: float) -> None:
-    for text in (
-        lines_by_position(
-            [start + i for i in range(len(values))], [Series("a", values)], "x", "y", "d", unit_interval=False
-        ),
-        lines_by_category([str(i) for i in range(len(values))], [Series("a", values)], "x", "y", "d"),
-        histogram([v for v in values if v == v] or [0.5], "x", "y", "d"),
+    number, known = range(len(values)), [v for v in values if v == v] or [0.5]
+    series = [Series("a", values)]
+    for chart in (
+        lines_by_position("c", [start + i for i in number], series, "x", "y", "d", unit_interval=False),
+        lines_by_category("c", [str(i) for i in number], series, "x", "y", "d"),
+        histogram("c", known, "x", "y", "d"),
+        counts_in_plane("c", known, known[::-1], [v > 0.5 for v in known], "x", "y", ("a", "b"), "d"),
     ):
-        read(text)
-        assert "nan" not in text
-        assert "inf" not in text
+        read(chart.html)
+        ElementTree.fromstring(chart.svg)
+        for text in (chart.html, chart.svg.partition("</style>")[2]):
+            assert "nan" not in text
+            assert "inf" not in text
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e6))
@@ -239,7 +250,7 @@ def test_ticks_are_round_and_inside(low: float, span: float) -> None:
 
 
 def test_a_histogram_of_errors_of_rounding() -> None:
-    read(histogram([1.0, 1.0000000000000002, 1.0], "x", "y", "d"))
+    read(histogram("c", [1.0, 1.0000000000000002, 1.0], "x", "y", "d").html)
 
 
 def test_numbers() -> None:

@@ -29,6 +29,7 @@ from spinimpute.genotypes.sites import (
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.record_likelihoods import genotype_number, stated_likelihoods
 from spinimpute.sequencing.variant_likelihoods import allele_numbers, read_variant_likelihoods
+from spinimpute.targets.repair import SWAPPED
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.variant_file import FormatNumbers
 
@@ -78,7 +79,7 @@ def test_every_kind_of_file(
     assert found.depth_SX is not None
     assert found.depth_SX.tolist() == [[1, 0, 7], [12, 0, 0], [11, 0, 0], [6, 0, 2], [3, 0, 0], [0, 0, 0]]
     assert found.counted_index.tolist() == [0, 1, 2, 3, 4]
-    assert found.n_exchanged == 1
+    assert found.repaired == {SWAPPED: 1}
     assert found.n_sites_file == 8
     assert found.skipped == {POSITION_NOT_IN_PANEL: 1, SYMBOLIC: 1}
     assert (found.phred_SX3.dtype, found.depth_SX.dtype, found.panel_index.dtype) == ("u1", "u2", "i8")
@@ -294,7 +295,7 @@ MANY = [(100 * i, "A", "C") for i in range(1, 41)]
         (["100 A C PL . .", "200 A C GT ./. .", "500 T A GL .,.,. ."], "missing, of all 2 samples"),
         (["100 A C PL 0,0,0 0,0"], "all likelihoods and genotypes are missing"),
         (["101 A C PL 0,3,30 0,3,4"], r"none of its 1 sites is .* panel, 20:100-500 \(position not in"),
-        ([f"{p} G T PL 0,3,30 0,0,0" for p, _, _ in MANY[1:]] + ["4000 A C PL 0,3,4 0,0,0"],
+        ([f"{p} C G PL 0,3,30 0,0,0" for p, _, _ in MANY[1:]] + ["4000 A C PL 0,3,4 0,0,0"],
          r"only 1 of its 40 records .* panel's alleles \(alleles differ from the panel: 39\)\. The file is"),
     ],
 )  # fmt: skip

@@ -306,7 +306,9 @@ def test_one_chromosome_of_several(
     haplotypes = read_haplotypes(path, chrom="chr21")
     assert haplotypes.sites.position.tolist() == list(range(1000, 3000, 10))
     assert haplotypes.skipped == {"on another chromosome": 300}
-    with pytest.raises(InputError, match=r"more than one chromosome, 20 and 21 \(record 301\).*--region"):
+    with pytest.raises(
+        InputError, match=r"more than one chromosome, 20 and 21 \(record 301\).*region=\.\.\."
+    ):
         read_haplotypes(path)
     with pytest.raises(InputError, match="no record in X"):
         read_haplotypes(path, chrom="X")
@@ -407,7 +409,7 @@ def edit(path: Path, change: Callable[[str], str]) -> Path:
             lambda text: text.replace("Type=String", "Type=Integer"),
             "line 5 defines GT as Type=Integer; it is",
         ),
-        (lambda text: text.replace("20\t2\t", "\n20\t2\t"), r"record 2, after 20:1, is an empty line"),
+        (lambda text: text.replace("20\t2\t", "\n20\t2\t"), "line 8 is empty; remove it"),
         (lambda text: text[:-3], "truncated: its last line has no end"),
         (lambda text: text[: text.rindex("\t")] + "\n", r"truncated or malformed at record 3, after 20:2"),
         (lambda text: "", "the file is empty"),

@@ -65,7 +65,18 @@ def read(path: Path) -> None:
             lambda text: text.replace(b"\t3\trs3", b"\tx\trs3"),
             "line 9, record 20:x: the position 'x' is no whole number",
         ),
-        (lambda text: text.replace(b"20\t3\t", b"\n20\t3\t"), "record 3, after 20:2, is an empty line"),
+        (lambda text: text.replace(b"20\t3\t", b"\n20\t3\t"), "line 9 is empty; remove it"),
+        (lambda text: text + b"\n", "line 12 is empty; remove it"),
+        (
+            lambda text: text.replace(b"20\t3\t", b"\t3\t"),
+            "line 9, record :3: the chromosome .CHROM. is empty; mend the line",
+        ),
+        (
+            lambda text: text.replace(
+                b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1", b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1\t0|1"
+            ),
+            "line 10, record 20:4: it has 12 columns, the line #CHROM names 11",
+        ),
         (lambda text: text.replace(b"rs4\tA", b"rs4\t\xff"), "record at 20:4 holds bytes that are no text"),
         (
             lambda text: text.replace(b"rs4\tA\tC\t.\tPASS\t.\tGT\t0|1\t1", b"rs4\tA\tC"),
@@ -102,9 +113,54 @@ def test_a_chromosome_that_is_no_text(write_vcf: Callable[..., Path], name: str)
             next(file.records())
 
 
+@pytest.mark.parametrize("name", ["t.vcf", "t.vcf.gz", "t.plain.gz"])
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_more_columns_than_the_header_names(write_vcf: Callable[..., Path], name: str, at: int) -> None:
+    """htslib drops them without a word: genotypes of nobody knows whom."""
+    path = write_vcf(RECORDS, name=name)
+    packed = path.suffix == ".gz"
+    text = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    lines = text.splitlines(keepends=True)
+    row = len(lines) - len(RECORDS) + at - 1
+    lines[row] = lines[row].rstrip() + b"\t1|1\n"
+    path.write_bytes(gzip.compress(b"".join(lines)) if packed else b"".join(lines))
+    with pytest.raises(
+        InputError,
+        match=f"{path}: line {row + 1}, record 20:{at}: it has 12 columns, the line #CHROM names 11; name",
+    ):
+        VariantFile(path, "chunk")
+
+
+def test_a_tab_at_the_end_is_no_column(write_vcf: Callable[..., Path]) -> None:
+    path = write_vcf(RECORDS)
+    path.write_bytes(path.read_bytes().replace(b"\t1\n", b"\t1\t\n"))
+    with VariantFile(path, "chunk") as file:
+        assert len(list(file.records())) == 5
+
+
+def test_an_empty_line_through_a_pipe(write_vcf: Callable[..., Path], tmp_path: Path) -> None:
+    """It cannot be looked at again."""
+    path, pipe = write_vcf(RECORDS), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = path.read_bytes().replace(b"20\t3\t", b"\n20\t3\t")
+    with subprocess.Popen(["sh", "-c", f"cat > {pipe}"], stdin=subprocess.PIPE) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write(text)
+        writer.stdin.close()
+        with pytest.raises(InputError, match="record 3, after 20:2, is empty or lacks its chromosome"):
+            read(pipe)
+
+
 def test_too_little_memory_is_no_defect_of_the_file(write_vcf: Callable[..., Path]) -> None:
-    with VariantFile(write_vcf(RECORDS), "chunk") as file, pytest.raises(MemoryError):
-        file.genotypes(mock.Mock(**{"genotype.array.side_effect": MemoryError}))
+    """The library raises a MemoryError, or tells of htslib's as if there were no genotypes."""
+    with VariantFile(write_vcf(RECORDS), "chunk") as file:
+        for error in (MemoryError, Exception("couldn't get genotypes for variant")):
+            record = mock.Mock(**{"genotype.array.side_effect": error, "FORMAT": ["GT", "DS"]})
+            with pytest.raises(MemoryError):
+                file.genotypes(record)
+        record.FORMAT = ["DS"]
+        with pytest.raises(InputError, match=r"no genotypes \(GT\)"):
+            file.genotypes(record)
 
 
 def test_many_samples_of_which_two_have_one_name(write_vcf: Callable[..., Path]) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import json
 import random
 import re
 import shutil
@@ -67,12 +68,13 @@ def test_the_report_tells_sites_and_accuracy(finished: Path) -> None:
     told = dict(zip(head.split("\t"), row.split("\t"), strict=True))
     records = list(cyvcf2.VCF(str(finished / "example.20.vcf.gz")))
     assert len(records) == 4453
-    assert int(told["imputed sites"]) == sum(record.INFO.get("TYPED") is None for record in records)
+    assert int(told["imputed_sites"]) == sum(record.INFO.get("TYPED") is None for record in records)
     accuracy = (finished / "example" / "20" / "evaluation" / "accuracy.tsv").read_text()
     overall = re.search(r"^imputed\tall\t\d+\t([\d.]+)", accuracy, re.M)
     assert overall is not None
-    assert float(told["true r2"]) == pytest.approx(float(overall[1]), abs=1e-4)
+    assert float(told["true_pooled_r2"]) == pytest.approx(float(overall[1]), abs=1e-4)
     assert "example" in (finished / "report.html").read_text()
+    assert list(json.loads((finished / "report_mqc.json").read_text())["data"]) == ["example.20"]
 
 
 def test_nothing_is_made_twice(finished: Path) -> None:

@@ -53,7 +53,7 @@ def test_as_the_wrapper_repository_runs_it(inputs: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr[-3000:]
     made = sorted(path.name for path in (inputs / "imputed").iterdir())
     assert made == ["target.html", *(f"target.quality.{t}.tsv" for t in ("samples", "sites", "windows")),
-                    "target.vcf.gz", "target.vcf.gz.tbi"]  # fmt: skip
+                    "target.vcf.gz", "target.vcf.gz.tbi", "target_mqc.json"]  # fmt: skip
     assert "732 sites" in (inputs / "logs" / "target.log").read_text()
     alone = tmp_path / "alone.vcf.gz"
     subprocess.run(

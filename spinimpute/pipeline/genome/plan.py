@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
 from spinimpute.panels.opening import PANEL_FILES, is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
@@ -38,6 +39,10 @@ class Chromosome:
         For the header.
     panel_lines : sequence of str
         The header lines that name the panel; several for a chromosome X in parts.
+    holds : str
+        What the panel holds.
+    more_panels : sequence of str, Path or ReferencePanel
+        Others of the chromosome, which are merged with it before it is imputed (`merging`).
     """
 
     name: str
@@ -45,6 +50,8 @@ class Chromosome:
     vcf: str | Path
     contig_line: str = ""
     panel_lines: Sequence[str] = ()
+    holds: str = ""
+    more_panels: Sequence[Panel] = ()
 
 
 def panel_files(panel: Several) -> list[Panel]:
@@ -78,18 +85,19 @@ def target_files(vcf: str | Path | Sequence[str | Path]) -> list[str | Path]:
 
 
 def plan_genome(
-    files: Sequence[str | Path], panels: Sequence[Panel], region: Region | None
+    files: Sequence[str | Path], panels: Sequence[Panel], regions: Sequence[Region] = ()
 ) -> tuple[list[Chromosome], list[str]]:
     """Give each chromosome its panel and its target file.
 
     Parameters
     ----------
     files : sequence of str or Path
-        One target file with all chromosomes, or several VCF or BCF, each with others.
+        One target file with all chromosomes, or several VCF or BCF, each with others; none if all chromosomes
+        are in files of another kind.
     panels : sequence of ReferencePanel, str or Path
-        Panel files, or open panels: one for each chromosome, in any order.
-    region : Region or None
-        Leave out the chromosomes that it is not on.
+        Panel files, or open panels: one or several for each chromosome, in any order.
+    regions : sequence of Region
+        Leave out the chromosomes that none is on; without any, none.
 
     Returns
     -------
@@ -101,28 +109,20 @@ def plan_genome(
     Raises
     ------
     InputError
-        Two panels, or two target files, are of one chromosome; a panel is no panel file; the files have other
-        samples; or no panel is of the region's chromosome.
+        Two target files are of one chromosome; a panel is no panel file; the files have other samples; or no
+        panel is of a region's chromosome.
     """
-    found = [_panel(one, files[0]) for one in panels]
-    for i, one in enumerate(found):
-        for other in found[:i]:
-            if same_chromosome(one.name, other.name):
-                raise InputError(
-                    f"two panels are of chromosome {one.name}: {_path(other.panel)} and {_path(one.panel)}; "
-                    "give one for each chromosome"
-                )
-    if region is not None:
-        chosen = [one for one in found if same_chromosome(region.chrom, one.name)]
-        if not chosen:
+    found = _by_chromosome([_panel(one, next(iter(files), "")) for one in panels])
+    for region in regions:
+        if not any(same_chromosome(region.chrom, one.name) for one in found):
             names = ", ".join(one.name for one in found)
             raise InputError(f"no panel is of the chromosome of region {region}: they are of {names}")
-        found = chosen
+    found = [one for one in found if not regions or regions_of(regions, one.name)]
     warnings: list[str] = []
     contigs: list[str] = []
     if len(files) > 1:
         contigs, found, warnings = _in_their_files(files, found)
-    elif format_of(Path(files[0])) is VARIANTS:
+    elif files and format_of(Path(files[0])) is VARIANTS:
         with VariantFile(files[0], "target") as file:
             contigs = file.contigs
         if len(found) > 1 and not fresh_index(Path(files[0])):
@@ -139,24 +139,33 @@ def _panel(panel: Panel, vcf: str | Path) -> Chromosome:
     path = Path(panel)
     if path.is_file() and not is_panel_file(path):
         raise InputError(
-            f"{path} is no panel file: where several are given, each is to be one; make it with 'spinimpute "
-            "panel build'"
+            f"{path} is no panel file: with several panels, targets or outputs each panel is to be one; make "
+            "it with 'spinimpute panel build'"
         )
     with open_panel_file(path) as parts:
         return _chromosome(parts, panel, vcf)
 
 
+def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
+    """One of each chromosome: of several, the first one has the others with it."""
+    found: list[Chromosome] = []
+    for one in panels:
+        at = next((i for i, other in enumerate(found) if same_chromosome(one.name, other.name)), None)
+        if at is None:
+            found.append(one)
+        else:
+            found[at] = replace(found[at], more_panels=(*found[at].more_panels, one.panel))
+    return found
+
+
 def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) -> Chromosome:
-    return Chromosome(parts[0].chrom, panel, vcf, parts[0].contig_line, panel_lines(parts))
+    first = parts[0]
+    return Chromosome(first.chrom, panel, vcf, first.contig_line, panel_lines(parts), first.holds)
 
 
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
     """The header lines that name a panel: one for each of its parts."""
     return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
-
-
-def _path(panel: Panel) -> str | Path:
-    return panel if isinstance(panel, str | Path) else panel.path
 
 
 def _in_their_files(
@@ -200,7 +209,7 @@ def _in_their_files(
             paths = " and ".join(str(held[plain_chromosome(name)][1]) for name in meant)
             raise InputError(f"targets {paths} are both of chromosome {one.name}: give one file for each")
         vcf = held[plain_chromosome(meant[0])][1]
-        chosen.append(Chromosome(one.name, one.panel, vcf, one.contig_line, one.panel_lines))
+        chosen.append(replace(one, vcf=vcf))
     if not chosen:
         raise InputError(
             f"the targets are of chromosomes {', '.join(names)}, the panels of "

@@ -5,32 +5,39 @@ Axes: S sites, X samples, Q haplotypes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spinimpute.devices import choose_threads
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.memory import FEWER_SAMPLES, peak_memory_mb, within_budget
-from spinimpute.output_files import check_outputs, written_whole
+from spinimpute.memory import FEWER_SAMPLES, within_budget
+from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.opening import OneOrSeveral, open_panels, path_of
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
-from spinimpute.pipeline.chunk_file import PANEL_LINE, region_line
+from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
+from spinimpute.pipeline.genome.plan import panel_files
+from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
-from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import site_quality
+from spinimpute.reports.report_files import ReportFiles
+
+if TYPE_CHECKING:
+    from spinimpute.quality.details import RunDetails
 
 _WRITTEN = 2**18  # genotypes at once, and
 _WRITTEN_SITES = 8_192  # sites
@@ -38,7 +45,7 @@ _WRITTEN_SITES = 8_192  # sites
 
 def impute_sequenced(
     out: str | Path,
-    panel: ReferencePanel | str | Path,
+    panel: OneOrSeveral,
     sequencing: SequencingSettings,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -50,14 +57,17 @@ def impute_sequenced(
 ) -> SequencedSummary:
     """Impute sequenced samples at all sites of a panel, with phase, and write them with an index.
 
-    No sample's result depends on the others.
+    No sample's result depends on the others. Several chromosomes are imputed one after the other, with the
+    memory of one, into the records of runs with one panel each.
 
     Parameters
     ----------
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`; appears only when it is complete.
-    panel : ReferencePanel, str or Path
-        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first.
+        As of `impute`, with "{chrom}" in its name one file for each chromosome.
+    panel : ReferencePanel, str or Path, or sequence of them
+        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first. Or panel files in any
+        order, or a folder of such files: one for each chromosome, or several, which are merged as
+        `merge_panels` does, in the order given.
     sequencing : SequencingSettings
         What is known of the samples.
     genetic_map : str, Path or GeneticMap, optional
@@ -89,57 +99,145 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    check_outputs([out, output.report], force, [path_of(panel), genetic_map, *sequencing.paths], streamed=out)
-    form = choose_form(Path(out), output.output_type)
-    threads = choose_threads(resources.threads)
-    wanted, buffer_cM = region.parsed()
+    files, panels = sequencing.likelihood_files, panel_files(panel)
+    regions, buffer_cM = region.parsed()
     summary = SequencedSummary()
-    with ExitStack() as stack:
+    genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
+    inputs = [*map(path_of, panels), genetic_map, *sequencing.paths, region.regions_file]
+    report = output.report_files
+    check_outputs([*genome.outs, *report.to_check(genome.outs)], force, inputs, streamed=genome.outs[0])
+    choose_form(genome.outs[0], output.output_type)
+    given = _Given(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary, genome)
+
+    def impute_one(
+        step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
+    ) -> RecordWriter:
+        return _impute_chromosome(given, step, writer, stack, progress)
+
+    beside = _written_beside(report, summary, sequencing, panels)
+    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
+    return summary
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What holds for all chromosomes; as of `impute_sequenced`."""
+
+    sequencing: SequencingSettings
+    genetic_map: str | Path | GeneticMap | None
+    regions: Sequence[Region]
+    buffer_cM: float | None
+    output: OutputSettings
+    resources: Resources
+    force: bool
+    summary: SequencedSummary
+    genome: GenomeRun
+
+
+def _impute_chromosome(
+    given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
+) -> RecordWriter:
+    """Write the records of a chromosome; the writer, which the stack keeps, is made with the file's first."""
+    summary, output, resources = given.summary, given.output, given.resources
+    threads = choose_threads(resources.threads)
+    sequencing = given.sequencing
+    if sequencing.likelihood_files:
+        sequencing = replace(sequencing, likelihoods=step.one.vcf)
+    with ExitStack() as opened:
         begin_stage(progress, "opening the panel")
         with summary.stage("open panel"):
-            panels = stack.enter_context(open_panels(panel, genetic_map))
+            panels = opened.enter_context(open_panels(step.one.panel, given.genetic_map))
         begin_stage(progress, "reading the samples")
+        regions, in_file = step.regions(given.regions, panels[0].chrom)
         reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
         with summary.stage("read samples"), reading:
-            parts = read_parts(panels, sequencing, wanted, buffer_cM, summary, force=force)
+            parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
+        summary.skipped = given.genome.add_skipped(summary.skipped)
         threads_of_chains = min(
             threads_within(resources.max_memory, one.panel, one.low, one.high, len(summary.samples), threads)
             for one in parts
         )
-        summary.note_few_samples(len(summary.samples))
-        if output.report is not None:
-            summary.imputed = ImputedSites()
-        first = parts[0]
-        writer = stack.enter_context(
-            open_writer(
-                Path(out),
-                form,
-                first.likelihoods.samples,
-                first.likelihoods.ploidy,
-                [first.panel.contig_line],
-                _header_lines(panels, output, wanted, parts, summary.notes),
-                output.formats,
-                sum(part.high - part.low for part in parts),
-                threads,
-                sexes=sequencing.sexes,
-                decimals=output.decimals,
+        if not summary.notes:
+            summary.note_few_samples(len(summary.samples))
+        if output.report_files.wanted:
+            _collect_details(summary, output, parts, given.sequencing)
+        if writer is None:
+            first = parts[0].likelihoods
+            contig_lines, of_panels = step.header_lines(panels)
+            writer = stack.enter_context(
+                open_writer(
+                    step.path,
+                    choose_form(step.path, output.output_type),
+                    first.samples,
+                    first.ploidy,
+                    contig_lines,
+                    [
+                        *_header_lines(of_panels, output, summary.notes),
+                        *_region_lines(regions, in_file, parts),
+                    ],
+                    output.formats,
+                    sum(part.last - part.first for part in parts),
+                    threads,
+                    sexes=sequencing.sexes,
+                    decimals=output.decimals,
+                )
             )
-        )
         begin_stage(progress, "imputing")
         shares = Shares(progress, [part.high - part.low for part in parts])
         for number, part in enumerate(parts):
-            if number > 0:
-                writer.set_ploidy(part.likelihoods.ploidy)
+            writer.set_ploidy(part.likelihoods.ploidy)
             _impute(part, writer, summary, threads_of_chains, shares.of(number))
-        with summary.stage("finish file and index"):
-            writer.finish()
-        summary.peak_memory_mb = peak_memory_mb()
-        with ExitStack() as beside:  # both files get their names together
-            if output.report is not None:
-                partial = beside.enter_context(written_whole(Path(output.report)))
-                _write_report(partial, summary, sequencing, path_of(panel))
-            writer.close()
-    return summary
+    return writer
+
+
+@contextmanager
+def _written_beside(
+    report: ReportFiles,
+    summary: SequencedSummary,
+    sequencing: SequencingSettings,
+    panels: Sequence[ReferencePanel | str | Path],
+) -> Iterator[None]:
+    """Say what was known of the samples, and write the report, whose files get their names at the end."""
+    summary.warnings += summary.coverage.warnings()  # of all chromosomes
+    with ExitStack() as stack:
+        if report.wanted:
+            _write_report(report, stack, summary, sequencing, panels)
+        yield
+
+
+def _write_report(
+    report: ReportFiles,
+    beside: ExitStack,
+    summary: SequencedSummary,
+    sequencing: SequencingSettings,
+    panels: Sequence[ReferencePanel | str | Path],
+) -> None:
+    from spinimpute.reports.multiqc import sequenced_samples
+    from spinimpute.reports.sequenced_report import sequenced_report
+
+    assert summary.details is not None, "they are there if a report was asked for"
+    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    report.write(
+        sequenced_report(summary, summary.details, sequencing.named, panel),
+        sequenced_samples(summary.details.by_sample, summary),
+        beside,
+    )
+
+
+def _collect_details(
+    summary: SequencedSummary, output: OutputSettings, parts: Sequence[Part], sequencing: SequencingSettings
+) -> None:
+    """Have the summary collect what a report tells; seldom wanted, so imported here."""
+    from spinimpute.quality.details import RunDetails
+
+    details = summary.details = summary.details or RunDetails.of(parts[0].likelihoods.samples)
+    made = details.how_made
+    made.state_run(
+        output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network"
+    )
+    made.state("target", sequencing.named)
+    for part in parts:
+        made.state_panel(part.panel)
 
 
 def _impute(
@@ -160,7 +258,7 @@ def _impute(
             for at in range(low, high, step):
                 rows = slice(at, min(at + step, high))
                 p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.imputed)
+                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
             summary.written_sites += max(0, high - low)
 
 
@@ -170,44 +268,33 @@ def _write(
     rows: slice,
     p_S2X: np.ndarray,
     haploid_X: np.ndarray,
-    collected: ImputedSites | None,
+    details: RunDetails | None,
 ) -> None:
     p_SQ = in_columns(p_S2X, haploid_X)
     info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
-    if collected is not None:
-        r2 = info["R2"]
+    if details is not None:
+        r2, frequency_S = info["R2"], panel.frequency[rows]
         assert r2 is not None
-        collected.add(panel.chrom, panel.position[rows], panel.frequency[rows], r2, typed_S)
+        details.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S)
+        details.by_sample.add_dosages(p_SQ, frequency_S, np.where(haploid_X, 1, 2))
     alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 
 
-def _write_report(
-    partial: Path, summary: SequencedSummary, sequencing: SequencingSettings, panel: str | Path
-) -> None:
-    from spinimpute.reports.sequenced_report import write_sequenced_report
-
-    assert summary.imputed is not None, "it is there if a report was asked for"
-    write_sequenced_report(summary, summary.imputed, sequencing.named, panel, partial)
-
-
-def _header_lines(
-    panels: Sequence[ReferencePanel],
-    output: OutputSettings,
-    region: Region | None,
-    parts: Sequence[Part],
-    notes: Sequence[str],
-) -> list[str]:
-    lines = [
+def _header_lines(of_panels: Sequence[str], output: OutputSettings, notes: Sequence[str]) -> list[str]:
+    return [
         f"##source=spinimpute {version('spinimpute')}",
-        *(f"{PANEL_LINE}{panel.checksum}{panel.made_of}" for panel in panels),
+        *of_panels,
         *(f"##spinimpute_note={note}" for note in notes),
         *output.header_lines,
     ]
-    if region is not None:
-        whole = Region(parts[0].panel.chrom, region.start, region.end)
-        # which chain is a sample's first one is undetermined, as with calls that are phased here
-        lines.append(
-            region_line(whole, sum(part.last - part.first for part in parts), None, phased_here=True)
-        )
-    return lines
+
+
+def _region_lines(regions: Sequence[Region], in_file: int, parts: Sequence[Part]) -> list[str]:
+    """As of `impute`: which chain is a sample's first one is undetermined, as with calls phased here."""
+    if in_file > 1:
+        return [f"{REGIONS_LINE}{in_file}"]
+    if not in_file:
+        return []
+    whole = Region(parts[0].panel.chrom, regions[0].start, regions[0].end)
+    return [region_line(whole, sum(part.last - part.first for part in parts), None, phased_here=True)]

@@ -33,8 +33,9 @@ class SequencingSettings:
 
     Attributes
     ----------
-    likelihoods : str, Path or None
-        A VCF, VCF.gz or BCF with PL, GL or GT, see `read_variant_likelihoods`.
+    likelihoods : str, Path, sequence of them, or None
+        A VCF, VCF.gz or BCF with PL, GL or GT, see `read_variant_likelihoods`; or several of the same
+        samples, one for each chromosome.
     alignments : sequence of str or Path
         BAM or CRAM files, one for each sample, see `read_alignments`.
     names : sequence of str or None
@@ -45,13 +46,16 @@ class SequencingSettings:
         The reference genome that CRAMs were written with.
     pileup : PileupSettings
         Which bases of reads count.
+    chain : str, Path or None
+        A chain file from the genome build of the likelihoods to the panel's.
     sexes : dict or None
         Whether each sample is male, for chromosome X.
     """
 
-    likelihoods: str | Path | None = None
+    likelihoods: str | Path | Sequence[str | Path] | None = None
     alignments: Sequence[str | Path] = ()
     names: Sequence[str | None] = field(default=(), kw_only=True)
+    chain: str | Path | None = field(default=None, kw_only=True)
     array: str | Path | None = None
     reference: str | Path | None = None
     pileup: PileupSettings = field(default_factory=PileupSettings)
@@ -60,12 +64,23 @@ class SequencingSettings:
     @property
     def paths(self) -> list[str | Path | None]:
         """All files that are read."""
-        return [self.likelihoods, *self.alignments, self.array, self.reference]
+        return [*self.likelihood_files, *self.alignments, self.array, self.reference, self.chain]
+
+    @property
+    def likelihood_files(self) -> list[str | Path]:
+        """The files of likelihoods."""
+        given = self.likelihoods
+        if given is None or isinstance(given, str | Path):
+            return [] if given is None else [given]
+        return list(given)
 
     @property
     def named(self) -> str:
         """What the samples are read from, for a report."""
-        files = [Path(path).name for path in (self.likelihoods, self.array) if path is not None]
+        files = [Path(path).name for path in self.likelihood_files]
+        if len(files) > 1:
+            files = [f"{len(files)} files of likelihoods"]
+        files += [] if self.array is None else [Path(self.array).name]
         if len(self.alignments) == 1:
             files.append(Path(self.alignments[0]).name)
         elif self.alignments:
@@ -81,7 +96,7 @@ class LikelihoodReader:
     Parameters
     ----------
     settings : SequencingSettings
-        What is read.
+        What is read; of likelihoods one file at most.
     panels : sequence of Panel
         Open.
     force : bool
@@ -99,9 +114,15 @@ class LikelihoodReader:
     """
 
     def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:
-        if settings.likelihoods is None and settings.array is None and not settings.alignments:
+        files = settings.likelihood_files
+        if not files and settings.array is None and not settings.alignments:
             raise InputError("nothing is known of the samples: give a file of likelihoods, or reads")
+        if len(files) > 1:
+            raise InputError(
+                f"{len(files)} files of likelihoods are given: give that of this chromosome alone"
+            )
         self.settings, self.warnings = settings, list[str]()
+        self._likelihoods = files[0] if files else None
         self._calls: dict[str, Prepared] = {}
         self._samples: list[str] | None = None
         if settings.array is not None:
@@ -111,8 +132,8 @@ class LikelihoodReader:
             self._calls = {part.panel.checksum: part for part in prepared}
             self._samples = prepared[0].target.samples
             self.warnings += summary.warnings
-        if settings.likelihoods is not None:
-            with VariantFile(Path(settings.likelihoods), "target") as file:
+        if self._likelihoods is not None:
+            with VariantFile(Path(self._likelihoods), "target") as file:
                 self._samples = list(file.samples)
 
     def read(self, panel: Panel, region: Region | None) -> GenotypeLikelihoods | None:
@@ -138,10 +159,12 @@ class LikelihoodReader:
         """
         settings = self.settings
         parts = []
-        if settings.likelihoods is not None:
+        if self._likelihoods is not None:
             try:
                 parts.append(
-                    read_variant_likelihoods(settings.likelihoods, panel, region, sexes=settings.sexes)
+                    read_variant_likelihoods(
+                        self._likelihoods, panel, region, chain=settings.chain, sexes=settings.sexes
+                    )
                 )
             except (NoRecord, NoMatch):
                 if region is None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.regions import panel_ranges
+from spinimpute.pipeline.regions import panel_places
 from spinimpute.pipeline.sequenced.inputs import LikelihoodReader, SequencingSettings, haplotypes_of
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
@@ -46,13 +45,13 @@ class Part:
 def read_parts(
     panels: Sequence[ReferencePanel],
     sequencing: SequencingSettings,
-    region: Region | None,
+    regions: Sequence[Region],
     buffer_cM: float | None,
     summary: SequencedSummary,
     *,
     force: bool,
 ) -> list[Part]:
-    """Read what is known of the samples in the parts of a chromosome that a region touches.
+    """Read what is known of the samples in the parts of a chromosome that regions touch.
 
     Parameters
     ----------
@@ -60,10 +59,10 @@ def read_parts(
         The parts of one panel.
     sequencing : SequencingSettings
         What is known of the samples.
-    region : Region or None
+    regions : sequence of Region
         None for all.
     buffer_cM : float or None
-        What is read around the region; None for BUFFER_CM.
+        What is read around each region; None for BUFFER_CM.
     summary : SequencedSummary
         Counts and warnings are added to it.
     force : bool
@@ -72,44 +71,43 @@ def read_parts(
     Returns
     -------
     list of Part
-        Of a part of chromosome X of which nothing is known the summary has a warning.
+        In order of position. Of a region, or a part of chromosome X, of which nothing is known the summary
+        has a warning.
 
     Raises
     ------
     InputError
-        As of `LikelihoodReader`; the panel is one of inducing points; nothing is known of any sample.
+        As of `panel_places` and `LikelihoodReader`; the panel is one of inducing points; nothing is known of
+        any sample (`NoRecord`).
     """
-    ranges = panel_ranges(panels, region)
+    places = panel_places(panels, regions, summary.warnings)
     buffer_cM = BUFFER_CM if buffer_cM is None else buffer_cM
     parts = []
     of_haplotypes = [haplotypes_of(one) for one in panels]
     reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
     summary.warnings += reader.warnings
     for one in of_haplotypes:
-        if one.checksum not in ranges:
-            continue
-        first, last = ranges[one.checksum]
-        low, high = first, last
-        if region is not None:
-            cM = one.cM
-            low = int(np.searchsorted(cM, cM[first] - buffer_cM))
-            high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
-        around = None
-        if region is not None or len(panels) > 1:
-            around = Region(one.chrom, int(one.position[low]), int(one.position[high - 1]))
-        likelihoods = reader.read(one, around)
-        if likelihoods is None:
-            summary.warnings.append(
-                f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
-                f"{one.position[last - 1]}: its {last - first} sites are left out"
-            )
-            continue
-        summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
-        summary.count(likelihoods, high - low)
-        parts.append(Part(one, likelihoods, first, last, low, high))
+        for place in places.get(one.checksum, []):
+            first, last = place.first, place.last
+            low, high = first, last
+            if place.region is not None:
+                cM = one.cM
+                low = int(np.searchsorted(cM, cM[first] - buffer_cM))
+                high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
+            around = None
+            if place.region is not None or len(panels) > 1:
+                around = Region(one.chrom, int(one.position[low]), int(one.position[high - 1]))
+            likelihoods = reader.read(one, around)
+            if likelihoods is None:
+                summary.warnings.append(
+                    f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
+                    f"{one.position[last - 1]}: its {last - first} sites are left out"
+                )
+                continue
+            summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
+            summary.count(likelihoods, high - low)
+            parts.append(Part(one, likelihoods, first, last, low, high))
     if not parts:
-        raise InputError(
-            f"nothing is known of any sample in {region or panels[0].chrom}: is it the right file?"
-        )
-    summary.warnings += summary.coverage.warnings()
+        where = regions[0] if len(regions) == 1 else panels[0].chrom
+        raise NoRecord(f"nothing is known of any sample in {where}: is it the right file?")
     return parts

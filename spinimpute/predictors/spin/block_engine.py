@@ -54,7 +54,7 @@ class BlockEngine(TorchEngine):
         if not all(values.isfinite().all() for values in encoded.points.values()):
             raise InputError(
                 "the model makes inducing points that are no numbers: it is not trained, or damaged. Give "
-                "another one (--model)"
+                "another one (model=...)"
             )
         return encoded
 

@@ -16,6 +16,7 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
+from spinimpute.panels.opening import check_open
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
 from spinimpute.panels.site_table import SiteTable, write_increasing, write_site_table
@@ -78,11 +79,12 @@ def build_inducing_panel(
     Raises
     ------
     InputError
-        The array cannot be read or has no site of the panel, the model makes no inducing points, or `out`
-        cannot be written or exists and `force` is not set.
+        The panel is not open, the array cannot be read or has no site of the panel, the model makes no
+        inducing points, or `out` cannot be written or exists and `force` is not set.
     ValueError
         Unusable indices.
     """
+    check_open(panel)
     out = check_output(out, force, [panel.path, model, array])
     if model is None and inducing_points is None:
         inducing_points = MOST_INDUCING_POINTS  # their number chooses the predictor that has them

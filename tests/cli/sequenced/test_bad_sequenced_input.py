@@ -75,7 +75,6 @@ def test_nothing_at_all_names_sequenced_targets(refused: Refused) -> None:
         ["--phasing", "auto"],
         ["--keep-unmatched"],
         ["--ambiguous", "drop"],
-        ["--chain", "c.chain"],
         ["--min-typed-ratio", "0.1"],
         ["--device", "cpu"],
         ["--window-cm", "3"],
@@ -101,6 +100,17 @@ def test_options_of_reads(refused: Refused, example: Path, option: list[str]) ->
     refused(f"{option[0]} has no meaning for targets that are not sequenced", "--vcf", target, *option)
 
 
+def test_reads_are_not_lifted_over(refused: Refused, bam: Path) -> None:
+    refused("--chain has no meaning for reads (--bam without --gl)", "--bam", bam, "--chain", "c.chain")
+
+
+def test_chain_files_that_cannot_be(refused: Refused, gl: Path, tmp_path: Path) -> None:
+    chain = tmp_path / "c.chain"
+    refused("c.chain", "--gl", gl, "--chain", chain)
+    chain.write_text("no chain")
+    refused("c.chain", "--gl", gl, "--chain", chain)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -115,7 +125,7 @@ def test_numbers_out_of_range(refused: Refused, bam: Path, option: str, value: s
 
 
 def test_twice(refused: Refused, gl: Path, tmp_path: Path) -> None:
-    refused("--gl is given 2 times", "--gl", gl, "--gl", gl)
+    refused("are both of chromosome 20", "--gl", gl, "--gl", gl)
     refused("--bam-list is given 2 times", "--bam-list", gl, "--bam-list", gl)
     refused("--reference is given 2 times", "--bam", gl, "--reference", gl, "--reference", gl)
 

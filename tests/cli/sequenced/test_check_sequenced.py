@@ -1,15 +1,17 @@
-"""`spinimpute check --gl`: what `impute --gl` would make of likelihoods."""
+"""`spinimpute check --gl` and `--bam`: what `impute` would make of likelihoods and reads."""
 
 import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 Run = Callable[..., Any]
 Write = Callable[..., Path]
 Rows = list[list[str]]
+Truth = tuple[list[str], list[tuple[int, str, str]], np.ndarray]
 EXCHANGED = range(10, 17)
 MOVED = range(20, 25)
 SILENT = 2  # the sample of which nothing is known
@@ -69,13 +71,18 @@ def test_what_impute_refuses(
     assert "the file holds chromosome 7" in done.err
 
 
+def test_check_takes_the_likelihoods_of_one_chromosome(run: Run, gl: Path, small_panel: Path) -> None:
+    done = run("check", "--gl", gl, "--gl", gl, "--panel", small_panel)
+    assert done.code == 2
+    assert "2 files of likelihoods are given: give that of this chromosome alone" in done.err
+
+
 @pytest.mark.parametrize(
     "option",
     [
         ["--vcf", "t.vcf"],
         ["--bfile", "t"],
         ["--ambiguous", "drop"],
-        ["--chain", "c.chain"],
         ["--out", "sites.tsv"],
     ],
     ids=" ".join,
@@ -83,10 +90,71 @@ def test_what_impute_refuses(
 def test_options_of_arrays(run: Run, gl: Path, small_panel: Path, option: list[str]) -> None:
     done = run("check", "--gl", gl, "--panel", small_panel, *option)
     assert done.code == 2
-    assert f"{option[0]} has no meaning for sequenced samples (--gl)" in done.err
+    assert f"{option[0]} has no meaning for sequenced samples (--gl, --bam)" in done.err
 
 
 def test_without_a_target_check_names_what_it_takes(run: Run, small_panel: Path) -> None:
     done = run("check", "--panel", small_panel)
     assert done.code == 2
-    assert "or what is sequenced with --gl FILE; found none of them" in done.err
+    assert "or what is sequenced with --gl FILE, --bam FILE; found none of them" in done.err
+
+
+def test_what_impute_would_make_of_reads(
+    run: Run, truth: Truth, write_reads: Write, small_panel: Path, tmp_path: Path
+) -> None:
+    """Of two samples, one of which has reads at every second site of the other's."""
+    snps = [site for site in truth[1] if len(site[1]) == len(site[2]) == 1]
+    whole = write_reads(tmp_path / "whole.bam", snps, "whole")
+    half = write_reads(tmp_path / "half.bam", snps[::2], "half")
+    listed, table = tmp_path / "list.txt", tmp_path / "samples.tsv"
+    listed.write_text(f"{half}\tother\n")
+    target = ["--bam", whole, "--bam-list", listed, "--panel", small_panel]
+    done = run("check", *target, "--samples-out", table)
+    assert (done.code, done.err) == (0, "")
+    imputed = run("impute", *target, "--out", tmp_path / "o.vcf", "-t", 1)
+    assert done.out.splitlines() == imputed.err.splitlines()[: len(done.out.splitlines())]
+    with table.open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["sample"] for row in rows] == ["whole", "other"]
+    depth = [float(row["depth"]) for row in rows]
+    assert depth[1] == pytest.approx(depth[0] / 2, rel=0.02)
+    assert float(rows[1]["without_reads"]) == pytest.approx(1 - depth[1], abs=0.02)
+    stricter = run("check", *target, "--min-base-quality", 30)
+    assert stricter.code == 2
+    assert "no base counts" in stricter.err
+
+
+def test_every_file_that_impute_refuses_is_named(
+    run: Run, truth: Truth, write_reads: Write, small_panel: Path, tmp_path: Path
+) -> None:
+    names = ("good", "bare", "build", "cut")
+    files = {name: tmp_path / f"{name}.bam" for name in names}
+    for name, path in files.items():
+        write_reads(path, truth[1], name, 64_444_167 if name == "build" else 1_000_000)
+    Path(f"{files['bare']}.bai").unlink()
+    files["cut"].write_bytes(files["cut"].read_bytes()[:40])
+    target = [word for path in files.values() for word in ("--bam", path)]
+    done = run("check", *target, "--panel", small_panel, "--samples-out", tmp_path / "samples.tsv")
+    assert done.code == 2
+    assert "impute refuses 3 of these files: reads " in done.err
+    said = [line for line in done.out.splitlines() if line.startswith("warning:  reads ")]
+    for name, why, line in zip(
+        names[1:], ("its index is missing", "another genome build", ""), said, strict=True
+    ):
+        assert f"{name}.bam: " in line
+        assert why in line
+    assert "\ncoverage: good: " in done.out
+    assert done.out.count("coverage: ") == 1
+    assert len((tmp_path / "samples.tsv").read_text().splitlines()) == 2
+    alone = run(
+        "check", "--bam", files["bare"], "--panel", small_panel, "--samples-out", tmp_path / "none.tsv"
+    )
+    assert alone.code == 2
+    assert alone.out.startswith("warning:  reads ")
+    assert not (tmp_path / "none.tsv").exists()
+
+
+def test_options_of_reads(run: Run, gl: Path, small_panel: Path) -> None:
+    done = run("check", "--gl", gl, "--panel", small_panel, "--max-depth", 3)
+    assert done.code == 2
+    assert "--max-depth has no meaning for likelihoods without reads" in done.err

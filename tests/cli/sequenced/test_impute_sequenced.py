@@ -49,7 +49,7 @@ class TestArguments:
         )
         output = options.pop("output")
         assert (tuple(output.formats), output.decimals, output.output_type) == (("GT", "DS"), 3, None)
-        assert output.report is None
+        assert not output.report_files.wanted
         options.pop("progress")
         assert options == {
             "genetic_map": None,
@@ -68,7 +68,7 @@ class TestArguments:
             "--min-mapping-quality", 3, "--min-base-quality", 4, "--max-depth", 5, "--sex", sex,
             "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "gp,GT", "-r", "20:5-9", "--buffer", 2,
             "--map", "m.map", "--threads", 3, "--force", "--quiet", "--decimals", 4, "--report", "r.html",
-            "--max-memory", "2G",
+            "--report-figures", "figures", "--multiqc", "r_mqc.json", "--max-memory", "2G",
         ]
         # fmt: on
         with mock.patch(LIBRARY, return_value=summary_of_one()) as library:
@@ -82,7 +82,8 @@ class TestArguments:
         assert given.sexes == {"one": True}
         assert tuple(options["output"].formats) == ("GT", "GP")
         assert (options["output"].output_type, options["output"].decimals) == ("b", 4)
-        assert options["output"].report == "r.html"
+        output = options["output"]
+        assert (output.report, output.report_figures, output.multiqc) == ("r.html", "figures", "r_mqc.json")
         assert options["region"] == RegionSettings("20:5-9", 2)
         assert options["resources"] == Resources(3, max_memory=2 * 2**30)
         assert options["genetic_map"] == "m.map"

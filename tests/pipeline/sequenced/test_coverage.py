@@ -1,5 +1,6 @@
 """How much is known of each sequenced sample: in the summary, in warnings and on the page of --report."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,12 @@ def run(
     world: World, uneven: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[SequencedSummary, Path]:
     folder = tmp_path_factory.mktemp("run")
-    output = OutputSettings(report=folder / "report.html")
+    output = OutputSettings(report=folder / "report.html", multiqc=folder / "r_mqc.json")
     given = SequencingSettings(alignments=uneven)
     summary = impute_sequenced(folder / "o.vcf.gz", world.panel, given, region=REGION, output=output)
-    assert sorted(path.name for path in folder.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi", "report.html"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "o.vcf.gz", "o.vcf.gz.tbi", "r_mqc.json", "report.html",
+    ]  # fmt: skip
     return summary, folder / "report.html"
 
 
@@ -76,9 +79,21 @@ def test_the_page(run: tuple[SequencedSummary, Path]) -> None:
     for name, *numbers in cells:
         expected = [told[name][key] for key in ("depth", "without_reads", "expected", "unknown")]
         assert [float(value) for value in numbers[:4]] == pytest.approx(expected, abs=1e-4)
-    assert summary.imputed is not None
-    for row in summary.imputed.by_frequency():
+    assert summary.details is not None
+    for row in summary.details.imputed.by_frequency():
         assert f"{row['r2']:.4f}" in text
+
+
+def test_the_table_for_multiqc(run: tuple[SequencedSummary, Path]) -> None:
+    summary, page = run
+    shown = json.loads(page.with_name("r_mqc.json").read_text())["data"]
+    for row in summary.coverage.by_sample():
+        told = shown[row["sample"]]
+        assert told["depth"] == row["depth"]
+        assert told["without_reads"] == pytest.approx(100 * row["without_reads"])
+        assert told.get("note", "") == row["note"]
+        assert 0 <= told["expected_r2"] <= 1
+    assert shown["s4"]["expected_r2"] < min(shown[name]["expected_r2"] for name in ("s0", "s2", "s3", "s5"))
 
 
 def test_depths_of_a_file_of_likelihoods(world: World, tmp_path: Path) -> None:

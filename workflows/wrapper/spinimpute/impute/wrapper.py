@@ -18,6 +18,8 @@ for name in FILES:
         options += [f"--{name}", path]
 if report := snakemake.output.get("report"):
     options += ["--report", report]
+if multiqc := snakemake.output.get("multiqc"):
+    options += ["--multiqc", multiqc]
 if loo := snakemake.output.get("loo"):
     prefix = loo[0].removesuffix(LOO_TABLES[0])
     if list(loo) != [prefix + table for table in LOO_TABLES]:

@@ -1,0 +1,1 @@
+"""Whole genomes in one command."""

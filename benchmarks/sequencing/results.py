@@ -1,0 +1,54 @@
+"""What all commands do: build a panel, make the folder of results, write down how they were made."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.imputation.cases import Case
+from benchmarks.imputation.measure import Stage
+from benchmarks.imputation.results import commit, processor, scrubbed, versions
+
+OURS = "spinimpute"
+
+
+def built_panel(case: Case, out: Path) -> Path:
+    """The panel of a case, compiled."""
+    build = ["panel", "build", "--vcf", case.panel, "--map", case.genetic_map, "--out", out, "-q"]
+    subprocess.run([sys.executable, "-m", "spinimpute", *map(str, build)], check=True)
+    return out
+
+
+def result_folder(arguments: argparse.Namespace, name: str) -> Path:
+    """A folder with the date and `--name`, or else this name."""
+    folder: Path = arguments.results / f"{today()}-{arguments.name or name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def today() -> str:
+    """The date in UTC."""
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+
+
+def write_configuration(
+    folder: Path, arguments: argparse.Namespace, stages: Sequence[Stage], **more: object
+) -> None:
+    """Write configuration.json: commit, seed, machine, versions and commands."""
+    configuration = {
+        "date": today(),
+        "commit": commit(),
+        "seed": getattr(arguments, "seed", None),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "versions": versions(),
+        "commands": [scrubbed(stage.command, {arguments.work: "WORK"}) for stage in stages],
+        **more,
+    }
+    (folder / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")

@@ -1,0 +1,116 @@
+"""What commands print on stderr, in words of the command line, and the log that keeps it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import click
+
+from spinimpute.errors import printable
+from spinimpute.watched import LOG, begins, ends, log_line
+
+
+class _Log:
+    """What `say` prints, in a file as well, with times."""
+
+    file: IO[str] | None = None
+
+
+LOG_START = re.compile(rb"$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \$ spinimpute")  # or empty
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is there that begins as logs do. Raises OSError if it cannot be read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return bool(LOG_START.match(file.read(100)))
+
+
+def start_log(path: Path, command: str) -> None:
+    """Print to a file as well from now on, which begins with the command. Raises OSError."""
+    path.write_bytes(b"")
+    # each line goes behind the last: the process that watches this one writes there, too
+    _Log.file = path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+    begins(LOG, path.absolute())
+    to_log(f"$ {command}")
+
+
+def end_log() -> None:
+    """Close the log, if there is one."""
+    if _Log.file is not None:
+        with suppress(OSError):
+            _Log.file.close()
+        ends(LOG, Path(_Log.file.name).absolute())
+        _Log.file = None
+
+
+def to_log(text: str) -> None:
+    """Write lines into the log alone, if there is one. Raises OSError."""
+    if _Log.file is not None:
+        _Log.file.write(log_line(text))
+
+
+# what calls and arguments of the library are called on the command line
+COMMANDS_OF_CALLS = {
+    "build_panel(...)": "'spinimpute panel build'",
+    "build_inducing_panel(...)": "'spinimpute panel build --inducing H --array FILE'",
+    "spinimpute.convert(...)": "'spinimpute convert --vcf TRUTH --panel PANEL'",
+}
+OPTIONS_OF_ARGUMENTS = {
+    **{name: name for name in ("force", "chain", "region", "report", "model", "device", "panel", "typed")},
+    **{name: name for name in ("ambiguous", "multiqc", "resume", "samples", "threads")},
+    "regions_file": "regions-file",
+    "max_memory": "max-memory",
+    "min_typed_ratio": "min-typed-ratio",
+    "keep_unmatched": "keep-unmatched",
+    "allow_gaps": "allow-gaps",
+    "buffer_cM": "buffer",
+    "genetic_map": "map",
+    "leave_one_out": "loo",
+    "output_type": "output-type",
+    "report_figures": "report-figures",
+}
+_ARGUMENT = re.compile(rf"\b({'|'.join(OPTIONS_OF_ARGUMENTS)})=(?:True|\.\.\.|'(\w+)'|(\d+)\b)")
+
+
+def say(line: str) -> None:
+    """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
+    line = printable(as_options(line))
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        discard(sys.stderr)
+    try:
+        to_log(line)
+    except OSError as error:
+        end_log()
+        say(f"spinimpute: warning: the log ends here: {error.strerror or error}")
+
+
+def as_options(text: str) -> str:
+    """A message of the library, which speaks of arguments, in words of the command line."""
+
+    def option(found: re.Match[str]) -> str:
+        value = found[2] or found[3]
+        return f"--{OPTIONS_OF_ARGUMENTS[found[1]]}{f' {value}' if value else ''}"
+
+    for call, command in COMMANDS_OF_CALLS.items():
+        text = text.replace(call, command)
+    return _ARGUMENT.sub(option, text)
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    say(f"spinimpute: warning: {message}")
+
+
+def discard(stream: IO[str]) -> None:
+    """Forget what is in the stream's buffer: some Pythons fail with it at exit, and with another status."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,1 @@
+"""Several panels of one chromosome made into one."""

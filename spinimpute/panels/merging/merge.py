@@ -1,0 +1,256 @@
+"""Writes one panel of several of the same chromosome, for all that reads panels.
+
+Sites of both panels are as they are; haplotypes of a panel that lacks a site get alleles by the other's
+haplotypes that they resemble (`filling`).
+
+Axes: S sites of both panels together, N haplotypes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from spinimpute.devices import choose_threads
+from spinimpute.errors import InputError
+from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.merging.filling import Filling
+from spinimpute.panels.merging.same_people import SamePeople, find_same_people
+from spinimpute.panels.merging.site_union import ABSENT, SiteUnion, unite_sites
+from spinimpute.panels.panel import MERGED, Panel
+from spinimpute.panels.parts import join_panels, open_parts, part_of
+from spinimpute.panels.site_table import SiteTable, raw_columns
+from spinimpute.panels.stored_rows import allele_counts, store_rows
+from spinimpute.panels.writer import PanelWriter, package_version
+from spinimpute.partial_files import temporary_folder_in
+from spinimpute.progress import Progress, Shares
+
+_ENTRIES = 16_000_000  # sites x haplotypes that are filled in at once
+_LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks to a piece and back take 2 FLANK sites besides
+_NAMED = 3  # samples
+_LONGEST_NAME = 150  # letters of a temporary file's name
+Made = TypeVar("Made")
+
+
+def merge_panels(
+    panels: Sequence[str | Path],
+    out: str | Path,
+    *,
+    threads: int | None = None,
+    force: bool = False,
+    command: str = "",
+    progress: Progress | None = None,
+) -> None:
+    """Write one panel file of several of the same chromosome.
+
+    It has the sites of all and the haplotypes of all. Haplotypes of a panel that lacks a site get the
+    alleles of those that they resemble most at the sites around it; where hardly any would have the minor
+    allele, the panel lacks the site because nobody there carries it. The chromosome's name and the genetic
+    map are the first panel's.
+
+    A sample that two panels have is kept once if its haplotypes are the same; there is a warning of it.
+
+    Parameters
+    ----------
+    panels : sequence of str or Path
+        Panel files (`.spin`), two at least. Three are merged as the first two with the third.
+    out : str or Path
+        The panel file to write, by convention `.spin`.
+    threads : int, optional
+        By default all processors. The bytes do not depend on it.
+    force : bool
+        Replace `out` if it exists.
+    command : str
+        Recorded in the panel's provenance.
+    progress : callable, optional
+        Called with the fraction that is done.
+
+    Raises
+    ------
+    InputError
+        A panel holds no haplotypes or is given twice; they are of other chromosomes, genome builds, regions
+        or parts of X; or `out` exists without `force`.
+    """
+    if len(panels) < 2:
+        raise InputError(f"at least two panels are merged: found {len(panels)}")
+    out = check_output(out, force, panels)
+    threads = choose_threads(threads)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_parts(path)) for path in panels]
+        _check_different(opened)
+        partial = stack.enter_context(written_whole(out))
+        folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
+        merged: Sequence[Panel] = opened[0]
+        shares = Shares(progress, [1.0] * (len(opened) - 1))
+        for number, more in enumerate(opened[1:]):
+            # the name is for messages about the next one
+            path = folder / merged_name(panels[: number + 2])
+            _merge_parts(merged, more, path, threads, command, shares.of(number))
+            merged = stack.enter_context(open_parts(path))
+        os.replace(path, partial)
+
+
+def merged_name(panels: Sequence[str | Path]) -> str:
+    """A name for the file of what these panels are merged into, by which messages and reports know it."""
+    return f"{'+'.join(Path(panel).stem for panel in panels)[-_LONGEST_NAME:]}.spin"
+
+
+def _check_different(opened: Sequence[Sequence[Panel]]) -> None:
+    for one, other in itertools.combinations(opened, 2):
+        if [panel.checksum for panel in one] == [panel.checksum for panel in other]:
+            raise InputError(f"panels {one[0].path} and {other[0].path} are the same: give one of them")
+
+
+def _merge_parts(
+    first: Sequence[Panel],
+    second: Sequence[Panel],
+    out: Path,
+    threads: int,
+    command: str,
+    progress: Progress | None,
+) -> None:
+    """Merge two panels, of X part by part."""
+    names = [
+        [part.name if (part := part_of(panel)) else "whole" for panel in panels] for panels in (first, second)
+    ]
+    if (len(first) > 1 or len(second) > 1) and names[0] != names[1]:
+        raise InputError(
+            f"panels {first[0].path} and {second[0].path} have other parts of chromosome X "
+            f"({', '.join(names[0])}; {', '.join(names[1])}): build both of the same parts"
+        )
+    pairs = list(zip(first, second, strict=True))
+    unions = [unite_sites(*pair) for pair in pairs]
+    found = [find_same_people(*of_part) for of_part in zip(pairs, unions, strict=True)]
+    same = set(found[0].same).intersection(*(people.same for people in found))
+    people = [find_same_people(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
+    _warn(pairs[0], unions, people[0])
+    made = [out.with_name(f"{out.stem}.{name}.spin") for name in names[0]]
+    shares = Shares(progress, [float(len(union.sites)) for union in unions])
+    for number, parts in enumerate(zip(pairs, unions, people, made, strict=True)):
+        pair, union, of_both, path = parts
+        merger = _Merger(pair, union, of_both, Filling(pair, union))
+        merger.write(path, threads, command, shares.of(number))
+    if len(made) > 1:
+        join_panels(made, out)
+    else:
+        made[0].replace(out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Merger:
+    """Two panels that become one."""
+
+    panels: tuple[Panel, Panel]
+    union: SiteUnion
+    people: SamePeople
+    filling: Filling
+
+    @property
+    def n_haplotypes(self) -> int:
+        """Of the merged panel."""
+        return self.panels[0].n_haplotypes + len(self.people.kept_N)
+
+    def write(self, out: Path, threads: int, command: str, progress: Progress | None) -> None:
+        """Write the merged panel file; it is synced when it is complete."""
+        walk, write = Shares(progress, [3.0, 1.0]).of(0), Shares(progress, [3.0, 1.0]).of(1)
+        size = min(max(_ENTRIES // self.n_haplotypes, _LEAST_SITES), _MOST_SITES)
+        seeming = self._in_pieces(self._seeming, size, threads, walk)
+        lost_S = self.filling.lost(np.concatenate(list(seeming)))
+        counts: list[np.ndarray] = []
+        with out.open("wb") as file:
+            writer = PanelWriter(file)
+            rows = self._in_pieces(lambda rows: self._rows(rows, lost_S), _LEAST_SITES, threads, write)
+            for stored, allele_count in rows:
+                counts.append(allele_count)
+                writer.add_rows(stored, allele_count, self.n_haplotypes)
+            table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
+            writer.finish(raw_columns(table, self.union.multiallelic), self._header(command))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _header(self, command: str) -> dict[str, Any]:
+        first = self.panels[0]
+        ploidy = np.concatenate([first.ploidy, self.people.ploidy])
+        return {
+            "chrom": first.chrom,
+            "contig_line": first.contig_line,
+            "samples": [*first.samples, *self.people.samples],
+            "ploidy": "".join(map(str, ploidy.tolist())),
+            "n_sites": len(self.union.sites),
+            "provenance": {
+                "spinimpute": package_version(),
+                "source": " + ".join(str(panel.provenance.get("source", "?")) for panel in self.panels),
+                "map": str(first.provenance.get("map", "?")),
+                "command": command,
+                MERGED: [checksum for panel in self.panels for checksum in panel.merged or [panel.checksum]],
+            },
+        }
+
+    def _in_pieces(
+        self, make: Callable[[np.ndarray], Made], size: int, threads: int, progress: Progress | None
+    ) -> Iterator[Made]:
+        """What is made of consecutive sites, in order; some is made in advance."""
+        n_sites = len(self.union.sites)
+        waiting: deque[Future[Made]] = deque()
+        with ThreadPoolExecutor(threads, "merge") as pool:
+            try:
+                for start in range(0, n_sites, size):
+                    waiting.append(pool.submit(make, np.arange(start, min(start + size, n_sites))))
+                    if len(waiting) > threads:
+                        yield waiting.popleft().result()
+                    if progress is not None:
+                        progress(start / n_sites)
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _seeming(self, rows: np.ndarray) -> np.ndarray:
+        found = self.filling.seeming_carriers(int(rows[0]), int(rows[-1]) + 1)
+        for panel in self.panels:
+            panel.release_memory()
+        return found
+
+    def _rows(self, rows: np.ndarray, lost_S: np.ndarray) -> tuple[bytes, np.ndarray]:
+        """Stored rows of these sites, and their allele counts."""
+        first, second = self.filling.alleles(rows, lost_S)
+        to, source = self.people.twin_N
+        lacks = self.union.index_S[0][rows] == ABSENT
+        first[np.ix_(lacks, to)] = second[np.ix_(lacks, source)]
+        packed = np.packbits(np.hstack([first, second[:, self.people.kept_N]]), axis=1)
+        for panel in self.panels:
+            panel.release_memory()
+        return store_rows(packed, self.n_haplotypes), allele_counts(packed)
+
+
+def _warn(panels: tuple[Panel, Panel], unions: Sequence[SiteUnion], people: SamePeople) -> None:
+    first, second = (panel.path.name for panel in panels)
+    if turned := sum(int(union.turned_S.sum()) for union in unions):
+        warnings.warn(
+            f"{second} has REF and ALT of {turned} SNPs exchanged, compared with {first}: they are taken as "
+            f"the same sites, with the alleles of {first}",
+            stacklevel=4,
+        )
+    if not people.named_alike:
+        return
+    named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")
+    said = (
+        f"{first} and {second} both have {len(people.named_alike)} samples ({named}): {len(people.same)} "
+        "have the same haplotypes in both and are kept once"
+    )
+    if different := len(people.named_alike) - len(people.same):
+        said += (
+            f"; {different} have others and are kept twice: if they are the same people, leave them out of "
+            "one panel (build_panel(...) with samples=...)"
+        )
+    warnings.warn(said, stacklevel=4)

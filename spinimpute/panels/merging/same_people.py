@@ -1,0 +1,138 @@
+"""Samples that two panels have by the same name, and whether they have the same haplotypes.
+
+Axes: T sites that both panels have, Y samples with the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.panels.merging.site_union import SiteUnion
+from spinimpute.panels.panel import Panel
+
+_SITES_AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class SamePeople:
+    """What becomes of samples that both panels have.
+
+    Attributes
+    ----------
+    named_alike : list of str
+        Samples of the second panel whose name the first has, too.
+    same : list of str
+        Those of them with the same haplotypes at all sites of both: they are kept once.
+    kept_N : int64
+        The haplotypes of the second panel that are kept.
+    twin_N : (int64, int64)
+        Haplotypes of the first panel, and the same ones of the second panel that are not kept.
+    samples : list of str
+        Names of those of the second panel that are kept, other ones than the first panel has.
+    ploidy : uint8
+        Of these.
+    """
+
+    named_alike: list[str]
+    same: list[str]
+    kept_N: np.ndarray
+    twin_N: tuple[np.ndarray, np.ndarray]
+    samples: list[str]
+    ploidy: np.ndarray
+
+
+def find_same_people(
+    panels: tuple[Panel, Panel], union: SiteUnion, among: Collection[str] | None = None
+) -> SamePeople:
+    """Compare the samples that two panels have by the same name.
+
+    Parameters
+    ----------
+    panels : (Panel, Panel)
+        Open.
+    union : SiteUnion
+        Their sites.
+    among : collection of str, optional
+        Nobody else is kept once; by default all may be.
+
+    Returns
+    -------
+    SamePeople
+        Who is kept.
+
+    Raises
+    ------
+    InputError
+        A panel is damaged.
+    """
+    first, second = panels
+    place = {name: i for i, name in enumerate(first.samples)}
+    pairs = [
+        (place[name], j)
+        for j, name in enumerate(second.samples)
+        if name in place
+        and first.ploidy[place[name]] == second.ploidy[j]
+        and (among is None or name in among)
+    ]
+    twins, exchanged = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
+    first_twin, second_twin = [], []
+    for (i, j), turned in zip(twins.tolist(), exchanged.tolist(), strict=True):
+        mine, theirs = (np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j)))
+        first_twin.append(mine)
+        second_twin.append(theirs[::-1] if turned else theirs)
+    kept = np.setdiff1d(np.arange(second.n_samples), twins[:, 1])
+    taken = set(first.samples)
+    names = []
+    for j in kept.tolist():
+        names.append(_free_name(second.samples[j], taken))
+        taken.add(names[-1])
+    nobody = np.zeros(0, np.int64)
+    return SamePeople(
+        [name for name in second.samples if name in place],
+        [second.samples[j] for j in twins[:, 1].tolist()],
+        np.flatnonzero(np.isin(second.haplotype_sample, kept)),
+        (np.concatenate([nobody, *first_twin]), np.concatenate([nobody, *second_twin])),
+        names,
+        second.ploidy[kept],
+    )
+
+
+def _equal_pairs(
+    panels: tuple[Panel, Panel], union: SiteUnion, pairs_Y2: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of samples with the same haplotypes, and whether these are in the other order."""
+    straight, exchanged = np.ones(len(pairs_Y2), bool), np.ones(len(pairs_Y2), bool)
+    ends = [
+        (np.cumsum(panel.ploidy.astype(np.int64)) - 1)[pairs_Y2[:, number]]
+        for number, panel in enumerate(panels)
+    ]
+    starts = [
+        end - panel.ploidy[pairs_Y2[:, number]] + 1
+        for number, (end, panel) in enumerate(zip(ends, panels, strict=True))
+    ]
+    for done in range(0, len(union.shared_T), _SITES_AT_ONCE):
+        if not (straight | exchanged).any():
+            break
+        chosen = union.shared_T[done : done + _SITES_AT_ONCE]
+        alleles = [
+            np.unpackbits(union.rows(panels, number, chosen), axis=1, count=panel.n_haplotypes)
+            for number, panel in enumerate(panels)
+        ]
+        (a, b), (c, d) = (
+            (rows[:, start], rows[:, end]) for rows, start, end in zip(alleles, starts, ends, strict=True)
+        )
+        straight &= ((a == c) & (b == d)).all(axis=0)
+        exchanged &= ((a == d) & (b == c)).all(axis=0)
+    equal = straight | exchanged
+    return pairs_Y2[equal], ~straight[equal]
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free

@@ -1,0 +1,219 @@
+"""The sites of two panels together: which are the same, and which only one of them has.
+
+A site is its position, REF and ALT. Where one panel has the alleles of a SNP the other way round, one of them
+does not have the REF of the genome: it is the same site, and the second panel is turned.
+
+Axes: S sites of both together, T sites that both have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.sites import Sites, same_chromosome
+from spinimpute.panels.panel import Panel
+
+ABSENT = -1
+LEAST_SHARED = 0.1  # of the sites of the panel that has fewer
+MOST_APART_CM = 1.0  # from a site of both: nothing further away can be filled in
+
+
+@dataclass(frozen=True, eq=False)
+class SiteUnion:
+    """The sites of two panels together, by position.
+
+    Attributes
+    ----------
+    sites : Sites
+        With the first panel's chromosome name, and its alleles and IDs where it has them.
+    cM : float64 (S,)
+        Genetic positions, by the first panel's map.
+    multiallelic : bool (S,)
+        As of `Panel`, if either panel says so.
+    index_S : (int64 (S,), int64 (S,))
+        The site of each panel, or ABSENT.
+    turned_S : bool (S,)
+        Sites of which the second panel has REF and ALT exchanged.
+    """
+
+    sites: Sites
+    cM: np.ndarray
+    multiallelic: np.ndarray
+    index_S: tuple[np.ndarray, np.ndarray]
+    turned_S: np.ndarray
+
+    @cached_property
+    def shared_T(self) -> np.ndarray:
+        """int64: the sites that both panels have."""
+        return np.flatnonzero((self.index_S[0] != ABSENT) & (self.index_S[1] != ABSENT))
+
+    @cached_property
+    def shared_before_S1(self) -> np.ndarray:
+        """int64 (S + 1,): how many of the sites before each one both panels have."""
+        both_S = (self.index_S[0] != ABSENT) & (self.index_S[1] != ABSENT)
+        return np.insert(np.cumsum(both_S), 0, 0)
+
+    def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
+        """Alleles of a panel at some sites that it has, as packed bits.
+
+        Parameters
+        ----------
+        panels : (Panel, Panel)
+            Open.
+        number : int
+            0 or 1: which panel.
+        chosen : int64 (n,)
+            Sites, increasing.
+
+        Returns
+        -------
+        uint8 (n, ceil(n_haplotypes / 8))
+            Packed bits, 1 for ALT; those of no haplotype are 0.
+
+        Raises
+        ------
+        InputError
+            The panel is damaged.
+        """
+        panel, index = panels[number], self.index_S[number][chosen]
+        order = np.argsort(index)  # a panel may have the sites of a position in another order
+        packed = np.empty((len(chosen), -(-panel.n_haplotypes // 8)), np.uint8)
+        packed[order] = panel.packed_rows(index[order])
+        if number and (turned := self.turned_S[chosen]).any():
+            ones = np.packbits(np.ones(panel.n_haplotypes, np.uint8))
+            packed[turned] ^= ones
+        return packed
+
+
+def unite_sites(first: Panel, second: Panel) -> SiteUnion:
+    """The sites of two panels together.
+
+    Parameters
+    ----------
+    first, second : Panel
+        Open.
+
+    Returns
+    -------
+    SiteUnion
+        All sites of either panel.
+
+    Raises
+    ------
+    InputError
+        The panels are of other chromosomes or genome builds, have hardly a site alike, or one goes on where
+        the other has ended.
+    """
+    _check_alike(first, second)
+    partner, turned = _partners(first, second)
+    _check_shared(first, second, int((partner != ABSENT).sum()))
+    only = np.flatnonzero(partner == ABSENT)
+    position = np.concatenate([first.position, second.position[only]])
+    order = np.argsort(position, kind="stable")  # the first panel's come first
+    index = np.concatenate([np.arange(first.n_sites), np.full(len(only), ABSENT)])
+    other = np.full(first.n_sites, ABSENT)
+    matched = np.flatnonzero(partner != ABSENT)
+    other[partner[matched]] = matched
+    other = np.concatenate([other, only])
+    turned_all = np.zeros(len(order), bool)
+    turned_all[partner[turned]] = True
+    multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only]])
+    multiallelic[partner[matched]] |= second.multiallelic[matched]
+    union = SiteUnion(
+        _sites(first, second, only, order),
+        np.concatenate([first.cM, _on_map(first, second, second.position[only])])[order],
+        multiallelic[order],
+        (index[order], other[order]),
+        turned_all[order],
+    )
+    _check_reach(first, second, union)
+    return union
+
+
+def _partners(first: Panel, second: Panel) -> tuple[np.ndarray, np.ndarray]:
+    """The first panel's site of each of the second one, or ABSENT; and whether its alleles are exchanged."""
+    partner, turned = np.full(second.n_sites, ABSENT), np.zeros(second.n_sites, bool)
+    start, stop = (np.searchsorted(first.position, second.position, side) for side in ("left", "right"))
+    mine, theirs = first.sites, second.sites
+    taken = np.zeros(first.n_sites, bool)
+    for exchanged in (False, True):
+        for i in np.flatnonzero((stop > start) & (partner == ABSENT)).tolist():
+            ref, alt = theirs.ref[i].upper(), theirs.alt[i].upper()
+            if exchanged:
+                ref, alt = alt, ref
+                if len(ref) + len(alt) > 2:  # an insertion and a deletion are two sites
+                    continue
+            for j in range(start[i], stop[i]):
+                if not taken[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
+                    partner[i], turned[i], taken[j] = j, exchanged, True
+                    break
+    return partner, turned
+
+
+def _sites(first: Panel, second: Panel, only: np.ndarray, order: np.ndarray) -> Sites:
+    added = second.sites.take(only)
+    sites = first.sites
+    both = Sites(
+        sites.chrom,
+        np.concatenate([sites.position, added.position]),
+        sites.ref + added.ref,
+        sites.alt + added.alt,
+        sites.id + added.id,
+    )
+    return both.take(order)
+
+
+def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
+    """Genetic positions by the first panel's map; beyond its ends with the second one's distances."""
+    cM = np.interp(position, first.position, first.cM)
+    ends = first.position[[0, -1]]
+    of_second = np.interp(position, second.position, second.cM)
+    before, behind = np.interp(ends, second.position, second.cM)
+    cM = np.where(position < ends[0], first.cM[0] - np.maximum(before - of_second, 0), cM)
+    return np.where(position > ends[1], first.cM[-1] + np.maximum(of_second - behind, 0), cM)
+
+
+def _check_alike(first: Panel, second: Panel) -> None:
+    if not same_chromosome(first.chrom, second.chrom):
+        raise InputError(
+            f"panels {first.path} and {second.path} are of chromosomes {first.chrom} and {second.chrom}: "
+            "give panels of one chromosome"
+        )
+    builds = [build_of(panel.contig_line, panel.chrom) for panel in (first, second)]
+    if all(builds) and builds[0] != builds[1]:
+        raise InputError(
+            f"panels {first.path} and {second.path} are of the genome builds {builds[0]} and {builds[1]}: "
+            "lift the VCF of one of them over (bcftools +liftover), and build it again"
+        )
+
+
+def _check_shared(first: Panel, second: Panel, n_shared: int) -> None:
+    fewer = min(first.n_sites, second.n_sites)
+    if n_shared < max(1, LEAST_SHARED * fewer):
+        raise InputError(
+            f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
+            f"{second.n_sites}: they are of other genome builds or regions"
+        )
+
+
+def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
+    """Raise InputError where one panel has sites far from all that both have."""
+    shared_cM = union.cM[union.shared_T]
+    right = np.searchsorted(shared_cM, union.cM)
+    to_right = shared_cM[right.clip(max=len(shared_cM) - 1)] - union.cM
+    to_left = union.cM - shared_cM[(right - 1).clip(min=0)]
+    far = np.flatnonzero(np.minimum(np.abs(to_left), np.abs(to_right)) > MOST_APART_CM)
+    if len(far):
+        which = int(union.index_S[0][far[0]] == ABSENT)
+        has, lacks = ((first, second), (second, first))[which]
+        at = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
+        raise InputError(
+            f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MOST_APART_CM:g} cM from "
+            f"any that {lacks.path} has, too: build both of the same region (build_panel(...) with "
+            "region=...)"
+        )

@@ -1,0 +1,183 @@
+"""A table of samples for MultiQC, as its "custom content": one row for each sample of a run.
+
+MultiQC puts the tables of all files that it finds together by their id, samples by their names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+from spinimpute.quality.sample_quality import SampleQuality
+from spinimpute.quality.sequenced_summary import SequencedSummary
+
+_COUNT, _PER_CENT = "{:,.0f}", "{:,.2f}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table.
+
+    Attributes
+    ----------
+    key : str
+        Of the value in a sample's row.
+    title, description : str
+        What it is.
+    unit : str
+        "share" (0 to 1, shown per cent), "r2" (0 to 1), "count", "depth" or "text".
+    low_is_bad : bool
+        How it is coloured.
+    """
+
+    key: str
+    title: str
+    description: str
+    unit: str
+    low_is_bad: bool = True
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What MultiQC is told of it."""
+        said: dict[str, Any] = {"title": self.title, "description": self.description}
+        if self.unit == "text":
+            return said | {"scale": False}
+        said["scale"] = "RdYlGn" if self.low_is_bad else "OrRd"
+        if self.unit == "share":
+            return said | {"min": 0, "max": 100, "suffix": "%", "format": _PER_CENT}
+        if self.unit == "r2":
+            return said | {"min": 0, "max": 1, "format": "{:,.4f}"}
+        return said | {"min": 0, "format": _COUNT if self.unit == "count" else _PER_CENT}
+
+
+_EXPECTED = Column(
+    "expected_r2",
+    "Expected r²",
+    "Pooled r² of imputed dosages and true genotypes that the probabilities themselves let expect, over all "
+    "imputed sites of the run",
+    "r2",
+)
+_NOTE = Column("note", "Note", "low: far below the other samples of the run", "text")
+TYPED = (
+    Column("call_rate", "Call rate", "Share of the typed sites that the panel has with a call", "share"),
+    Column("typed", "Typed sites", "Typed sites that the panel has with a call", "count"),
+    _EXPECTED,
+    Column(
+        "r2",
+        "Left out r²",
+        "Pooled r² of typed calls and what the sample's other calls predict, over its typed sites",
+        "r2",
+    ),
+    Column(
+        "minor_concordance",
+        "Left out concordance",
+        "Of left out calls with the minor allele, or predicted so: share whose best guess is right",
+        "share",
+    ),
+    _NOTE,
+)
+SEQUENCED = (
+    Column("depth", "Coverage", "Mean number of reads at a site of the panel", "depth"),
+    Column("without_reads", "No reads", "Share of the panel's sites without reads", "share", False),
+    Column("unknown", "Unknown", "Share of the panel's sites at which nothing is known", "share", False),
+    _EXPECTED,
+    _NOTE,
+)
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """A table for MultiQC.
+
+    Attributes
+    ----------
+    id, title, description : str
+        Of its section; tables of one id are put together.
+    columns : sequence of Column
+        Those that there are.
+    rows : mapping of str to mapping
+        Values by column, by sample; what is None, NaN or "" is left out.
+    """
+
+    id: str
+    title: str
+    description: str
+    columns: Sequence[Column]
+    rows: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def json(self) -> str:
+        """The content of a file of MultiQC's custom content."""
+        data: dict[str, dict[str, Any]] = {}
+        for sample, row in self.rows.items():
+            known = [one for one in self.columns if _known(row[one.key])]
+            data[sample] = {
+                one.key: 100 * row[one.key] if one.unit == "share" else row[one.key] for one in known
+            }
+        shown = [one for one in self.columns if any(one.key in row for row in data.values())]
+        content = {
+            "id": self.id,
+            "section_name": self.title,
+            "description": self.description,
+            "plot_type": "table",
+            "pconfig": {"id": f"{self.id}_table", "title": self.title, "namespace": "spinimpute"},
+            "headers": {one.key: one.header for one in shown},
+            "data": data,
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the file; raises OSError if that cannot be done."""
+        path.write_text(self.json, encoding="utf-8", errors="backslashreplace")
+
+
+def _known(value: object) -> bool:
+    return value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))
+
+
+def typed_samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -> SampleTable:
+    """The table of an imputation of typed targets.
+
+    Parameters
+    ----------
+    quality : SampleQuality
+        Of all samples.
+    leave_one_out : LeaveOneOutQuality or None
+        Of the same samples.
+
+    Returns
+    -------
+    SampleTable
+        A row for each sample.
+    """
+    rows = {row["sample"]: row for row in quality.by_sample(leave_one_out)}
+    said = f"Arrays that were imputed: {quality.typed_sites:,} typed sites, {quality.sites:,} imputed ones."
+    return SampleTable("spinimpute_arrays", "spinimpute: imputed arrays", said, TYPED, rows)
+
+
+def sequenced_samples(quality: SampleQuality, summary: SequencedSummary) -> SampleTable:
+    """The table of an imputation of sequenced samples.
+
+    Parameters
+    ----------
+    quality : SampleQuality
+        Of all samples.
+    summary : SequencedSummary
+        With their coverage.
+
+    Returns
+    -------
+    SampleTable
+        A row for each sample.
+    """
+    expected = {row["sample"]: row["expected_r2"] for row in quality.by_sample()}
+    rows = {
+        row["sample"]: row | {"expected_r2": expected[row["sample"]]} for row in summary.coverage.by_sample()
+    }
+    said = f"Sequenced samples that were imputed at {quality.sites:,} sites."
+    return SampleTable("spinimpute_sequenced", "spinimpute: imputed sequences", said, SEQUENCED, rows)

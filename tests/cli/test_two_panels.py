@@ -1,0 +1,108 @@
+"""Several panels of one chromosome on the command line."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spinimpute
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def halves(example: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two panels with every other person each, and one person, P, in both."""
+    folder = tmp_path_factory.mktemp("halves")
+    lines = gzip.decompress((example / "panel.vcf.gz").read_bytes()).decode().splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("#CHROM"))
+    names = lines[head].split("\t")[9:]
+    paths = []
+    for number, name in enumerate("ab"):
+        paths.append(folder / f"{name}.spin")
+        people = [names[0], *names[1 + number :: 2]]
+        some = [
+            line for i, line in enumerate(lines) if i < head + 1_000 and (i <= head or i % 5 != 2 * number)
+        ]
+        text = folder / f"{name}.vcf"
+        text.write_text("\n".join(some) + "\n")
+        spinimpute.build_panel(text, paths[-1], example / "genetic.map", samples=people).close()
+    return paths
+
+
+def test_merge(run: Run, halves: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "ab.spin"
+    done = run("panel", "merge", *halves, "--out", out)
+    assert done.code == 0, done.err
+    said = (
+        "warning: a.spin and b.spin both have 1 samples (panel_AFR_001): 1 have the same haplotypes in both"
+    )
+    assert said in done.err
+    with spinimpute.Panel.open(out) as merged, spinimpute.Panel.open(halves[0]) as first:
+        assert f"{out}: {merged.n_haplotypes} haplotypes of {merged.n_samples} samples" in done.err
+        assert merged.n_sites > first.n_sites
+        assert merged.provenance["command"] == f"spinimpute panel merge {halves[0]} {halves[1]}"
+    assert run("panel", "verify", out).code == 0
+    assert "a.vcf + b.vcf" in run("panel", "info", out).out
+    again = run("panel", "merge", *halves, "--out", out)
+    assert (again.code, "--force" in again.err) == (2, True)
+    quiet = run("panel", "merge", *halves, "--out", out, "--force", "--quiet")
+    assert quiet.code == 0
+    assert all(line.startswith("warning: ") for line in quiet.err.splitlines())
+
+
+def test_impute(run: Run, example: Path, halves: list[Path], tmp_path: Path) -> None:
+    target = example / "target.vcf.gz"
+    given = ("--panel", halves[0], "--panel", halves[1])
+    done = run("impute", "--vcf", target, *given, "--out", tmp_path / "both.vcf")
+    assert done.code == 0, done.err
+    assert "a.spin and b.spin both have 1 samples" in done.err
+    assert run("panel", "merge", *halves, "--out", tmp_path / "ab.spin").code == 0
+    assert (
+        run("impute", "--vcf", target, "--panel", tmp_path / "ab.spin", "--out", tmp_path / "one.vcf").code
+        == 0
+    )
+
+    def lines(name: str) -> list[str]:
+        return [x for x in (tmp_path / name).read_text().splitlines() if "spinimpute_command" not in x]
+
+    assert lines("both.vcf") == lines("one.vcf")
+    with spinimpute.Panel.open(halves[0]) as first:
+        assert f"(merged of {first.checksum} and " in "\n".join(lines("both.vcf"))
+
+
+def test_check_says_what_each_has(run: Run, example: Path, halves: list[Path]) -> None:
+    target = example / "target.vcf.gz"
+    done = run("check", "--vcf", target, "--panel", halves[0], "--panel", halves[1])
+    assert done.code == 0, done.err
+    described = done.out.splitlines()[:2]
+    for path, line in zip(halves, described, strict=True):
+        with spinimpute.Panel.open(path) as panel:
+            start = f"panel:    {path.name}: {panel.n_samples} samples, {panel.n_sites} sites, "
+        assert line.startswith(start)
+        assert line.endswith(" typed sites")
+    assert done.out.splitlines()[2].startswith("target:   ")
+
+
+def test_phase_and_convert(run: Run, example: Path, halves: list[Path], tmp_path: Path) -> None:
+    given = ("--vcf", example / "target.vcf.gz", "--panel", halves[0], "--panel", halves[1])
+    for command in ("phase", "convert"):
+        done = run(command, *given, "--out", tmp_path / f"{command}.vcf")
+        assert done.code == 0, done.err
+
+
+def test_one_file_cannot_be_merged(run: Run, halves: list[Path], tmp_path: Path) -> None:
+    done = run("panel", "merge", halves[0], "--out", tmp_path / "o.spin")
+    assert (done.code, "at least two panels are merged: found 1" in done.err) == (2, True)
+    done = run("panel", "merge", halves[0], tmp_path / "absent.spin", "--out", tmp_path / "o.spin")
+    assert (done.code, "absent.spin" in done.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_map_is_not_for_panel_files(run: Run, example: Path, halves: list[Path], tmp_path: Path) -> None:
+    given = ("--panel", halves[0], "--panel", halves[1], "--map", example / "genetic.map")
+    for command in ("impute", "phase"):
+        done = run(command, "--vcf", example / "target.vcf.gz", *given, "--out", tmp_path / "o.vcf")
+        assert (done.code, "panel files have their genetic maps in them" in done.err) == (2, True)

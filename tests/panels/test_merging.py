@@ -1,0 +1,387 @@
+"""Panel files merged: from files to files; the example's panel is cut into two."""
+
+import gzip
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.panels.merging.merge import merge_panels
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.parts import join_panels, open_parts
+
+N_SITES = 2_000
+
+
+@dataclass(frozen=True)
+class Text:
+    """A VCF: samples and rows of CHROM, POS, REF, ALT, and calls."""
+
+    samples: list[str]
+    rows: list[tuple[int, str, str, list[str]]]
+    chrom: str = "20"
+    length: str = ""
+
+    def of(self, people: Sequence[int], *, dropped: Sequence[int] = ()) -> "Text":
+        """Some people, and the sites that vary among them and are not dropped."""
+        rows = []
+        for i, (position, ref, alt, calls) in enumerate(self.rows):
+            chosen = [calls[x] for x in people]
+            if i not in dropped and len({allele for call in chosen for allele in call.split("|")}) > 1:
+                rows.append((position, ref, alt, chosen))
+        return replace(self, samples=[self.samples[x] for x in people], rows=rows)
+
+    def build(self, path: Path, genetic_map: Path | None = None) -> Path:
+        length = f",length={self.length}" if self.length else ""
+        lines = [
+            "##fileformat=VCFv4.2",
+            f"##contig=<ID={self.chrom}{length}>",
+            '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
+            "\t".join(
+                ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *self.samples]
+            ),
+            *(
+                "\t".join([self.chrom, str(position), ".", ref, alt, ".", ".", ".", "GT", *calls])
+                for position, ref, alt, calls in self.rows
+            ),
+        ]
+        text = path.with_suffix(".vcf")
+        text.write_text("\n".join(lines) + "\n")
+        with warnings.catch_warnings(action="ignore"):
+            spinimpute.build_panels(text, path, genetic_map, force=True)
+        return path
+
+
+@pytest.fixture(scope="module")
+def whole(example: Path) -> Text:
+    lines = gzip.decompress((example / "panel.vcf.gz").read_bytes()).decode().splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("#CHROM"))
+    rows = [line.split("\t") for line in lines[head + 1 : head + 1 + N_SITES]]
+    return Text(lines[head].split("\t")[9:], [(int(row[1]), row[3], row[4], row[9:]) for row in rows])
+
+
+@pytest.fixture(scope="module")
+def halves(whole: Text) -> tuple[Text, Text]:
+    people = list(range(len(whole.samples)))  # by turns: populations stand one behind the other
+    return whole.of(people[::2]), whole.of(people[1::2])
+
+
+@pytest.fixture(scope="module")
+def files(halves: tuple[Text, Text], example: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("halves")
+    return [
+        half.build(folder / name, example / "genetic.map")
+        for half, name in zip(halves, ("a.spin", "b.spin"), strict=True)
+    ]
+
+
+def alleles(panel: Panel) -> dict[tuple[int, str, str], np.ndarray]:
+    found = panel.alleles(0, panel.n_sites)
+    return dict(zip(panel.sites.keys(), found, strict=True))
+
+
+def expected(text: Text, names: Sequence[str]) -> dict[tuple[int, str, str], np.ndarray]:
+    """Haplotypes of all sites, with the samples in this order."""
+    order = [text.samples.index(name) for name in names]
+    return {
+        (position, ref, alt): np.array([int(a) for x in order for a in calls[x].split("|")], np.uint8)
+        for position, ref, alt, calls in text.rows
+    }
+
+
+def test_what_nobody_carries_stays_absent(whole: Text, files: list[Path], tmp_path: Path) -> None:
+    """Sites that one half lacks since nobody there carries the allele: the whole panel comes back."""
+    out = tmp_path / "ab.spin"
+    merge_panels(files, out)
+    with Panel.open(out) as merged, Panel.open(files[0]) as first, Panel.open(files[1]) as second:
+        merged.verify()
+        assert merged.samples == first.samples + second.samples
+        assert merged.n_haplotypes == 2 * len(whole.samples)
+        keys = set(first.sites.keys()) | set(second.sites.keys())
+        found, true = alleles(merged), expected(whole, merged.samples)
+        assert set(found) == keys
+        wrong = [key for key in keys if (found[key] != true[key]).any()]
+        assert len(wrong) <= 0.002 * len(keys)
+        only = [key for key in keys if key not in set(first.sites.keys()) & set(second.sites.keys())]
+        assert len(only) > 300
+        assert (np.diff(merged.position) >= 0).all()
+        at = dict(zip(first.sites.keys(), first.cM, strict=True))
+        of_first = [
+            (at[key], cM) for key, cM in zip(merged.sites.keys(), merged.cM, strict=True) if key in at
+        ]
+        assert all(one == other for one, other in of_first)
+        assert merged.made_of == f" (merged of {first.checksum} and {second.checksum})"
+        assert merged.provenance["source"] == "a.vcf + b.vcf"
+
+
+def test_lost_sites_are_filled_in(whole: Text, tmp_path: Path) -> None:
+    """One of ten sites is lost in either half: nearly all alleles of common ones are found again."""
+    random = np.random.default_rng(5)
+    lost = [np.flatnonzero(random.random(len(whole.rows)) < 0.1).tolist() for _ in range(2)]
+    people = list(range(len(whole.samples)))
+    texts = [whole.of(people[i::2], dropped=lost[i]) for i in range(2)]
+    files = [text.build(tmp_path / f"{i}.spin") for i, text in enumerate(texts)]
+    out = tmp_path / "both.spin"
+    merge_panels(files, out, threads=1)
+    with Panel.open(out) as merged:
+        found, true = alleles(merged), expected(whole, merged.samples)
+        assert all(panel_sites <= set(found) for panel_sites in ({row[:3] for row in t.rows} for t in texts))
+    n_first = 2 * len(people[::2])
+    carried = {(i, j): 0 for i in (0, 1) for j in (0, 1)}
+    for i, sites in enumerate(lost):
+        mine = slice(0, n_first) if i == 0 else slice(n_first, None)
+        for row in (whole.rows[site] for site in sites):
+            key = row[:3]
+            if key in found and 0.05 < true[key].mean() < 0.5:
+                for a, b in zip(true[key][mine].tolist(), found[key][mine].tolist(), strict=True):
+                    carried[a, b] += 1
+    assert carried[1, 1] > 1_000
+    assert carried[1, 1] > 0.95 * (carried[1, 1] + carried[0, 1])  # of those filled in so many carry it
+    assert carried[1, 1] > 0.95 * (carried[1, 1] + carried[1, 0])
+
+
+def test_threads_make_no_difference(files: list[Path], tmp_path: Path) -> None:
+    for threads in (1, 3):
+        merge_panels(files, tmp_path / f"{threads}.spin", threads=threads)
+    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "3.spin").read_bytes()
+
+
+def test_pieces_make_no_difference(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge_panels(files, tmp_path / "few.spin")
+    monkeypatch.setattr("spinimpute.panels.merging.merge._LEAST_SITES", 300)
+    monkeypatch.setattr("spinimpute.panels.merging.merge._MOST_SITES", 300)
+    merge_panels(files, tmp_path / "many.spin")
+    assert (tmp_path / "few.spin").read_bytes() == (tmp_path / "many.spin").read_bytes()
+
+
+def test_three_panels(whole: Text, tmp_path: Path) -> None:
+    people = list(range(len(whole.samples)))
+    files = [whole.of(people[i::3]).build(tmp_path / f"{i}.spin") for i in range(3)]
+    out = tmp_path / "all.spin"
+    fractions: list[float] = []
+    merge_panels(files, out, progress=fractions.append)
+    assert fractions == sorted(fractions)
+    with Panel.open(out) as merged:
+        found, true = alleles(merged), expected(whole, merged.samples)
+        assert merged.n_samples == len(people)
+        assert len(merged.merged) == 3
+        wrong = sum((found[key] != true[key]).any() for key in found)
+        assert wrong <= 0.004 * len(found)
+    names = sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".vcf")
+    assert names == ["0.spin", "1.spin", "2.spin", "all.spin"]
+
+
+class TestSites:
+    def test_exchanged_alleles_of_snps(self, whole: Text, halves: tuple[Text, Text], tmp_path: Path) -> None:
+        first, second = halves
+        of_first = {row[:3] for row in first.rows}
+        shared = [i for i, row in enumerate(second.rows) if row[:3] in of_first and len(row[1] + row[2]) == 2]
+        chosen = set(shared[3::40])
+        rows = [
+            (row[0], row[2], row[1], [call.translate({48: "1", 49: "0"}) for call in row[3]])
+            if i in chosen
+            else row
+            for i, row in enumerate(second.rows)
+        ]
+        files = [
+            first.build(tmp_path / "a.spin"),
+            replace(second, rows=rows).build(tmp_path / "b.spin"),
+            second.build(tmp_path / "c.spin"),
+        ]
+        said = rf"b\.spin has REF and ALT of {len(chosen)} SNPs exchanged, compared with a\.spin"
+        with pytest.warns(UserWarning, match=said):
+            merge_panels([files[0], files[1]], tmp_path / "ab.spin")
+        merge_panels([files[0], files[2]], tmp_path / "ac.spin")
+        with Panel.open(tmp_path / "ab.spin") as ab, Panel.open(tmp_path / "ac.spin") as ac:
+            assert ab.sites.keys() == ac.sites.keys()
+            assert np.array_equal(ab.alleles(0, ab.n_sites), ac.alleles(0, ac.n_sites))
+
+    def test_several_alternative_alleles(self, tmp_path: Path) -> None:
+        """Sites at one position with other alleles are other sites; insertions are no exchanged deletions."""
+        random = np.random.default_rng(1)
+        texts = []
+        for name, extra in (("p", ("A", "AT")), ("q", ("AT", "A"))):
+            calls = [[f"{a}|{b}" for a, b in random.integers(0, 2, (8, 2))] for _ in range(42)]
+            rows = [(100 * (i + 1), "A", "C", calls[i]) for i in range(40)]
+            rows += [(4_100, *extra, calls[40]), (4_100, "A", "G" if name == "p" else "T", calls[41])]
+            texts.append(Text([f"{name}{i}" for i in range(8)], rows))
+        files = [text.build(tmp_path / f"{i}.spin") for i, text in enumerate(texts)]
+        merge_panels(files, tmp_path / "o.spin")
+        with Panel.open(tmp_path / "o.spin") as merged:
+            assert merged.sites.keys()[-4:] == [
+                (4_100, "A", "AT"),
+                (4_100, "A", "G"),
+                (4_100, "AT", "A"),
+                (4_100, "A", "T"),
+            ]
+
+
+class TestSamplesOfBoth:
+    def test_same_haplotypes_are_kept_once(
+        self, whole: Text, halves: tuple[Text, Text], tmp_path: Path
+    ) -> None:
+        """At sites that only the second panel has they keep the alleles that they have there."""
+        first = halves[0]
+        twins = list(range(0, 20, 2))
+        people = list(range(1, len(whole.samples), 2))
+        second = whole.of([*twins, *people])
+        lost = {i for i, row in enumerate(first.rows) if i % 9 == 4}
+        first = replace(first, rows=[row for i, row in enumerate(first.rows) if i not in lost])
+        turned = [
+            (*row[:3], [call[::-1] if x == 2 else call for x, call in enumerate(row[3])])
+            for row in second.rows
+        ]
+        files = [
+            first.build(tmp_path / "a.spin"),
+            replace(second, rows=turned).build(tmp_path / "b.spin"),
+        ]
+        said = r"a\.spin and b\.spin both have 10 samples \(panel_.*, \.\.\.\): 10 have the same haplotypes"
+        with pytest.warns(UserWarning, match=said):
+            merge_panels(files, tmp_path / "o.spin")
+        with Panel.open(tmp_path / "o.spin") as merged:
+            assert sorted(merged.samples) == sorted(whole.samples)
+            found, true = alleles(merged), expected(whole, merged.samples)
+            mine = [merged.samples.index(whole.samples[x]) for x in twins]
+            columns = [2 * x + side for x in mine for side in (0, 1)]
+            assert all((found[key][columns] == true[key][columns]).all() for key in found)
+
+    def test_other_haplotypes_are_kept_twice(self, halves: tuple[Text, Text], tmp_path: Path) -> None:
+        first, second = halves
+        named = replace(second, samples=[first.samples[0], *second.samples[1:]])
+        files = [first.build(tmp_path / "a.spin"), named.build(tmp_path / "b.spin")]
+        with pytest.warns(UserWarning, match=r"0 have the same .*; 1 have others and are kept twice"):
+            merge_panels(files, tmp_path / "o.spin")
+        with Panel.open(tmp_path / "o.spin") as merged:
+            assert f"{first.samples[0]}_2" in merged.samples
+            assert len(set(merged.samples)) == len(first.samples) + len(second.samples)
+
+
+class TestChromosomeX:
+    LENGTH = "155270560"  # GRCh37
+    STARTS = (100_000, 5_000_000)  # in PAR1 and behind it
+
+    def texts(self, prefix: str, seed: int) -> list[Text]:
+        """Of each part; every second person is a man."""
+        random = np.random.default_rng(seed)
+        made = []
+        for start in self.STARTS:
+            rows = []
+            for i in range(30):
+                calls = [f"{a}|{b}" for a, b in random.integers(0, 2, (6, 2))]
+                if start == 5_000_000:
+                    calls[::2] = [call[0] for call in calls[::2]]
+                rows.append((start + 100 * i, "A", "C", calls))
+            made.append(Text([f"{prefix}{i}" for i in range(6)], rows, "X", self.LENGTH))
+        return made
+
+    def joined(self, texts: Sequence[Text], path: Path) -> Path:
+        parts = [text.build(path.with_suffix(f".{i}.spin")) for i, text in enumerate(texts)]
+        join_panels(parts, path)
+        return path
+
+    def test_part_by_part(self, tmp_path: Path) -> None:
+        files = [
+            self.joined(self.texts(name, seed), tmp_path / f"{name}.spin") for seed, name in enumerate("ab")
+        ]
+        merge_panels(files, tmp_path / "o.spin")
+        with open_parts(tmp_path / "o.spin") as parts:
+            assert [part.n_haplotypes for part in parts] == [24, 18]
+            assert [part.n_sites for part in parts] == [30, 30]
+            assert parts[0].samples == parts[1].samples
+
+    def test_people_are_kept_once_only_if_they_are_the_same_in_all_parts(self, tmp_path: Path) -> None:
+        one, other = self.texts("a", 0), self.texts("a", 0)
+        position, ref, alt, calls = other[1].rows[-1]
+        other[1].rows[-1] = position, ref, alt, [call.translate({48: "1", 49: "0"}) for call in calls]
+        files = [self.joined(one, tmp_path / "a.spin"), self.joined(other, tmp_path / "b.spin")]
+        with pytest.warns(UserWarning, match="both have 6 samples"):
+            merge_panels(files, tmp_path / "o.spin")
+        with open_parts(tmp_path / "o.spin") as parts:
+            assert [part.n_samples for part in parts] == [12, 12]
+
+    def test_other_parts_are_refused(self, tmp_path: Path) -> None:
+        files = [
+            self.joined(self.texts("a", 0), tmp_path / "a.spin"),
+            self.texts("b", 1)[1].build(tmp_path / "b.spin"),
+        ]
+        with pytest.raises(InputError, match=r"other parts of chromosome X \(PAR1, non-PAR; non-PAR\)"):
+            merge_panels(files, tmp_path / "o.spin")
+
+
+def sites_of(start: int, step: int, *, chrom: str = "20", length: str = "", prefix: str = "p") -> Text:
+    random = np.random.default_rng(start)
+    rows = [
+        (start + step * i, "A", "C", [f"{a}|{b}" for a, b in random.integers(0, 2, (6, 2))])
+        for i in range(100)
+    ]
+    return Text([f"{prefix}{i}" for i in range(6)], rows, chrom, length)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (sites_of(1_000, 100, chrom="21", prefix="q"), "are of chromosomes 20 and 21"),
+        (
+            sites_of(1_050, 100, prefix="q"),
+            "have 0 sites alike of 100 and 100: they are of other genome builds",
+        ),
+        (
+            sites_of(1_000, 100, length="64444167", prefix="q"),
+            "are of the genome builds GRCh37 and GRCh38: lift the VCF",
+        ),
+    ],
+)
+def test_panels_that_do_not_fit_are_refused(other: Text, message: str, tmp_path: Path) -> None:
+    files = [
+        sites_of(1_000, 100, length="63025520").build(tmp_path / "a.spin"),
+        other.build(tmp_path / "b.spin"),
+    ]
+    with pytest.raises(InputError, match=message):
+        merge_panels(files, tmp_path / "o.spin")
+    assert sorted(path.name for path in tmp_path.glob("*.spin")) == ["a.spin", "b.spin"]
+
+
+def test_chr_in_a_name_makes_no_difference(tmp_path: Path) -> None:
+    files = [
+        sites_of(1_000, 100).build(tmp_path / "a.spin"),
+        sites_of(1_000, 100, chrom="chr20", prefix="q").build(tmp_path / "b.spin"),
+    ]
+    merge_panels(files, tmp_path / "o.spin")
+    with Panel.open(tmp_path / "o.spin") as merged:
+        assert (merged.chrom, merged.n_sites, merged.n_samples) == ("20", 100, 12)
+
+
+def test_a_panel_that_goes_on_where_the_other_ends_is_refused(tmp_path: Path) -> None:
+    one = sites_of(100_000, 10_000)
+    more = replace(
+        one, rows=[*one.rows, *sites_of(1_200_000, 20_000).rows], samples=[f"q{i}" for i in range(6)]
+    )
+    files = [one.build(tmp_path / "a.spin"), more.build(tmp_path / "b.spin")]
+    said = r"b\.spin has \d+ sites, the first at 20:\d+, more than 1 cM from any that .*a\.spin has, too"
+    with pytest.raises(InputError, match=said):
+        merge_panels(files, tmp_path / "o.spin")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda a, b: [a], "at least two panels are merged: found 1"),
+        (lambda a, b: [a, a], "are the same: give one of them"),
+        (lambda a, b: [a, a.with_suffix(".vcf")], "a.vcf"),
+    ],
+)
+def test_what_is_no_second_panel(
+    given: Callable[[Path, Path], list[Path]], message: str, tmp_path: Path
+) -> None:
+    one = sites_of(1_000, 100).build(tmp_path / "a.spin")
+    other = sites_of(1_000, 100, prefix="q").build(tmp_path / "b.spin")
+    with pytest.raises(InputError, match=message):
+        merge_panels(given(one, other), tmp_path / "o.spin")
+    assert not (tmp_path / "o.spin").exists()

@@ -1,0 +1,148 @@
+"""Sequenced samples of several chromosomes at once: the records of runs with one panel each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pysam
+import pytest
+
+from spinimpute.errors import InputError
+from spinimpute.pipeline.sequenced.impute import impute_sequenced
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+
+World = Any
+Lines = Callable[[Path], list[str]]
+Phred = Callable[..., np.ndarray]
+
+
+def records(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def gl_of_x(x_world: World, phred_of_reads: Phred, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    phred_SX3 = phred_of_reads(np.random.default_rng(2), x_world.genotype_SX, 1.0)
+    path = tmp_path_factory.mktemp("glx") / "x.vcf"
+    return Path(x_world.write_gl(path, phred_SX3, range(0, len(x_world.position), 2)))
+
+
+@pytest.fixture(scope="module")
+def gl_of_both(gl: Path, gl_of_x: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """X before 20."""
+    head = [line for line in gl_of_x.read_text().splitlines() if line.startswith("#")]
+    head.insert(-1, "##contig=<ID=20,length=150000>")
+    path = tmp_path_factory.mktemp("both") / "both.vcf"
+    path.write_text("\n".join([*head, *records(gl_of_x), *records(gl)]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def apart(
+    world: World, x_world: World, gl: Path, gl_of_x: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    folder, found = tmp_path_factory.mktemp("apart"), {}
+    for one, path in ((world, gl), (x_world, gl_of_x)):
+        impute_sequenced(folder / f"{one.chrom}.vcf", one.panel, SequencingSettings(path))
+        found[one.chrom] = records(folder / f"{one.chrom}.vcf")
+    return found
+
+
+def test_likelihoods_of_all_chromosomes(
+    world: World, x_world: World, gl_of_both: Path, apart: dict[str, list[str]], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    summary = impute_sequenced(
+        tmp_path / "all.vcf",
+        [world.panel, x_world.panel],
+        SequencingSettings(gl_of_both),
+        output=OutputSettings(report=page),
+    )
+    assert records(tmp_path / "all.vcf") == apart["X"] + apart["20"]
+    assert summary.written_sites == len(apart["X"]) + len(apart["20"])
+    assert "on another chromosome" not in repr(summary)
+    assert "<td>20</td>" in page.read_text()
+    head = (tmp_path / "all.vcf").read_text().partition("#CHROM")[0]
+    assert head.count("##spinimpute_panel=") == 3  # X has two parts
+    impute_sequenced(tmp_path / "c{chrom}.vcf", [world.panel, x_world.panel], SequencingSettings(gl_of_both))
+    for chrom in ("20", "X"):
+        assert records(tmp_path / f"c{chrom}.vcf") == apart[chrom]
+
+
+def test_a_file_for_each_chromosome(
+    world: World,
+    x_world: World,
+    gl: Path,
+    gl_of_x: Path,
+    bams: list[Path],
+    apart: dict[str, list[str]],
+    tmp_path: Path,
+) -> None:
+    panels = [x_world.panel, world.panel]
+    impute_sequenced(tmp_path / "all.vcf", panels, SequencingSettings([gl_of_x, gl]))
+    assert sorted(records(tmp_path / "all.vcf")) == sorted(apart["20"] + apart["X"])
+    with pytest.raises(InputError, match=r"gl\.vcf and .*gl\.vcf are both of chromosome 20"):
+        impute_sequenced(tmp_path / "no.vcf", panels, SequencingSettings([gl, gl]))
+    assert not (tmp_path / "no.vcf").exists()
+
+
+def test_reads_of_all_chromosomes(world: World, x_world: World, tmp_path: Path) -> None:
+    both = []
+    for one in (world, x_world):
+        (tmp_path / one.chrom).mkdir()
+    for x in range(2):
+        parts = [one.write_bams(tmp_path / one.chrom, 1.0, [x])[0] for one in (world, x_world)]
+        with pysam.AlignmentFile(str(parts[0])) as first, pysam.AlignmentFile(str(parts[1])) as second:
+            header = first.header.to_dict()
+            header["SQ"] += second.header.to_dict()["SQ"]
+            path = tmp_path / f"{x}.bam"
+            with pysam.AlignmentFile(str(path), "wb", header=header) as out:
+                for file in (first, second):
+                    for read in file:
+                        out.write(pysam.AlignedSegment.from_dict(read.to_dict(), out.header))
+        pysam.index(str(path))
+        both.append(path)
+    given = SequencingSettings(alignments=both)
+    alone = []
+    for one in (world, x_world):
+        impute_sequenced(tmp_path / "one.vcf", one.panel, given, force=True)
+        alone += records(tmp_path / "one.vcf")
+    impute_sequenced(tmp_path / "all.vcf", [x_world.panel, world.panel], given)
+    assert records(tmp_path / "all.vcf") == alone
+    # no read is of chromosome X
+    of_20 = str(tmp_path / "20.bam")
+    with pysam.AlignmentFile(str(both[0])) as file, pysam.AlignmentFile(of_20, "wb", template=file) as out:
+        for read in file.fetch("20"):
+            out.write(read)
+    pysam.index(of_20)
+    only = SequencingSettings(alignments=[of_20])
+    summary = impute_sequenced(tmp_path / "some.vcf", [x_world.panel, world.panel], only)
+    assert {line.partition("\t")[0] for line in records(tmp_path / "some.vcf")} == {"20"}
+    assert any(warning.startswith("chromosome X is left out: ") for warning in summary.warnings)
+
+
+def test_regions_of_several_chromosomes(
+    world: World, x_world: World, gl_of_both: Path, tmp_path: Path
+) -> None:
+    """Each as it is alone: what lies further away than the buffer is not read."""
+    position = world.position
+    regions = [
+        f"20:{position[300]}-{position[320]}",
+        f"X:{x_world.position[10]}-{x_world.position[90]}",
+        f"20:{position[5]}-{position[50]}",
+    ]
+    given, alone = SequencingSettings(gl_of_both), []
+    for region in (regions[1], regions[2], regions[0]):
+        panel = world.panel if region.startswith("20") else x_world.panel
+        impute_sequenced(tmp_path / "one.vcf", panel, given, region=RegionSettings(region, 0.1), force=True)
+        alone += records(tmp_path / "one.vcf")
+    impute_sequenced(
+        tmp_path / "all.vcf",
+        [world.panel, x_world.panel],
+        given,
+        region=RegionSettings(regions, 0.1),
+    )
+    assert records(tmp_path / "all.vcf") == alone
+    assert "##spinimpute_regions=3\n" in (tmp_path / "all.vcf").read_text()

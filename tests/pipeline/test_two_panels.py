@@ -1,0 +1,192 @@
+"""Several panels of a chromosome, given to `impute` and others: as the panel that they are merged into."""
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.errors import InputError
+from spinimpute.panels.merging.merge import merge_panels
+from spinimpute.predictors.spin.build import build_inducing_panel
+from spinimpute.quality.summary import ImputationSummary
+
+N_SITES = 1_200
+
+
+def lines_of(path: Path) -> tuple[list[str], list[str]]:
+    """The header and the first records of a VCF.gz."""
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True)
+    head = next(i for i, line in enumerate(lines) if line.startswith("#CHROM")) + 1
+    return lines[:head], lines[head : head + N_SITES]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Two panels with other samples and sites, the panel that they make, and targets."""
+
+    first: Path
+    second: Path
+    merged: Path
+    target: Path
+    unphased: Path
+    last: int
+
+    @property
+    def both(self) -> list[Path]:
+        return [self.first, self.second]
+
+
+@pytest.fixture(scope="module")
+def files(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("two")
+    head, records = lines_of(example / "panel.vcf.gz")
+    paths = []
+    for number, name in enumerate(("first", "second")):
+        columns = [*range(9), *range(9 + number, len(head[-1].split("\t")), 2)]
+        kept = [line for i, line in enumerate(records) if i % 13 != 5 * number]
+
+        def some(line: str, columns: list[int] = columns) -> str:
+            fields = line.rstrip("\n").split("\t")
+            return "\t".join(fields[i] for i in columns) + "\n"
+
+        text = folder / f"{name}.vcf"
+        text.write_text("".join([*head[:-1], *map(some, [head[-1], *kept])]))
+        paths.append(folder / f"{name}.spin")
+        spinimpute.build_panel(text, paths[-1], example / "genetic.map").close()
+    merge_panels(paths, folder / "merged.spin")
+    last = int(records[-1].split("\t")[1])
+    head, records = lines_of(example / "target.vcf.gz")
+    inside = [line for line in records if int(line.split("\t")[1]) <= last]
+    few = ["\t".join(line.rstrip("\n").split("\t")[:13]) + "\n" for line in [head[-1], *inside]]
+    target, unphased = folder / "target.vcf", folder / "unphased.vcf"
+    target.write_text("".join([*head[:-1], *few]))
+    unphased.write_text("".join([*head[:-1], *few]).replace("|", "/"))
+    return Files(*paths, folder / "merged.spin", target, unphased, last)
+
+
+def imputed(
+    files: Files, out: Path, panel: object, vcf: Path | None = None, **more: object
+) -> ImputationSummary:
+    return spinimpute.impute(vcf or files.target, out, panel, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", ["target", "unphased"])
+def test_as_the_merged_panel(files: Files, tmp_path: Path, form: str) -> None:
+    """To the last byte, whatever the number of threads."""
+    vcf = getattr(files, form)
+    imputed(files, tmp_path / "one.vcf", files.merged, vcf)
+    for threads in (1, 2):
+        resources = spinimpute.Resources(threads=threads)
+        summary = imputed(files, tmp_path / "both.vcf", files.both, vcf, resources=resources, force=True)
+        assert (tmp_path / "both.vcf").read_bytes() == (tmp_path / "one.vcf").read_bytes()
+    with spinimpute.Panel.open(files.merged) as merged, spinimpute.Panel.open(files.first) as first:
+        assert summary.panel_sites == merged.n_sites > first.n_sites
+        (line,) = [x for x in (tmp_path / "both.vcf").read_text().splitlines() if "spinimpute_panel" in x]
+        with spinimpute.Panel.open(files.second) as second:
+            said = f"{merged.checksum} (merged of {first.checksum} and {second.checksum})"
+        assert line == f"##spinimpute_panel={said}"
+
+
+def test_open_panels(files: Files, tmp_path: Path) -> None:
+    imputed(files, tmp_path / "one.vcf", files.merged)
+    with spinimpute.Panel.open(files.first) as first:
+        imputed(files, tmp_path / "both.vcf", [first, files.second])
+    assert (tmp_path / "both.vcf").read_bytes() == (tmp_path / "one.vcf").read_bytes()
+
+
+def test_regions_are_joined_into_the_whole(files: Files, tmp_path: Path) -> None:
+    imputed(files, tmp_path / "whole.vcf", files.both)
+    with spinimpute.Panel.open(files.merged) as merged:
+        middle = int(merged.position[merged.n_sites // 2])
+    chunks = []
+    for i, region in enumerate((f"20:1-{middle}", f"20:{middle + 1}-{files.last}")):
+        chunks.append(tmp_path / f"{i}.vcf.gz")
+        imputed(files, chunks[-1], files.both, region=spinimpute.RegionSettings(region))
+    spinimpute.ligate(chunks, tmp_path / "joined.vcf", panel=files.merged)
+    records = [
+        [line for line in (tmp_path / name).read_text().splitlines() if line[0] != "#"]
+        for name in ("joined.vcf", "whole.vcf")
+    ]
+    assert records[0] == records[1]
+
+
+def test_calls_left_out_and_a_report(files: Files, tmp_path: Path) -> None:
+    found = []
+    for name, panel in (("one", files.merged), ("both", files.both)):
+        page = tmp_path / f"{name}.html"
+        output = spinimpute.OutputSettings(leave_one_out=True, report=page)
+        summary = imputed(files, tmp_path / f"{name}.vcf", panel, output=output)
+        assert summary.leave_one_out is not None
+        found.append((tmp_path / f"{name}.vcf").read_bytes())
+    assert found[0] == found[1]
+    assert "ER2=" in found[0].decode()
+    assert "2 panels" in (tmp_path / "both.html").read_text()
+
+
+def test_beside_another_chromosome(files: Files, tmp_path: Path) -> None:
+    """Two panels of one and one panel of another, in one file and in two."""
+    other = tmp_path / "other.vcf"
+    text = files.first.with_suffix(".vcf").read_text()
+    other.write_text(text.replace("ID=20", "ID=21").replace("\n20\t", "\n21\t"))
+    spinimpute.build_panel(other, tmp_path / "21.spin").close()
+    target = tmp_path / "target.vcf"
+    lines = files.target.read_text().splitlines(keepends=True)
+    head = [line for line in lines if line[0] == "#"]
+    on_21 = ["21" + line[2:] for line in lines if line[0] != "#"]
+    head.insert(1, "##contig=<ID=21>\n")
+    target.write_text("".join([*head, *lines[len(head) - 1 :], *on_21]))
+    given = [files.first, tmp_path / "21.spin", files.second]
+    imputed(files, tmp_path / "all.vcf", given, target)
+    imputed(files, tmp_path / "c{chrom}.vcf", given, target)
+    imputed(files, tmp_path / "20.vcf", files.merged, target)
+    imputed(files, tmp_path / "21.vcf", tmp_path / "21.spin", target)
+
+    def records(name: str) -> list[str]:
+        return [line for line in (tmp_path / name).read_text().splitlines() if line[0] != "#"]
+
+    assert sorted(records("all.vcf")) == sorted(records("20.vcf") + records("21.vcf"))
+    for chrom in ("20", "21"):
+        assert (tmp_path / f"c{chrom}.vcf").read_bytes() == (tmp_path / f"{chrom}.vcf").read_bytes()
+    assert (tmp_path / "all.vcf").read_text().count("##spinimpute_panel=") == 2
+
+
+def test_phase_and_check(files: Files, tmp_path: Path) -> None:
+    spinimpute.phase(files.unphased, tmp_path / "one.vcf", files.merged)
+    spinimpute.phase(files.unphased, tmp_path / "both.vcf", files.both)
+    assert (tmp_path / "both.vcf").read_bytes() == (tmp_path / "one.vcf").read_bytes()
+    one, both = (spinimpute.check(files.target, panel) for panel in (files.merged, files.both))
+    assert both.lines() == one.lines()
+
+
+def test_sequenced_samples(files: Files, tmp_path: Path) -> None:
+    sequencing = spinimpute.SequencingSettings(files.unphased)
+    for name, panel in (("one", files.merged), ("both", files.both)):
+        spinimpute.impute_sequenced(tmp_path / f"{name}.vcf", panel, sequencing)
+    assert (tmp_path / "both.vcf").read_bytes() == (tmp_path / "one.vcf").read_bytes()
+
+
+def test_inducing_points_cannot_be_merged(files: Files, tmp_path: Path) -> None:
+    points = tmp_path / "points.spip"
+    with spinimpute.Panel.open(files.second) as second:
+        build_inducing_panel(second, points, files.target, 8).close()
+    said = r"points\.spip.* an inducing panel, which holds no haplotypes: give the panel \(\.spin\)"
+    for given in ([files.first, points], [points, files.first]):
+        with pytest.raises(InputError, match=said):
+            imputed(files, tmp_path / "o.vcf", given)
+    assert not (tmp_path / "o.vcf").exists()
+
+
+def test_more_accurate_than_either_alone(files: Files, example: Path, tmp_path: Path) -> None:
+    """Sites that one panel lacks count as its frequency."""
+    r2 = []
+    for name, panel in (("first", files.first), ("second", files.second), ("both", files.both)):
+        imputed(files, tmp_path / f"{name}.vcf.gz", panel, example / "target.vcf.gz")
+        table = spinimpute.evaluate(
+            example / "truth.vcf.gz", tmp_path / f"{name}.vcf.gz", files.merged, example / "target.vcf.gz"
+        ).by_frequency
+        r2.append(float(table[table["imputer"] == "imputed"]["pooled_r2"].iloc[0]))
+    assert r2[2] > max(r2[:2]) + 0.005
+    assert np.isfinite(r2).all()
