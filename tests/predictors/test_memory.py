@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -24,6 +25,7 @@ from spinimpute.memory import parse_size, resident_bytes, within_budget
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.chunk import CORE, ChunkSizes
+from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
 from spinimpute.predictors.haplotype_attention.memory import (
     DEFAULT,
     LEAST_PART,
@@ -116,6 +118,19 @@ def test_limits_shrink_with_the_budget() -> None:
     assert (before.chunks_ahead, before.queries) == (1, 32)
     with pytest.raises(InputError, match=r"250 MB of memory are too little .* 150 MB of them"):
         limits_within(250 * MB, *sizes)
+
+
+def test_patterns_take_two_bytes_until_a_gap_may_have_too_many() -> None:
+    """Then one of the chunks in memory may have four."""
+    sizes = ChunkSizes(10, 300, 3_000, 300, 10 * CHUNK, 30_000)
+
+    def needed_mb(haplotypes: int) -> int:
+        with pytest.raises(InputError, match="are too little") as error:
+            limits_within(MB, 0, haplotypes, 2, 1, sizes)
+        return int(re.search(r": (\d+) MB are needed", str(error.value))[1])  # type: ignore[index]
+
+    bytes_of_chunk = 2 * CHUNK * FEW_NUMBERS
+    assert needed_mb(FEW_NUMBERS + 1) - needed_mb(FEW_NUMBERS) == pytest.approx(bytes_of_chunk / MB, abs=4)
 
 
 def test_candidates_of_a_large_panel_are_counted() -> None:

@@ -15,6 +15,7 @@ from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
+from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
 
 PART = 128  # queries
 THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel and its sites
@@ -26,7 +27,7 @@ CHUNK_ENTRIES = 4_000_000  # results of a part, likewise
 ENTRY = 45  # bytes of a result (site x haplotype) that is being written
 WAITING = 4  # of one that waits
 PLACE = 0.6  # bytes of a panel haplotype at a typed place of a prepared chunk,
-PATTERN = 4.2  # of its pattern in a gap,
+PATTERN = 2.1  # of its pattern in a gap, twice as many in a chunk with a gap of more than FEW_NUMBERS,
 HAPLOTYPE = 60  # and otherwise
 PATTERN_SITE = 0.16  # bytes at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
@@ -166,7 +167,10 @@ def _working(
     # some are computed, two are walked along, one waits for that
     chunks = min(limits.chunks_ahead + 3, sizes.n_chunks)
     gaps = min(chunks * typed_chunks.CHUNK, sizes.all_gaps)
-    of_chunks = panel_haplotypes * (chunks * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * gaps)
+    numbered = gaps
+    if panel_haplotypes > FEW_NUMBERS:  # hardly more than one chunk has so many patterns in a gap
+        numbered += min(typed_chunks.CHUNK, gaps)
+    of_chunks = panel_haplotypes * (chunks * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * numbered)
     of_chunks += different * min(chunks * sizes.sites, sizes.all_sites)
     preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + different * sizes.sites
     found = WALKS_AHEAD * WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED)
