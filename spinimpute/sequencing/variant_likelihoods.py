@@ -262,7 +262,8 @@ class _Found:
         if not (phred_SX3[:, :, ::2].any() or phred_SX3[:, ~haploid_X].any()):
             raise self._file.error(
                 f"all likelihoods and genotypes are missing, of all {len(samples)} samples at the "
-                f"{len(panel_index)} sites of the panel that it has: there is nothing to impute from"
+                f"{len(panel_index)} sites of the panel that it has: there is nothing to impute from",
+                NoMatch,
             )
         return GenotypeLikelihoods(
             samples,
@@ -320,13 +321,14 @@ def numbers_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple
     Returns
     -------
     (int, int) or None
-        Their numbers; None if the site is no SNP, if it reads the same from both strands, or if the record
-        does not list both alleles.
+        Their numbers; None if the site is no SNP, if it reads the same from both strands, if the record does
+        not list both alleles, or if neither is its REF: two ALTs are another site of this strand.
     """
     other_ref, other_alt = complement(ref), complement(alt)
     if len(ref) > 1 or len(alt) > 1 or other_ref == alt or not {other_ref, other_alt} <= set(alleles):
         return None
-    return allele_numbers(alleles, other_ref, other_alt)
+    pair = allele_numbers(alleles, other_ref, other_alt)
+    return pair if pair is not None and 0 in pair else None
 
 
 def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:

@@ -28,7 +28,11 @@ from spinimpute.genotypes.sites import (
 )
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.record_likelihoods import genotype_number, stated_likelihoods
-from spinimpute.sequencing.variant_likelihoods import allele_numbers, read_variant_likelihoods
+from spinimpute.sequencing.variant_likelihoods import (
+    allele_numbers,
+    numbers_on_other_strand,
+    read_variant_likelihoods,
+)
 from spinimpute.targets.repair import SWAPPED
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.variant_file import FormatNumbers
@@ -202,6 +206,24 @@ def test_what_is_skipped(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
 )
 def test_allele_numbers(alleles: list[str], site: tuple[str, str], expected: tuple[int, int] | None) -> None:
     assert allele_numbers(alleles, *site) == expected
+
+
+@pytest.mark.parametrize(
+    ("alleles", "site", "expected"),
+    [
+        (["T", "G"], ("A", "C"), (0, 1)),
+        (["G", "T"], ("A", "C"), (1, 0)),
+        (["T", "C", "G"], ("A", "C"), (0, 2)),
+        # two ALTs are another site of this strand, and must not decide that the file has both strands
+        (["G", "C", "T"], ("G", "A"), None),
+        (["A", "T"], ("A", "T"), None),
+        (["TT", "G"], ("AA", "C"), None),
+    ],
+)
+def test_alleles_of_the_other_strand(
+    alleles: list[str], site: tuple[str, str], expected: tuple[int, int] | None
+) -> None:
+    assert numbers_on_other_strand(alleles, *site) == expected
 
 
 @settings(deadline=None)

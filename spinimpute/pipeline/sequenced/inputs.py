@@ -128,9 +128,16 @@ class LikelihoodReader:
         if settings.array is not None:
             summary = ImputationSummary()
             target = TargetSettings(sexes=settings.sexes)
-            prepared = prepare(panels, settings.array, summary, target, force=force)
-            self._calls = {part.panel.checksum: part for part in prepared}
-            self._samples = prepared[0].target.samples
+            try:
+                prepared = prepare(panels, settings.array, summary, target, force=force)
+            except NoRecord as error:
+                # of a genome, the array may lack a chromosome that was sequenced
+                if self._likelihoods is None and not settings.alignments:
+                    raise
+                self.warnings.append(f"{error}; imputed without it")
+            else:
+                self._calls = {part.panel.checksum: part for part in prepared}
+                self._samples = prepared[0].target.samples
             self.warnings += summary.warnings
         if self._likelihoods is not None:
             with VariantFile(Path(self._likelihoods), "target") as file:

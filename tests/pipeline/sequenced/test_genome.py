@@ -146,3 +146,42 @@ def test_regions_of_several_chromosomes(
     )
     assert records(tmp_path / "all.vcf") == alone
     assert "##spinimpute_regions=3\n" in (tmp_path / "all.vcf").read_text()
+
+
+def test_a_region_in_which_all_is_missing_is_left_out(world: World, gl: Path, tmp_path: Path) -> None:
+    position = world.position
+    first, second = (f"20:{position[i]}-{position[i + 20]}" for i in (100, 300))
+    end = int(position[150])
+    lines = gl.read_text().splitlines()
+    n_samples = len(world.names)
+    gone = [
+        "\t".join([*line.split("\t")[:9], *["."] * n_samples])
+        if not line.startswith("#") and int(line.split("\t")[1]) <= end
+        else line
+        for line in lines
+    ]
+    path = tmp_path / "gone.vcf"
+    path.write_text("\n".join(gone) + "\n")
+    given = SequencingSettings(path)
+    impute_sequenced(tmp_path / "one.vcf", world.panel, given, region=RegionSettings(second, 0.0))
+    both = RegionSettings([first, second], 0.0)
+    summary = impute_sequenced(tmp_path / "both.vcf", world.panel, given, region=both)
+    assert records(tmp_path / "both.vcf")[-1:] == records(tmp_path / "one.vcf")[-1:]
+    assert summary.warnings
+    with pytest.raises(InputError, match=r"nothing is known|all likelihoods"):
+        impute_sequenced(tmp_path / "no.vcf", world.panel, given, region=RegionSettings(first, 0.0))
+    assert not (tmp_path / "no.vcf").exists()
+
+
+def test_an_array_may_lack_a_chromosome_that_was_sequenced(
+    world: World, x_world: World, gl_of_both: Path, apart: dict[str, list[str]], tmp_path: Path
+) -> None:
+    calls = np.array(["0/0", "0/1", "1/1"])
+    typed = range(0, len(world.position), 5)
+    rows = [(s, calls[world.genotype_SX[s]].tolist()) for s in typed]
+    array = world.write_vcf(tmp_path / "array.vcf", rows, form="GT")
+    given = SequencingSettings(gl_of_both, array=array)
+    summary = impute_sequenced(tmp_path / "all.vcf", [world.panel, x_world.panel], given, force=True)
+    found = records(tmp_path / "all.vcf")
+    assert [line for line in found if line.startswith("X")] == apart["X"]
+    assert any("imputed without it" in warning for warning in summary.warnings)
