@@ -61,7 +61,8 @@ class ReportFiles:
         Raises
         ------
         InputError
-            The folder cannot be made, or is to be an output, too; MultiQC would not find its file.
+            The folder has no name, cannot be made, or is to be an output, too; MultiQC would not find its
+            file.
         """
         if self.multiqc is not None and not Path(self.multiqc).name.endswith(SUFFIX):
             raise InputError(
@@ -71,6 +72,8 @@ class ReportFiles:
         files = [path for path in (self.page, self.multiqc) if path is not None]
         if self.figures is None:
             return files
+        if str(self.figures) in ("", "-"):
+            raise InputError(f"{str(self.figures)!r} is no name for the folder of the figures: give one")
         folder = Path(self.figures)
         if any(Path(path).resolve() == folder.resolve() for path in [*others, *files] if path is not None):
             raise InputError(f"{folder} is to be a file and the folder of the figures: give two names")

@@ -161,6 +161,13 @@ def test_figures_without_a_page(imputed: Write, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.html"))
 
 
+@pytest.mark.parametrize("name", ["", "-"])
+def test_figures_need_a_name_for_their_folder(imputed: Write, tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="is no name for the folder of the figures"):
+        imputed(report_figures=name)
+    assert not list(tmp_path.glob("*.bcf"))
+
+
 def test_figures_that_are_there_stay_without_force(imputed: Write, panel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     folder.mkdir()

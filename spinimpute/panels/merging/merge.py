@@ -244,13 +244,14 @@ def _warn(panels: tuple[Panel, Panel], unions: Sequence[SiteUnion], people: Same
     if not people.named_alike:
         return
     named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")
-    said = (
-        f"{first} and {second} both have {len(people.named_alike)} samples ({named}): {len(people.same)} "
-        "have the same haplotypes in both and are kept once"
-    )
-    if different := len(people.named_alike) - len(people.same):
-        said += (
-            f"; {different} have others and are kept twice: if they are the same people, leave them out of "
-            "one panel (build_panel(...) with samples=...)"
+    same, different = len(people.same), len(people.named_alike) - len(people.same)
+    said = []
+    if same:
+        said.append(f"{same} have the same haplotypes in both and are kept once")
+    if different:
+        said.append(
+            f"{different} have other haplotypes and are kept twice: if they are the same people, leave them "
+            "out of one of the VCFs (bcftools view --samples ^NAME) and build its panel anew"
         )
-    warnings.warn(said, stacklevel=4)
+    both = f"{first} and {second} both have {len(people.named_alike)} samples ({named})"
+    warnings.warn(f"{both}: {'; '.join(said)}", stacklevel=4)
