@@ -211,6 +211,7 @@ FORMS = {
             "panel build --vcf {g}/panel.spin --inducing 4 --array {g}/array.sites --model {d} -t 1 -q "
             "-o {o}/o.spip",
         ),
+        seconds=60,  # with up to 1,024 inducing points a block
     ),
     "table model": Form(
         ("spin_table.safetensors", "mlp_table.safetensors"),

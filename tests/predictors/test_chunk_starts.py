@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.prepare import Prepared, prepare
-from spinimpute.pipeline.regions import part_to_read, within
+from spinimpute.pipeline.regions import Place, part_to_read, within
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.typed_chunks import (
     CHUNK,
@@ -157,7 +157,7 @@ def test_what_is_read_and_used(
     path, whole = ours
     last = min(first + length, example_panel.n_sites)
     region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))
-    to_read = part_to_read(path, [example_panel], PREDICTOR, region, buffer_cM)
+    to_read = part_to_read(path, example_panel, PREDICTOR, [Place(first, last, region)], buffer_cM)
     assert to_read is not None
     (read,) = prepare([example_panel], path, ImputationSummary(), only=to_read.region)
     index = whole.match.panel_index
@@ -195,6 +195,7 @@ def test_of_a_file_that_has_been_changed_all_is_read(
     subprocess.run(command, check=True)
     if change != "no index":
         subprocess.run(["bcftools", "index", "-t", path], check=True)
-    to_read = part_to_read(path, [example_panel], PREDICTOR, region, 0.0)
+    low, high = np.searchsorted(example_panel.position, [region.start, region.end + 1]).tolist()
+    to_read = part_to_read(path, example_panel, PREDICTOR, [Place(low, high, region)], 0.0)
     # samples have no say in where chunks are
     assert (to_read is None) == (change != "fewer samples")

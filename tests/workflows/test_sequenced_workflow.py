@@ -107,8 +107,8 @@ def test_reads_in_chunks(finished: Path, tmp_path: Path) -> None:
 def test_what_is_told(finished: Path) -> None:
     head, row = (line.split("\t") for line in (finished / "report.tsv").read_text().splitlines())
     told = dict(zip(head, row, strict=True))
-    assert (told["target"], told["samples"], told["imputed sites"]) == ("study", "3", "4453")
-    assert float(told["true r2"]) > 0.95
+    assert (told["target"], told["samples"], told["imputed_sites"]) == ("study", "3", "4453")
+    assert float(told["true_pooled_r2"]) > 0.95
     for chunk in (1, 2):
         assert "Coverage by sample" in (finished / "study" / "20" / f"chunk.{chunk}.html").read_text()
 
