@@ -46,13 +46,12 @@ class SequencedSummary(RunSummary):
         return self.coverage.samples
 
     def count(self, likelihoods: GenotypeLikelihoods, n_sites: int) -> None:
-        """Add what is known at the sites of a part of the chromosome, of which n_sites are imputed."""
+        """Add what is known at n_sites of the panel, other ones at each call. `skipped` is the caller's."""
         self.coverage.add(likelihoods, n_sites)
         self.panel_sites += n_sites
         self.file_sites += likelihoods.n_sites_file
         self.matched_sites += len(likelihoods.panel_index)
         self.repaired = dict(Counter(self.repaired) + Counter(likelihoods.repaired))
-        self.skipped = likelihoods.skipped
         self.haploid = max(self.haploid, int((likelihoods.ploidy == 1).sum()))
 
     def lines_before(self) -> list[str]:

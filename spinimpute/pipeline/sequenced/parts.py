@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.genotypes.sites import NoRecord, Region
+from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.regions import panel_places
+from spinimpute.pipeline.regions import Place, panel_places
 from spinimpute.pipeline.sequenced.inputs import LikelihoodReader, SequencingSettings, haplotypes_of
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
@@ -40,6 +41,32 @@ class Part:
     last: int
     low: int
     high: int
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """A place, and the panel sites [low, high) that it and its buffer hold."""
+
+    place: Place
+    low: int
+    high: int
+
+
+def _read_together(panel: Panel, places: Sequence[Place], buffer_cM: float) -> list[list[_Reach]]:
+    """Places in order of position, in groups whose buffers overlap: each site is read, and counted, once."""
+    cM = panel.cM
+    groups: list[list[_Reach]] = []
+    end = 0
+    for place in places:
+        low, high = place.first, place.last
+        if place.region is not None:
+            low = int(np.searchsorted(cM, cM[low] - buffer_cM))
+            high = int(np.searchsorted(cM, cM[high - 1] + buffer_cM, side="right"))
+        if not groups or low >= end:
+            groups.append([])
+        groups[-1].append(_Reach(place, low, high))
+        end = high
+    return groups
 
 
 def read_parts(
@@ -82,31 +109,38 @@ def read_parts(
     """
     places = panel_places(panels, regions, summary.warnings)
     buffer_cM = BUFFER_CM if buffer_cM is None else buffer_cM
-    parts = []
+    parts, skipped = [], Counter[str]()
     of_haplotypes = [haplotypes_of(one) for one in panels]
     reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
     summary.warnings += reader.warnings
     for one in of_haplotypes:
-        for place in places.get(one.checksum, []):
-            first, last = place.first, place.last
-            low, high = first, last
-            if place.region is not None:
-                cM = one.cM
-                low = int(np.searchsorted(cM, cM[first] - buffer_cM))
-                high = int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
+        for together in _read_together(one, places.get(one.checksum, []), buffer_cM):
+            start, stop = together[0].low, together[-1].high
             around = None
-            if place.region is not None or len(panels) > 1:
-                around = Region(one.chrom, int(one.position[low]), int(one.position[high - 1]))
-            likelihoods = reader.read(one, around)
-            if likelihoods is None:
-                summary.warnings.append(
-                    f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
-                    f"{one.position[last - 1]}: its {last - first} sites are left out"
-                )
-                continue
-            summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
-            summary.count(likelihoods, high - low)
-            parts.append(Part(one, likelihoods, first, last, low, high))
+            if together[0].place.region is not None or len(panels) > 1:
+                around = Region(one.chrom, int(one.position[start]), int(one.position[stop - 1]))
+            found = reader.read(one, around)
+            if found is not None:
+                summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
+                summary.count(found, stop - start)
+                # a file without an index is read anew for each group, with all its other chromosomes
+                elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], found.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
+                skipped += Counter(found.skipped)
+                skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
+            for reach in together:
+                first, last = reach.place.first, reach.place.last
+                likelihoods = None
+                if found is not None:
+                    ends = np.searchsorted(found.panel_index, [reach.low, reach.high]).tolist()
+                    likelihoods = found.part(slice(*ends))
+                if likelihoods is None or not likelihoods.known_SX.any():
+                    summary.warnings.append(
+                        f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
+                        f"{one.position[last - 1]}: its {last - first} sites are left out"
+                    )
+                    continue
+                parts.append(Part(one, likelihoods, first, last, reach.low, reach.high))
+    summary.skipped = dict(+skipped)
     if not parts:
         where = regions[0] if len(regions) == 1 else panels[0].chrom
         raise NoRecord(f"nothing is known of any sample in {where}: is it the right file?")

@@ -185,3 +185,34 @@ def test_an_array_may_lack_a_chromosome_that_was_sequenced(
     found = records(tmp_path / "all.vcf")
     assert [line for line in found if line.startswith("X")] == apart["X"]
     assert any("imputed without it" in warning for warning in summary.warnings)
+
+
+def test_sites_of_neighbouring_regions_count_once(world: World, gl: Path, tmp_path: Path) -> None:
+    """The buffers hold the whole panel: its sites, and those that it lacks, are not told twice."""
+    position = world.position
+    lines = gl.read_text().splitlines()
+    other = next(line for line in lines if not line.startswith("#")).split("\t")
+    taken = set(position)
+    free = [p for p in range(int(position[0]), int(position[-1])) if p not in taken][:40:2]
+    lacking = ["\t".join([other[0], str(p), *other[2:]]) for p in free]
+    records_of_both = [line for line in lines if not line.startswith("#")] + lacking
+    records_of_both.sort(key=lambda line: int(line.split("\t")[1]))
+    path = tmp_path / "more.vcf"
+    path.write_text("\n".join([line for line in lines if line.startswith("#")] + records_of_both) + "\n")
+    given = SequencingSettings(path)
+    whole = impute_sequenced(tmp_path / "whole.vcf", world.panel, given)
+    regions = [f"20:{position[i]}-{position[i + 5]}" for i in (5, 100, 200, 300)]
+    found = impute_sequenced(
+        tmp_path / "parts.vcf", world.panel, given, region=RegionSettings(regions, buffer_cM=1_000.0)
+    )
+    assert found.panel_sites == whole.panel_sites == len(position)
+    assert found.matched_sites == whole.matched_sites
+    assert found.skipped == whole.skipped
+    assert sum(found.skipped.values()) >= len(free)
+    assert found.coverage.known_sites == whole.coverage.known_sites
+    apart = []
+    for region in regions:
+        alone = RegionSettings(region, buffer_cM=1_000.0)
+        impute_sequenced(tmp_path / "one.vcf", world.panel, given, region=alone, force=True)
+        apart += records(tmp_path / "one.vcf")
+    assert records(tmp_path / "parts.vcf") == apart
