@@ -152,7 +152,7 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
         if name not in written:
             read += value if isinstance(value, tuple) else [value]
     check_outputs([path], bool(ctx.params.get("force")), read)
-    check_outputs([path, *written.values()], True, [], streamed=written["out"])
+    check_outputs([path, *written.values(), *_written_too(ctx.params)], True, [], streamed=written["out"])
     out = Path(str(written["out"]))
     before, placeholder, _ = out.name.partition("{chrom}")
     if (
@@ -168,6 +168,20 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
         start_log(Path(path), command_text(ctx, ()))
     except OSError as error:
         raise CannotWrite(Path(path), error) from error
+
+
+def _written_too(params: Mapping[str, Any]) -> list[Path]:
+    """Files whose names follow from options: tables of typed calls that are left out, figures."""
+    found = []
+    if params.get("loo"):
+        from spinimpute.quality.leave_one_out import TABLES
+
+        found += [Path(f"{params['loo']}.{table}.tsv") for table in TABLES]
+    if params.get("report_figures"):
+        from spinimpute.reports.report_files import CHARTS
+
+        found += [Path(params["report_figures"]) / f"{name}.svg" for name in CHARTS]
+    return found
 
 
 def _start_log_of_words(ctx: click.Context, words: list[str]) -> None:

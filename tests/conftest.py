@@ -1,7 +1,9 @@
 """Fixtures that every test may ask for: real genotypes, variant files, segments, models, a small disk."""
 
 import gzip
+import html
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +23,7 @@ from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +151,31 @@ def write_vcf(tmp_path: Path) -> Callable[..., Path]:
         return convert(text, tmp_path / name)
 
     return write
+
+
+@pytest.fixture
+def found_in_browser(tmp_path: Path) -> Callable[[Path, str, int], str]:
+    """found_in_browser(page, script, width): what the script puts into document.body.dataset.found."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium")
+
+    def found(page: Path, script: str, width: int) -> str:
+        copy = tmp_path / "copy.html"
+        copy.write_text(page.read_text().replace("</head>", f"<script>{script}</script></head>"))
+        done = subprocess.run(
+            [
+                CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
+                copy.as_uri(),
+            ],
+            capture_output=True, text=True, timeout=90,
+        )  # fmt: skip
+        match = re.search(r'data-found="([^"]*)"', done.stdout)
+        assert match, done.stderr[-2000:]
+        return html.unescape(match[1])
+
+    return found
 
 
 @pytest.fixture

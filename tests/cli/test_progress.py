@@ -124,6 +124,15 @@ def test_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
     failed = run(*words, "--log", tmp_path / "second.log")
     assert failed.code == 2
     assert failed.err.strip() in (tmp_path / "second.log").read_text()
+    (tmp_path / "f").mkdir()
+    for option, given, name in (
+        ("--loo", tmp_path / "l", "l.samples.tsv"),
+        ("--report-figures", tmp_path / "f", "f/samples.svg"),
+    ):
+        one_of_them = run(*words, option, given, "--log", tmp_path / name, "--force")
+        assert (one_of_them.code, one_of_them.err.count("\n")) == (2, 1)
+        assert "are to be written to the same file" in one_of_them.err
+        assert not (tmp_path / name).exists()
     same = run(*words, "--log", tmp_path / "o.vcf", "--force")
     assert same.code == 2
     assert "are to be written to the same file" in same.err

@@ -1,9 +1,8 @@
 """Pages of `impute` and `evaluate`: what they say, that they stand alone, and how a browser shows them."""
 
 import html.parser
-import re
-import shutil
-import subprocess
+import json
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -27,7 +26,7 @@ from spinimpute.reports.page import Page, Section, number, table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+InBrowser = Callable[[Path, str, int], str]
 NASTY = "<script>alert(1)</script> \"'&"
 VOID = {"meta", "link", "br", "img", "input", "line", "circle", "rect", "path"}
 
@@ -160,12 +159,11 @@ def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
     assert not (tmp_path / "o.bcf").exists()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 @pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, tmp_path: Path) -> None:
+def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, found_in_browser: InBrowser) -> None:
     """Sorting works by keyboard, nothing fails, and no phone has to scroll sideways."""
-    probe = """<script>
+    script = """
     const failures = [];
     addEventListener("error", (e) => failures.push(e.message));
     addEventListener("load", () => {
@@ -185,23 +183,8 @@ def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, tmp_path: P
         page: document.documentElement.scrollWidth, window: innerWidth,
         charts: document.querySelectorAll("svg[role=img]").length });
     });
-    </script>"""
-    copy = tmp_path / "copy.html"
-    copy.write_text(pages[kind].read_text().replace("</head>", probe + "</head>"))
-    done = subprocess.run(
-        [
-            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
-            copy.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=90,
-    )  # fmt: skip
-    match = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert match, done.stderr[-2000:]
-    import json
-
-    found = json.loads(match[1].replace("&quot;", '"'))
+    """
+    found = json.loads(found_in_browser(pages[kind], script, width))
     assert found["failures"] == []
     assert found["focused"]
     assert found["sorted"] == "ascending"
