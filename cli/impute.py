@@ -310,6 +310,8 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
     from spinimpute.quality.leave_one_out import TABLES
 
     name = prefix.rpartition("/")[2]
+    if prefix == "-":
+        raise InputError("--loo -: the tables cannot go to standard output; give what their names begin with")
     if not name or name.startswith("."):
         raise InputError(
             f"--loo {prefix!r}: the tables would be hidden files; give what their names begin with, such as "

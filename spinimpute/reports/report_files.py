@@ -126,10 +126,16 @@ def _write_figures(page: Page, folder: Path, beside: ExitStack) -> None:
         raise CannotWrite(folder, error) from error
     drawn = {folder / f"{chart.name}.svg": chart for chart in page.charts}
     assert set(drawn) <= set(_charts_in(folder)), "the names of charts are known"
+    # an earlier run's charts go last of all, when this one's files have their names; they stay if it fails
+    earlier = set(_charts_in(folder)) - set(drawn)
+    beside.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
     for path, chart in drawn.items():
         partial = beside.enter_context(written_whole(path))
         partial.write_text(chart.svg, encoding="utf-8", errors="xmlcharrefreplace")
-    for path in set(_charts_in(folder)) - set(drawn):
+
+
+def _unlink(paths: set[Path]) -> None:
+    for path in paths:
         path.unlink(missing_ok=True)
 
 

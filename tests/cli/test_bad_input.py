@@ -326,6 +326,7 @@ def test_no_input_is_overwritten(
         ("--report", "o.vcf.gz.tbi"),
         ("--loo", "q", "--report", "q.sites.tsv"),
         ("--loo", ""),
+        ("--loo", "-"),
         ("--loo", "folder/"),
         ("--loo", "."),
         ("--loo", ".hidden"),
@@ -334,7 +335,7 @@ def test_no_input_is_overwritten(
 )
 def test_outputs_that_cannot_be(refused, example: Path, more: tuple[str, ...], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     given = [word if word.startswith("--") or not word else tmp_path / "out" / word for word in more]
-    if more in (("--loo", "folder/"), ("--loo", ".")):  # a path would lose its end
+    if more in (("--loo", "folder/"), ("--loo", "."), ("--loo", "-")):  # a path would lose its end
         given = list(more)
     refused(example / "target.vcf.gz", "", *given)
 

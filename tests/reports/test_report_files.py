@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +18,9 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.reports.report_files import CHARTS
+from spinimpute.reports.multiqc import SampleTable
+from spinimpute.reports.page import Page
+from spinimpute.reports.report_files import CHARTS, ReportFiles
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
@@ -286,3 +289,24 @@ def test_multiqc_shows_what_the_files_say(panel: Path, imputed: Write, tmp_path:
         pd.testing.assert_frame_equal(
             table.sort_index(), wanted.sort_index(), check_names=False, check_dtype=False
         )
+
+
+def test_charts_of_an_earlier_run_stay_if_this_one_fails(tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    earlier = folder / f"{CHARTS[0]}.svg"
+    earlier.write_text("of yesterday")
+    files = ReportFiles(None, folder, None)
+    nothing = Page("title", "", [], "spinimpute")
+
+    def fail() -> None:
+        with ExitStack() as beside:
+            files.write(nothing, SampleTable("i", "n", "d", (), {}), beside)
+            raise OSError("the output has no room")
+
+    with pytest.raises(OSError, match="the output"):
+        fail()
+    assert earlier.read_text() == "of yesterday"
+    with ExitStack() as beside:
+        files.write(nothing, SampleTable("i", "n", "d", (), {}), beside)
+    assert not earlier.exists()
