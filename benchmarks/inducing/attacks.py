@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from spinimpute.panels.inducing_panel import InducingPanel
-from spinimpute.panels.panel_blocks import BlockPredictor
+from spinimpute.panels.panel_blocks import BlockPredictor, EncodedBlock
 
 Features = dict[str, np.ndarray]
 LEAST = 1e-7  # probability of an allele that nothing speaks for
@@ -60,7 +60,7 @@ def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarra
         around = typed[places.first : places.last]
         further = ~np.isin(around, index_U)
         at = slice(places.offset, places.offset + len(around))
-        wide_HS = block.points["feature_BHX"].numpy()[:, at][:, further]
+        wide_HS = _typed_alleles(block)[:, at][:, further]
         log_mass_H = np.log(block.points["mass_BH"].numpy() / panel.n_haplotypes + 1e-9)
         for name in out:
             reach, error = name.split()
@@ -71,6 +71,16 @@ def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarra
             p = (1 - float(error)) * soft + float(error) * frequency[index]
             out[name] += _mixture(p.clip(LEAST, 1 - LEAST), log_mass_H, alleles_XQ[index])
     return {name: of_person(value) for name, value in out.items()}
+
+
+def _typed_alleles(block: EncodedBlock) -> np.ndarray:
+    """Mean alleles (H, S) at a block's typed places."""
+    kmer_V = np.arange(2**block.k)
+    allele_VK = (kmer_V[:, None] >> np.arange(block.k)[::-1]) & 1
+    token_HDV = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).numpy()
+    n_places = len(block.places.cM_S)
+    first = (-n_places % block.k) // 2
+    return (token_HDV @ allele_VK).reshape(len(token_HDV), -1)[:, first : first + n_places]
 
 
 def _mixture(p_HU: np.ndarray, log_mass_H: np.ndarray, alleles_UQ: np.ndarray) -> np.ndarray:

@@ -154,12 +154,12 @@ class ReadingEncoder(CompetingEncoder[Keys]):
         ((x_BNX, label_BNU),) = chunks
         present_BH = (start.mass_BH > 0).to(x_BNX.dtype)
         mass_BH = present_BH * x_BNX.shape[1] / present_BH.sum(1, keepdim=True)
-        feature_BHX = start.feature_BHX
+        feature_BHF = start.feature_BHF
         for _ in range(self.rounds):
-            score_BNH = similarity.scores(x_BNX, similarity.keys(feature_BHX))
+            score_BNH = similarity.scores(x_BNX, similarity.keys(feature_BHF))
             weight_BHN = torch.softmax(score_BNH, dim=1).transpose(1, 2)
-            feature_BHX = weight_BHN @ x_BNX
-        return CarriedPoints(feature_BHX, weight_BHN @ label_BNU, mass_BH)
+            feature_BHF = similarity.sums(weight_BHN, x_BNX)
+        return CarriedPoints(feature_BHF, weight_BHN @ label_BNU, mass_BH)
 
 
 class NoCompetition(GenotypeSPIN):

@@ -5,9 +5,13 @@ Axes: B blocks, N haplotypes, X haplotypes or inducing points, S places, D colum
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+MOST_SNPS = 8  # of a K-mer: there are 2^K of them in every column
 
 
 def by_column(x_BXS: Tensor, k: int) -> Tensor:
@@ -30,3 +34,38 @@ def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
     """int64 (B, N, D): K-mers of known alleles."""
     power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
     return (by_column(allele_BNS.float(), k) @ power_K.float()).long()
+
+
+def kmer_rows(kmer_BND: Tensor, n_kmers: int) -> Tensor:
+    """int64 (B, N, D): rows of the haplotypes' K-mers in a table of all columns, (D V, ...)."""
+    return kmer_BND + n_kmers * torch.arange(kmer_BND.shape[-1], device=kmer_BND.device)
+
+
+def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
+    """Sums (B, X, D, V) of the haplotypes' tokens with these weights; of V numbers only the 1 is added."""
+    row_BND = kmer_rows(kmer_BND, n_kmers)
+    n_rows = n_kmers * kmer_BND.shape[-1]
+    sums = [
+        _RowSums.apply(weight_XN.T, row_ND, n_rows).T
+        for weight_XN, row_ND in zip(weight_BXN, row_BND, strict=True)
+    ]
+    return torch.stack(sums).unflatten(-1, (-1, n_kmers))
+
+
+class _RowSums(torch.autograd.Function):
+    """For each row of a table, the sum of the weights (N, X) of those that name it."""
+
+    @staticmethod
+    def forward(ctx: Any, weight_NX: Tensor, row_ND: Tensor, n_rows: int) -> Tensor:
+        ctx.save_for_backward(row_ND)
+        n, d = row_ND.shape
+        column_ND = torch.arange(n, device=row_ND.device)[:, None].expand(n, d)
+        place_2L = torch.stack([row_ND.flatten(), column_ND.flatten()])
+        one_L = weight_NX.new_ones(n * d)
+        token_FN = torch.sparse_coo_tensor(place_2L, one_L, (n_rows, n), check_invariants=False)
+        return torch.sparse.mm(token_FN, weight_NX.contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None, None]:
+        (row_ND,) = ctx.saved_tensors
+        return F.embedding_bag(row_ND, gradient[0].contiguous(), mode="sum"), None, None

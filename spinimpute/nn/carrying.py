@@ -2,7 +2,8 @@
 
 An inducing point is a weighted mean of datapoints: of their features and, with the same weights, of their
 labels, neither of them embedded. A query attends to inducing points and pools their labels. A `Similarity`
-scores pairs; it starts as a likelihood or a distance, steep and the same for both sides, not as noise.
+says what the features are and scores pairs; it starts as a likelihood or a distance, steep and the same for
+both sides, not as noise.
 
     XABD       paper, 3.2   H = MAB(H, X): softmax over datapoints, projected values, H starts from constants
                here         r_nh = softmax over H of score(x_n, h) + prior log(mass_h);
@@ -16,7 +17,8 @@ scores pairs; it starts as a likelihood or a distance, steep and the same for bo
 So weights learn how to compare; what is true of this context comes from this context. They serve contexts and
 columns of labels that they never saw.
 
-Axes: see `spinimpute.nn`; X features of a datapoint, U labels of a datapoint.
+Axes: see `spinimpute.nn`; X numbers of a datapoint, F features of an inducing point, often the same; U labels
+of a datapoint.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class CarriedPoints(NamedTuple):
 
     Attributes
     ----------
-    feature_BHX : Tensor
+    feature_BHF : Tensor
         Mean features of the datapoints that each point stands for.
     label_BHU : Tensor
         Their mean labels; empty (B, H, 0) of starting points, which carry none yet.
@@ -63,7 +65,7 @@ class CarriedPoints(NamedTuple):
         How many datapoints each point stands for; 1 for a starting point, 0 for padding.
     """
 
-    feature_BHX: Tensor
+    feature_BHF: Tensor
     label_BHU: Tensor
     mass_BH: Tensor
 
@@ -76,7 +78,11 @@ class CarriedPoints(NamedTuple):
 class Similarity(Protocol[Keys]):
     """How alike datapoints and inducing points are."""
 
-    def keys(self, feature_BHX: Tensor) -> Keys:
+    def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
+        """Sums (B, H, F) of the features of datapoints, with these weights."""
+        ...
+
+    def keys(self, feature_BHF: Tensor) -> Keys:
         """What scores need of the inducing points, computed once a round."""
         ...
 
@@ -148,7 +154,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
             Rows sum to 1; those of padding are 0.
         """
         points = self._after(self.rounds - 1, chunks, start, similarity)
-        keys, prior_B1H = similarity.keys(points.feature_BHX), self._prior(points, start)
+        keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
         r_BHN = torch.cat([_won(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
         present_BH1 = (start.mass_BH > 0).unsqueeze(-1)
         return r_BHN * present_BH1 / r_BHN.sum(-1, keepdim=True).clamp(min=SMALLEST_MASS)
@@ -164,13 +170,13 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
             raise ValueError("chunks must hold at least one chunk, however: it is empty")
         points = start
         for turn in range(rounds):
-            keys, prior_B1H = similarity.keys(points.feature_BHX), self._prior(points, start)
-            mass_BH, feature_BHX, label_BHU = _added_up(
+            keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
+            mass_BH, feature_BHF, label_BHU = _added_up(
                 chunks, similarity, keys, prior_B1H, with_labels=turn == rounds - 1
             )
             divisor_BH1 = mass_BH.clamp(min=SMALLEST_MASS).unsqueeze(-1)
             points = CarriedPoints(
-                feature_BHX / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
+                feature_BHF / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
             )
         return points
 
@@ -191,13 +197,13 @@ def _added_up(
     *,
     with_labels: bool,
 ) -> Sums:
-    """Masses (B, H), and sums of features (B, H, X) and of all or no labels (B, H, U), of all chunks."""
+    """Masses (B, H), and sums of features (B, H, F) and of all or no labels (B, H, U), of all chunks."""
 
     def won(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
         r_BHN = _won(x_BNX, similarity, keys, prior_B1H)
         # sums over a large context need more digits than autocast keeps
         with torch.autocast(r_BHN.device.type, enabled=False):
-            return r_BHN.sum(-1), r_BHN @ x_BNX.to(r_BHN.dtype), r_BHN @ label_BNU.to(r_BHN.dtype)
+            return r_BHN.sum(-1), similarity.sums(r_BHN, x_BNX), r_BHN @ label_BNU.to(r_BHN.dtype)
 
     total: Sums | None = None
     for x_BNX, label_BNU in chunks:
@@ -288,16 +294,20 @@ class Nearness:
     sees it. What is left is one matrix product.
     """
 
-    def keys(self, feature_BHX: Tensor) -> tuple[Tensor, Tensor]:
+    def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
+        """Sums (B, H, X): a datapoint's numbers are its features."""
+        return r_BHN @ x_BNX.to(r_BHN.dtype)
+
+    def keys(self, feature_BHF: Tensor) -> tuple[Tensor, Tensor]:
         """Features and their squares (B, 1, H)."""
-        return feature_BHX, feature_BHX.square().sum(-1).unsqueeze(1)
+        return feature_BHF, feature_BHF.square().sum(-1).unsqueeze(1)
 
     def scores(self, x_BNX: Tensor, keys: tuple[Tensor, Tensor]) -> Tensor:
         """Scores (B, N, H)."""
-        feature_BHX, square_B1H = keys
+        feature_BHF, square_B1H = keys
         # squares that nearly cancel need more digits than autocast keeps
         with torch.autocast(x_BNX.device.type, enabled=False):
-            return 2 * x_BNX.to(feature_BHX.dtype) @ feature_BHX.mT - square_B1H
+            return 2 * x_BNX.to(feature_BHF.dtype) @ feature_BHF.mT - square_B1H
 
 
 def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
@@ -408,7 +418,7 @@ class LabelReader(nn.Module):
             wide = torch.promote_types(q_BQX.dtype, torch.float32)
             points = CarriedPoints(*(part.to(wide) for part in points))
             q_BGQP = q_BQX.to(wide).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            h_BGHP = points.feature_BHX.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            h_BGHP = points.feature_BHF.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             prior_BGH = self.prior_G[:, None] * points.log_mass_BH.unsqueeze(1)
             key_BGH = prior_BGH - h_BGHP.square().sum(-1)
             # below any point that is there, however far

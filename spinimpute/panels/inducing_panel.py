@@ -5,8 +5,8 @@ The file is a `container` of compressed sections, with
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
 - a part for each block of gaps between array sites (`soft_alleles`): at most h inducing points,
-  averages of panel haplotypes: alleles between 0 and 1 at the array's sites in and around the block (8
-  levels) and at the sites imputed (64 levels), and the number of panel haplotypes that each stands for;
+  averages of panel haplotypes: shares of K-mers of the array's sites in and around the block, alleles between
+  0 and 1 at the sites imputed (64 levels), and the number of panel haplotypes that each stands for;
 - in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
   checksum, and where it came from. It holds no sample's name.
 
@@ -77,8 +77,8 @@ _HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (
 KIND = FileKind(
     name="inducing panel",
     magic=INDUCING_MAGIC,
-    version=2,
-    first_version=2,  # before, other models made other points
+    version=3,
+    first_version=3,  # before, other models made other points
     remedy=_REMEDY,
     fields={
         "chrom": is_chromosome,
@@ -326,8 +326,8 @@ class InducingPanel:
 
         content = self.container.part(block)
         with self.container.decoding(f"part {block + 1} of {self.n_blocks}"):
-            points = unpack_points(content, places, sites, part, self.inducing_points)
-        return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, points)
+            k, points = unpack_points(content, places, sites, part, self.inducing_points)
+        return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, k, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
         """Check that the array has some of the typed sites.

@@ -98,6 +98,8 @@ class EncodedBlock:
     sites : BlockSites
     n_haplotypes : int
         N, of the panel.
+    k : int
+        SNPs of a token.
     points : dict of str to Tensor
         What a predictor made of the panel's haplotypes.
     """
@@ -106,6 +108,7 @@ class EncodedBlock:
     frequency_S: np.ndarray
     sites: BlockSites
     n_haplotypes: int
+    k: int
     points: dict[str, Tensor]
 
 

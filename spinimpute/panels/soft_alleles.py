@@ -1,17 +1,18 @@
-"""Inducing points of a block as bytes: soft alleles of few levels, without what can be derived.
+"""Inducing points of a block as bytes: tokens and soft alleles of few levels, without what can be derived.
 
-Axes: H inducing points, S typed places of a block, U sites that it imputes, V typed sites that it sees, C
-imputed sites whose alleles are kept.
+Axes: H inducing points, D columns of K typed places, V = 2^K K-mers, U sites that a block imputes, C imputed
+sites whose alleles are kept, L shares that are stored.
 
-A soft allele at a typed place, which queries are compared with, is one of 8 values at equal distances (32
-gave the same accuracy and larger files). At the sites that a block imputes it is one of 64, spaced evenly in
-arcsin(sqrt(allele)): closer near 0 and 1, where rare alleles are. Not stored are places without a typed site,
-and sites where the panel has one allele only. Mass keeps 8 significant bits. Codes lie site by site: points
-that are neighbours are alike.
+A token, which queries are compared with, is the shares of K-mers among the haplotypes of a point. Stored is
+which there are (bits), and the fifteenths of each; 0 of the most frequent one, which has the rest. At the
+sites that a block imputes a soft allele is one of 64, spaced evenly in arcsin(sqrt(allele)): closer near 0
+and 1, where rare alleles are. Not stored are sites where the panel has one allele only. Mass keeps 8
+significant bits. Codes lie K-mer by K-mer and site by site: points that are neighbours are alike.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import replace
 
@@ -20,12 +21,12 @@ import torch
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import TypedPlaces
+from spinimpute.genotypes.kmers import MOST_SNPS
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 
-TYPED_STEPS = 7
+TOKEN_STEPS = 15
 LABEL_STEPS = 63
-_COUNT = struct.Struct("<I")
-_TYPED_VALUES = (np.arange(TYPED_STEPS + 1) / TYPED_STEPS).astype(np.float32)
+_SIZES = struct.Struct("<IBI")  # H, K, L
 _LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
 
 
@@ -40,29 +41,32 @@ def pack_points(block: EncodedBlock) -> bytes:
     Returns
     -------
     bytes
-        Number of points, masses, codes at typed sites, codes at the sites that are kept.
+        Sizes, masses, codes of the tokens, codes at the sites that are kept.
     """
-    typed_HS = block.points["feature_BHX"].numpy()
-    label_HU = block.points["label_BHU"].numpy()
-    seen = _seen(block.places)
+    token_DVH = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).permute(1, 2, 0).numpy()
+    code_DVH = np.rint(token_DVH.clip(0, 1) * TOKEN_STEPS).astype(np.uint8)
+    most_D1H = token_DVH.argmax(1)[:, None]
+    np.put_along_axis(code_DVH, most_D1H, TOKEN_STEPS, axis=1)  # there, however small its share
+    there_DVH = code_DVH > 0
+    np.put_along_axis(code_DVH, most_D1H, 0, axis=1)
+    code_L = code_DVH[there_DVH]
     kept_U = _kept(block.sites)
-    typed_VH = np.rint(typed_HS[:, seen].T.clip(0, 1) * TYPED_STEPS).astype(np.uint8)
-    angle_CH = np.arcsin(np.sqrt(label_HU[:, kept_U].T.clip(0, 1))) / (np.pi / 2)
-    label_CH = np.rint(angle_CH * LABEL_STEPS).astype(np.uint8)
+    angle_CH = np.arcsin(np.sqrt(block.points["label_BHU"].numpy()[:, kept_U].T.clip(0, 1))) / (np.pi / 2)
     mass_H = block.points["mass_BH"].to(torch.bfloat16).view(torch.int16).numpy()
     return b"".join(
         [
-            _COUNT.pack(len(typed_HS)),
+            _SIZES.pack(len(mass_H), block.k, len(code_L)),
             mass_H.astype("<i2").tobytes(),
-            typed_VH.tobytes(),
-            label_CH.tobytes(),
+            np.packbits(there_DVH).tobytes(),
+            code_L.tobytes(),
+            np.rint(angle_CH * LABEL_STEPS).astype(np.uint8).tobytes(),
         ]
     )
 
 
 def unpack_points(
     content: bytes, places: TypedPlaces, sites: BlockSites, part: slice, most: int | None = None
-) -> dict[str, Tensor]:
+) -> tuple[int, dict[str, Tensor]]:
     """The inducing points that `pack_points` was given, rounded.
 
     Parameters
@@ -78,38 +82,48 @@ def unpack_points(
 
     Returns
     -------
-    dict of str to Tensor
-        feature_BHX (typed places), label_BHU (of the part), mass_BH; see `nn.carrying.CarriedPoints`.
+    k : int
+        SNPs of a token.
+    points : dict of str to Tensor
+        feature_BHF (tokens), label_BHU (of the part), mass_BH; see `nn.carrying.CarriedPoints`.
 
     Raises
     ------
     ValueError, struct.error
         The content is of another block.
     """
-    (n_points,) = _COUNT.unpack_from(content)
-    seen = _seen(places)
+    n_points, k, n_shares = _SIZES.unpack_from(content)
+    if not (0 < n_points <= (n_points if most is None else most) and 0 < k <= MOST_SNPS):
+        raise ValueError("no inducing points")
+    shape_DVH = (-(-len(places.cM_S) // k), 2**k, n_points)
     kept_U = _kept(sites)
-    mass_H = np.frombuffer(content, "<i2", n_points, _COUNT.size)
-    codes = np.frombuffer(content, np.uint8, offset=_COUNT.size + 2 * n_points)
-    n_seen = places.last - places.first
-    codes_XH = codes.reshape(n_seen + int(kept_U.sum()), n_points)
+    mass_H = np.frombuffer(content, "<i2", n_points, _SIZES.size)
+    codes = np.frombuffer(content, np.uint8, offset=_SIZES.size + 2 * n_points)
+    n_tokens = math.prod(shape_DVH)
+    packed, code_L, label = np.split(codes, np.cumsum([-(-n_tokens // 8), n_shares]))
+    there_DVH = np.unpackbits(packed, count=n_tokens).astype(bool).reshape(shape_DVH)
+    code_DVH = np.zeros(shape_DVH, dtype=np.uint8)
+    code_DVH[there_DVH] = code_L
+    most_DVH = there_DVH & (code_DVH == 0)
+    label_CH = label.reshape(int(kept_U.sum()), n_points)
     if (
-        not 0 < n_points <= (n_points if most is None else most)
-        or codes_XH[:n_seen].max(initial=0) > TYPED_STEPS
-        or codes_XH[n_seen:].max(initial=0) > LABEL_STEPS
+        (most_DVH.sum(1) != 1).any()
+        or code_L.max(initial=0) > TOKEN_STEPS
+        or label_CH.max(initial=0) > LABEL_STEPS
     ):
         raise ValueError("no inducing points")
     mass_BH = torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float()
     if not (torch.isfinite(mass_BH).all() and (mass_BH >= 0).all() and mass_BH.sum() > 0):
         raise ValueError("no masses")
-    typed_SH = np.zeros((len(places.cM_S), n_points), dtype=np.float32)
-    typed_SH[seen] = _TYPED_VALUES[codes_XH[:n_seen]]
+    others_D1H = code_DVH.sum(1, keepdims=True, dtype=np.float32)
+    whole_D1H = np.maximum(others_D1H, TOKEN_STEPS)
+    token_DVH = np.where(most_DVH, whole_D1H - others_D1H, code_DVH) / whole_D1H
     kept_part = kept_U[part]
-    first = n_seen + int(kept_U[: part.start].sum())
+    first = int(kept_U[: part.start].sum())
     label_UH = np.zeros((len(kept_part), n_points), dtype=np.float32)
-    label_UH[kept_part] = _LABEL_VALUES[codes_XH[first : first + int(kept_part.sum())]]
-    return {
-        "feature_BHX": torch.from_numpy(np.ascontiguousarray(typed_SH.T)),
+    label_UH[kept_part] = _LABEL_VALUES[label_CH[first : first + int(kept_part.sum())]]
+    return k, {
+        "feature_BHF": torch.from_numpy(token_DVH.reshape(-1, n_points).T.copy()),
         "label_BHU": torch.from_numpy(np.ascontiguousarray(label_UH.T)),
         "mass_BH": mass_BH,
     }
@@ -131,12 +145,8 @@ def as_stored(block: EncodedBlock) -> EncodedBlock:
         With rounded points.
     """
     whole = slice(0, len(block.sites.gap_U))
-    return replace(block, points=unpack_points(pack_points(block), block.places, block.sites, whole))
-
-
-def _seen(places: TypedPlaces) -> slice:
-    """The places that hold a typed site."""
-    return slice(places.offset, places.offset + places.last - places.first)
+    _, points = unpack_points(pack_points(block), block.places, block.sites, whole)
+    return replace(block, points=points)
 
 
 def _kept(sites: BlockSites) -> np.ndarray:

@@ -130,8 +130,11 @@ def test_constants_do_not_look_at_where_they_would_start(episode: Episode) -> No
 
 def test_points_that_do_not_compete_do_not_mind_one_another() -> None:
     class Scores:
-        def keys(self, feature_BHX: torch.Tensor) -> torch.Tensor:
-            return feature_BHX
+        def sums(self, r_BHN: torch.Tensor, x_BNX: torch.Tensor) -> torch.Tensor:
+            return r_BHN @ x_BNX
+
+        def keys(self, feature_BHF: torch.Tensor) -> torch.Tensor:
+            return feature_BHF
 
         def scores(self, x_BNX: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
             return x_BNX @ keys.transpose(1, 2)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers
+from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers, kmer_sums
 
 
 @settings(deadline=None, max_examples=30)
@@ -29,3 +29,18 @@ def test_numbers_of_known_kmers_are_their_bits(k: int, places: int, seed: int) -
     for alleles_DK, number_D in zip(by_column(allele_BNS, k)[0], kmer_numbers(allele_BNS, k)[0], strict=True):
         texts = ["".join(str(int(a)) for a in alleles) for alleles in alleles_DK]
         assert [int(text, 2) for text in texts] == number_D.tolist()
+
+
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), n=st.integers(1, 6), seed=st.integers(0, 1_000))
+def test_sums_of_kmers_are_products_with_tokens(k: int, places: int, n: int, seed: int) -> None:
+    """The gradient, too."""
+    generator = torch.Generator().manual_seed(seed)
+    allele_BNS = (torch.rand(2, n, places, generator=generator) < 0.5).double()
+    weight_BXN = torch.rand(2, 3, n, generator=generator, dtype=torch.float64, requires_grad=True)
+    expected = torch.einsum("bxn,bndv->bxdv", weight_BXN, kmer_distribution(allele_BNS, k))
+    found = kmer_sums(weight_BXN, kmer_numbers(allele_BNS, k), 2**k)
+    torch.testing.assert_close(found, expected)
+    direction = torch.rand(found.shape, generator=generator, dtype=torch.float64)
+    gradients = [torch.autograd.grad(x, weight_BXN, direction)[0] for x in (found, expected)]
+    torch.testing.assert_close(*gradients)

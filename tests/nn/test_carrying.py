@@ -23,8 +23,11 @@ class Dots:
     def __init__(self, steepness: Tensor) -> None:
         self.steepness = steepness
 
-    def keys(self, feature_BHX: Tensor) -> Tensor:
-        return feature_BHX
+    def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
+        return r_BHN @ x_BNX
+
+    def keys(self, feature_BHF: Tensor) -> Tensor:
+        return feature_BHF
 
     def scores(self, x_BNX: Tensor, keys: Tensor) -> Tensor:
         return -self.steepness * (x_BNX.unsqueeze(2) - keys.unsqueeze(1)).square().sum(-1)
@@ -86,7 +89,7 @@ def test_as_many_points_as_datapoints_carry_their_labels_and_a_steep_query_finds
     points = CompetingEncoder[Tensor](2).double()([(x_BNX, label_BNU)], start_of(x_BNX, 12), similarity)
     torch.testing.assert_close(points.label_BHU, label_BNU, rtol=0, atol=1e-4)
     torch.testing.assert_close(points.mass_BH, torch.ones_like(points.mass_BH), rtol=0, atol=1e-4)
-    logit_BGQH = similarity.scores(x_BNX, similarity.keys(points.feature_BHX)).unsqueeze(1)
+    logit_BGQH = similarity.scores(x_BNX, similarity.keys(points.feature_BHF)).unsqueeze(1)
     attention_BGQH, pooled_BGQU = read_labels(logit_BGQH, points)
     torch.testing.assert_close(pooled_BGQU[:, 0], label_BNU, rtol=0, atol=1e-4)
     assert (attention_BGQH.argmax(-1)[0, 0] == torch.arange(12)).all()
@@ -107,7 +110,7 @@ def test_padding_among_the_starting_points_wins_and_gives_nothing() -> None:
     encoder, similarity = CompetingEncoder[Tensor](2).double(), Dots(torch.tensor(1.0))
     start = start_of(x_BNX, 4)
     padded = CarriedPoints(
-        torch.cat([start.feature_BHX, x_BNX[:, 4:6]], 1),
+        torch.cat([start.feature_BHF, x_BNX[:, 4:6]], 1),
         x_BNX[:, :6, :0],
         torch.tensor([[1.0] * 4 + [0.0] * 2] * 2, dtype=torch.float64),
     )
@@ -157,28 +160,28 @@ def test_starting_points_are_datapoints_whatever_their_order(count: int) -> None
     x_BNX, _ = context(20)
     x_BNX[1, :, 2] *= 9  # along another feature in another context
     start = spread_out(x_BNX, count)
-    assert start.feature_BHX.shape == (2, count, 3)
+    assert start.feature_BHF.shape == (2, count, 3)
     assert (start.mass_BH == 1).all()
     for b, widest in ((0, int(x_BNX[0].var(0).argmax())), (1, 2)):
-        chosen = torch.cdist(start.feature_BHX[b], x_BNX[b]).argmin(1)
-        torch.testing.assert_close(x_BNX[b, chosen], start.feature_BHX[b])
+        chosen = torch.cdist(start.feature_BHF[b], x_BNX[b]).argmin(1)
+        torch.testing.assert_close(x_BNX[b, chosen], start.feature_BHF[b])
         assert len(set(chosen.tolist())) == count
         if count < 20:  # one of each of so many equal parts
             rank = x_BNX[b, :, widest].argsort().argsort()[chosen]
             assert (rank * count // 20).tolist() == list(range(count))
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    other = spread_out(x_BNX[:, order], count).feature_BHX
+    other = spread_out(x_BNX[:, order], count).feature_BHF
     if count == 20:
         other = other[:, order.argsort()]
-    torch.testing.assert_close(other, start.feature_BHX)
+    torch.testing.assert_close(other, start.feature_BHF)
 
 
 def test_starting_points_do_not_depend_on_the_order_where_features_tie() -> None:
     generator = torch.Generator().manual_seed(3)
     x_BNX = torch.randint(3, (2, 60, 4), generator=generator).double()
     order = torch.randperm(60, generator=generator)
-    other = spread_out(x_BNX[:, order], 7).feature_BHX
-    torch.testing.assert_close(other, spread_out(x_BNX, 7).feature_BHX)
+    other = spread_out(x_BNX[:, order], 7).feature_BHF
+    torch.testing.assert_close(other, spread_out(x_BNX, 7).feature_BHF)
 
 
 def test_nearness_ranks_by_distance() -> None:
@@ -200,7 +203,7 @@ def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> N
     start = start._replace(mass_BH=torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]).double())
     chunks = list(zip(x_BNX.split(sizes, 1), label_BNU.split(sizes, 1), strict=True))
     points, share_BHN = encoder(chunks, start, Nearness()), encoder.shares(chunks, start, Nearness())
-    for mean, of in ((points.feature_BHX, x_BNX), (points.label_BHU, label_BNU)):
+    for mean, of in ((points.feature_BHF, x_BNX), (points.label_BHU, label_BNU)):
         present = points.mass_BH > 0
         torch.testing.assert_close((share_BHN @ of)[present], mean[present])
     torch.testing.assert_close(share_BHN.sum(-1), (points.mass_BH > 0).double(), rtol=1e-4, atol=1e-4)
@@ -221,13 +224,13 @@ def test_heads_are_kernel_regressions() -> None:
         for g in range(2):
             part = slice(3 * g, 3 * g + 3)
             for q in range(4):
-                away_H = (q_BQX[b, q, part] - points.feature_BHX[b, :, part]).square().sum(-1)
+                away_H = (q_BQX[b, q, part] - points.feature_BHF[b, :, part]).square().sum(-1)
                 weight_H = (points.mass_BH[b] + 0.1) ** reader.prior_G[g] * (-away_H).exp()
                 share_H = weight_H / weight_H.sum()
                 torch.testing.assert_close(read.attention_BGQH[b, g, q], share_H)
                 torch.testing.assert_close(read.label_BGQU[b, g, q], share_H @ label_BNU[b])
                 torch.testing.assert_close(read.density_BGQ[b, g, q], weight_H.sum().log())
-                mean_P = share_H @ points.feature_BHX[b, :, part]
+                mean_P = share_H @ points.feature_BHF[b, :, part]
                 torch.testing.assert_close(read.feature_BQX[b, q, part], mean_P - q_BQX[b, q, part])
 
 

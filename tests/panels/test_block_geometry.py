@@ -128,13 +128,13 @@ class Echo:
         self.shape, self.side = shape, side
 
     def encode(self, block: PanelBlock) -> EncodedBlock:
-        sites, n_places = block.sites, len(block.places.cM_S)
+        sites = block.sites
         points = {
-            "feature_BHX": torch.zeros(1, n_places),
+            "feature_BHF": torch.eye(2)[:1].tile(len(block.places.cM_S)),  # REF alone, K = 1
             "label_BHU": torch.zeros(1, len(sites.gap_U)),
             "mass_BH": torch.ones(1),
         }
-        return EncodedBlock(block.places, block.frequency_S, sites, block.n_haplotypes, points)
+        return EncodedBlock(block.places, block.frequency_S, sites, block.n_haplotypes, 1, points)
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         place = self.shape.flank + block.sites.gap_U + self.side

@@ -21,21 +21,38 @@ def test_scores_of_haplotypes_are_log_likelihoods(k: int, places: int, compared:
     """Products of tokens and keys, and of alleles at untyped sites with those of the points."""
     generator = torch.Generator().manual_seed(seed)
     x_BNX = (torch.rand(2, 4, places + compared, generator=generator) < 0.5).float()
-    feature_BHX = torch.rand(2, 3, places + compared, generator=generator)
+    mean_BHX = torch.rand(2, 3, places + compared, generator=generator)
     weight_BD = torch.rand(2, -(-places // k), generator=generator)
     untyped_weight_BC = torch.rand(2, compared, generator=generator)
     confusion = Confusion(k)
     similarity = HaplotypeSimilarity(confusion, weight_BD, k, untyped_weight_BC)
-    score_BNH = similarity.scores(x_BNX, similarity.keys(feature_BHX))
+    score_BNH = similarity.scores(x_BNX, similarity.keys(similarity.start(mean_BHX)))
     token_BNDV = kmer_distribution(x_BNX[..., :places], k)
     assert (token_BNDV.argmax(-1) == kmer_numbers(x_BNX[..., :places], k)).all()
-    key_BHDV = confusion(kmer_distribution(feature_BHX[..., :places], k))
+    key_BHDV = confusion(kmer_distribution(mean_BHX[..., :places], k))
     expected = torch.einsum("bndv,bhdv,bd->bnh", token_BNDV, key_BHDV, weight_BD)
     for b, n, h, c in itertools.product(range(2), range(4), range(3), range(compared)):
-        alt = 0.01 + 0.98 * feature_BHX[b, h, places + c]
+        alt = 0.01 + 0.98 * mean_BHX[b, h, places + c]
         likelihood = alt if x_BNX[b, n, places + c] else 1 - alt
         expected[b, n, h] += untyped_weight_BC[b, c] * likelihood.log()
     torch.testing.assert_close(score_BNH, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), compared=st.integers(0, 6), seed=st.integers(0, 1_000))
+def test_points_keep_which_alleles_go_together(k: int, places: int, compared: int, seed: int) -> None:
+    """Features of a point are sums over haplotypes of whole K-mers, and of alleles at untyped sites."""
+    generator = torch.Generator().manual_seed(seed)
+    x_BNX = (torch.rand(2, 4, places + compared, generator=generator) < 0.5).float()
+    r_BHN = torch.rand(2, 3, 4, generator=generator)
+    weight_BD, untyped_weight_BC = torch.ones(2, -(-places // k)), torch.ones(2, compared)
+    similarity = HaplotypeSimilarity(Confusion(k), weight_BD, k, untyped_weight_BC)
+    expected_BHF = torch.zeros(2, 3, weight_BD.shape[1] * 2**k + compared)
+    for b, n in itertools.product(range(2), range(4)):
+        token_DV = kmer_distribution(x_BNX[b : b + 1, n : n + 1, :places], k)[0, 0]
+        feature_F = torch.cat([token_DV.flatten(), x_BNX[b, n, places:]])
+        expected_BHF[b] += r_BHN[b, :, n, None] * feature_F
+    torch.testing.assert_close(similarity.sums(r_BHN, x_BNX), expected_BHF)
 
 
 def test_untyped_sites_weigh_more_the_rarer_their_alleles_are() -> None:
@@ -131,7 +148,8 @@ def test_a_run_ends_where_alleles_differ() -> None:
         points = model.encode(
             columns, [(both_BHS, both_BHS[..., :1])], both_BHS, torch.ones(1, 2), torch.zeros(1, 0)
         )
-        keys = model.keys(points._replace(feature_BHX=both_BHS), columns)
+        both_BHF = kmer_distribution(both_BHS, 1).flatten(2)
+        keys = model.keys(points._replace(feature_BHF=both_BHF), columns)
         found = match(query_BQS, torch.ones_like(query_BQS), keys, 1, torch.tensor(1.0), 2)
     runs_F2 = found.runs_BFQH[0, :, 0]
     left, right = runs_F2[:4], runs_F2[4:]

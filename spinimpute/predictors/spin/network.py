@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.genotypes.kmers import by_column, kmer_distribution
+from spinimpute.genotypes.kmers import MOST_SNPS, by_column
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
 from spinimpute.nn.shapes import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
@@ -40,7 +40,6 @@ from spinimpute.predictors.spin.similarity import (
 )
 
 MOST_ROUNDS = 20
-MOST_SNPS = 8  # of a token: there are 2^K of them in every column
 COLUMN_FEATURES = 8
 SHORTEST_SCALE, LONGEST_SCALE = 0.004, 2.5  # cM, of the heads before training
 FALL = 0.12  # of the encoder's weights from column to column, in logarithms, before training
@@ -185,16 +184,16 @@ class GenotypeSPIN(nn.Module):
         Returns
         -------
         CarriedPoints
-            Their features are mean typed alleles, their labels mean alleles at the sites to impute.
+            Their features are tokens, their labels mean alleles at the sites to impute.
         """
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
         similarity = HaplotypeSimilarity(
             self.confusion, weight_BD, self.settings.k, untyped_weights(frequency_BC)
         )
-        start = CarriedPoints(start_BHX, start_BHX[..., :0], present_BH)
+        start = CarriedPoints(similarity.start(start_BHX), start_BHX[..., :0], present_BH)
         points: CarriedPoints = self.encoder(chunks, start, similarity)
-        n_typed = columns.valid_BS.shape[1]
-        return points._replace(feature_BHX=points.feature_BHX[..., :n_typed].contiguous())
+        n_tokens = columns.valid_BD.shape[1] * 2**self.settings.k
+        return points._replace(feature_BHF=points.feature_BHF[..., :n_tokens].contiguous())
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
         """What the attention of any query needs of a block.
@@ -211,7 +210,7 @@ class GenotypeSPIN(nn.Module):
         AttentionKeys
             For `attend`.
         """
-        token_BHDV = kmer_distribution(points.feature_BHX, self.settings.k)
+        token_BHDV = points.feature_BHF.unflatten(-1, (-1, 2**self.settings.k))
         share_BH = points.mass_BH / points.mass_BH.sum(1, keepdim=True)
         frequency_BDV = (share_BH.unsqueeze(1) @ token_BHDV.flatten(2)).unflatten(-1, token_BHDV.shape[2:])
         return AttentionKeys(

@@ -35,7 +35,7 @@ MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks hav
 QUERY_CHUNK = 64  # small enough for a processor's cache
 SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
-ENCODER = 2  # raise it when the same weights make other inducing points: it refuses files of those before
+ENCODER = 3  # raise it when the same weights make other inducing points: it refuses files of those before
 FEW_POINTS = 96  # up to here narrow blocks are more accurate on simulated panels
 
 
@@ -156,7 +156,9 @@ class SPINPredictor(Predictor):
             parts.append(self.model.encode(columns, chunks, start_BHX, present_BH, frequency_BC))
         points = parts[0]._replace(label_BHU=torch.cat([part.label_BHU for part in parts], -1))
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
-        return EncodedBlock(block.places, block.frequency_S, block.sites, block.n_haplotypes, kept)
+        return EncodedBlock(
+            block.places, block.frequency_S, block.sites, block.n_haplotypes, self.model.settings.k, kept
+        )
 
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:

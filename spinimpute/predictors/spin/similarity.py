@@ -1,16 +1,17 @@
 """How alike haplotypes are: K-mer tokens, a learned confusion of K-mers, and a weight for each column.
 
-A token is a distribution over the 2^K K-mers of a column: one of them for a haplotype, the product of mean
-alleles for an inducing point. The key of an inducing point is log(token @ confusion), so that a score, a sum
-over columns of weight <token, key>, is a log-likelihood that allows for differences. It starts with the same
-error rate at each SNP. Where calls of a query are missing, the likelihoods of all K-mers that it may have are
-summed (`matching`).
+A token is a distribution over the 2^K K-mers of a column: one of them for a haplotype, the shares of its
+haplotypes for an inducing point, which starts from the product of mean alleles. The key of an inducing point
+is log(token @ confusion), so that a score, a sum over columns of weight <token, key>, is a log-likelihood
+that allows for differences. It starts with the same error rate at each SNP. Where calls of a query are
+missing, the likelihoods of all K-mers that it may have are summed (`matching`).
 
 Haplotypes are also compared by what is to be imputed: alleles at untyped sites of their block. So those that
 carry a rare allele share inducing points, and what these carry is pure. Queries have no such alleles, and are
 compared with inducing points by their tokens alone.
 
-Axes: see `spinimpute.nn`; S typed places, C untyped sites, X = S + C; D columns of K places, V = 2^K K-mers.
+Axes: see `spinimpute.nn`; D columns of K places, V = 2^K K-mers, S typed places, C untyped sites: X = S + C
+alleles of a haplotype, F = D V + C features of an inducing point.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
+from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums
 
 START_ERROR = 0.01  # of a SNP's allele, before training
 LEAST_PROBABILITY = 1e-9  # of a K-mer
@@ -128,12 +129,23 @@ class HaplotypeSimilarity:
         self.confusion, self.weight_BD, self.k = confusion, weight_BD, k
         self.untyped_weight_BC = untyped_weight_BC
 
-    def keys(self, feature_BHX: Tensor) -> Keys:
-        """Of points with these mean alleles at typed places and at untyped sites."""
-        typed_BHS, untyped_BHC = self._parts(feature_BHX)
-        weighted_BHDV = (
-            self.confusion(kmer_distribution(typed_BHS, self.k)) * self.weight_BD[:, None, :, None]
-        )
+    def start(self, mean_BHX: Tensor) -> Tensor:
+        """Features (B, H, F) of points of which the mean alleles are known, but not which go together."""
+        typed_BHS, untyped_BHC = self._parts(mean_BHX)
+        return torch.cat([kmer_distribution(typed_BHS, self.k).flatten(2), untyped_BHC], -1)
+
+    def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
+        """As of `Similarity`: tokens of all columns, then alleles at untyped sites."""
+        typed_BNS, untyped_BNC = self._parts(x_BNX)
+        token_BHDV = kmer_sums(r_BHN, kmer_numbers(typed_BNS, self.k), 2**self.k)
+        return torch.cat([token_BHDV.flatten(2), r_BHN @ untyped_BNC.to(r_BHN.dtype)], -1)
+
+    def keys(self, feature_BHF: Tensor) -> Keys:
+        """Of points with these tokens, and these mean alleles at untyped sites."""
+        n_untyped = self.untyped_weight_BC.shape[-1]
+        token_BHF, untyped_BHC = feature_BHF.tensor_split([feature_BHF.shape[-1] - n_untyped], -1)
+        token_BHDV = token_BHF.unflatten(-1, (-1, 2**self.k))
+        weighted_BHDV = self.confusion(token_BHDV) * self.weight_BD[:, None, :, None]
         # nothing is learned from alleles at untyped sites: how much they weigh is chosen
         p_BHC = torch.lerp(untyped_BHC.detach(), untyped_BHC.new_tensor(0.5), 2 * ALLELE_ERROR)
         weight_B1C = self.untyped_weight_BC.unsqueeze(1)
