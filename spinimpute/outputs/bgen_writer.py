@@ -21,6 +21,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.output_files import FilesTogether
 from spinimpute.outputs.plink_writer import check_names
+from spinimpute.vcf.record_fields import NumberCodes
 
 BITS = 16  # of a probability
 _MOST = 2**BITS - 1
@@ -65,7 +66,7 @@ class BgenWriter(FilesTogether):
     ) -> None:
         """Check everything that can be checked, and open the files."""
         check_names(samples)
-        self._samples, self._sexes, self._decimals = list(samples), dict(sexes or {}), decimals
+        self._samples, self._sexes, self._codes = list(samples), dict(sexes or {}), NumberCodes(decimals)
         self._phased, self._of_calls = "HDS" in formats, tuple(formats) == ("GT",)
         self._file: BinaryIO | None = None
         self._n_records = 0
@@ -122,7 +123,7 @@ class BgenWriter(FilesTogether):
         """
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
-        p = np.round(np.clip(np.asarray(hap_dosage, np.float64), 0, 1), self._decimals)
+        p = self._codes.units(np.asarray(hap_dosage, np.float64)) / self._codes.one
         if self._of_calls:
             p = np.where(np.isnan(p), p, p >= 0.5) if haplotypes is None else haplotypes.astype(float)
             p[p < 0] = np.nan

@@ -76,7 +76,12 @@ def number(value: Fraction | None) -> str:
 
 
 def thousandths(value: np.float32) -> Fraction | None:
-    return None if np.isnan(value) else Fraction(int(np.rint(value * np.float32(1000))), 1000)
+    if np.isnan(value):
+        return None
+    scaled = value * np.float32(1000)
+    if scaled < 0.75 or scaled > 999.25:  # as good as certain
+        return Fraction(round(float(value)))
+    return Fraction(int(np.rint(scaled)), 1000)
 
 
 def slow_sample(dosages: list[np.float32], formats) -> str:
@@ -209,8 +214,8 @@ def test_cyvcf2_reads_back_what_was_written(tmp_path, ploidy, suffix):
             assert calls[diploid, -1].all()  # phased
         expected = dosage[i, first].astype(np.float64)
         expected[diploid] += dosage[i, first[diploid] + 1]
-        np.testing.assert_allclose(record.format("DS")[:, 0], expected, atol=1.01e-3)
-        np.testing.assert_allclose(record.format("HDS")[:, 0], dosage[i, first], atol=5.01e-4)
+        np.testing.assert_allclose(record.format("DS")[:, 0], expected, atol=1.26e-3)
+        np.testing.assert_allclose(record.format("HDS")[:, 0], dosage[i, first], atol=7.51e-4)
     reader.close()
     assert count == n
 
