@@ -36,20 +36,15 @@ def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
     return (by_column(allele_BNS.float(), k) @ power_K.float()).long()
 
 
-def kmer_rows(kmer_BND: Tensor, n_kmers: int) -> Tensor:
-    """int64 (B, N, D): rows of the haplotypes' K-mers in a table of all columns, (D V, ...)."""
-    return kmer_BND + n_kmers * torch.arange(kmer_BND.shape[-1], device=kmer_BND.device)
-
-
 def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
     """Sums (B, X, D, V) of the haplotypes' tokens with these weights; of V numbers only the 1 is added."""
-    row_BND = kmer_rows(kmer_BND, n_kmers)
-    n_rows = n_kmers * kmer_BND.shape[-1]
+    d = kmer_BND.shape[-1]
+    row_BND = kmer_BND + n_kmers * torch.arange(d, device=kmer_BND.device)
     sums = [
-        _RowSums.apply(weight_XN.T, row_ND, n_rows).T
+        _RowSums.apply(weight_XN.T, row_ND, n_kmers * d).T
         for weight_XN, row_ND in zip(weight_BXN, row_BND, strict=True)
     ]
-    return torch.stack(sums).unflatten(-1, (-1, n_kmers))
+    return torch.stack(sums).unflatten(-1, (d, n_kmers))
 
 
 class _RowSums(torch.autograd.Function):

@@ -101,6 +101,8 @@ def unpack_points(
     codes = np.frombuffer(content, np.uint8, offset=_SIZES.size + 2 * n_points)
     n_tokens = math.prod(shape_DVH)
     packed, code_L, label = np.split(codes, np.cumsum([-(-n_tokens // 8), n_shares]))
+    if 8 * len(packed) < n_tokens:  # before memory is taken for them
+        raise ValueError("tokens are missing")
     there_DVH = np.unpackbits(packed, count=n_tokens).astype(bool).reshape(shape_DVH)
     code_DVH = np.zeros(shape_DVH, dtype=np.uint8)
     code_DVH[there_DVH] = code_L
