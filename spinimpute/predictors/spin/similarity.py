@@ -27,7 +27,7 @@ from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sum
 START_ERROR = 0.01  # of a SNP's allele, before training
 LEAST_PROBABILITY = 1e-9  # of a K-mer
 ALLELE_ERROR = 0.01  # of an untyped site's allele
-UNTYPED_WEIGHT, RARITY = 1.0, 0.3  # of untyped sites in the competition, see `untyped_weights`
+UNTYPED_WEIGHT, RARITY = 1.0, 0.4  # of untyped sites in the competition, see `untyped_weights`
 
 
 class Columns(NamedTuple):
