@@ -38,7 +38,7 @@ from .target_options import (
     ONLY_FOR_READS,
     each,
     panels_option,
-    sequencing_options,
+    sequencing_options_of_genomes,
     sequencing_settings,
     targets_option,
 )
@@ -66,7 +66,7 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
 
 @click.command(cls=Piped, check=_check_outputs)
 @targets_option
-@sequencing_options
+@sequencing_options_of_genomes
 @panels_option(
     "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each "
     "chromosome, or several, which are merged."
