@@ -74,7 +74,10 @@ def panel_places(
         return {panel.checksum: [Place(0, panel.n_sites)] for panel in panels}
     for region in regions:
         if not same_chromosome(region.chrom, chrom):
-            raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
+            raise InputError(
+                f"the region {region} is not on the panel's chromosome, {chrom}: give the panel of chromosome "
+                f"{region.chrom}, or leave the region out"
+            )
     joined = regions_of(regions, chrom)
     places: dict[str, list[Place]] = {}
     found: set[Region] = set()

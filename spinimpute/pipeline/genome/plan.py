@@ -116,7 +116,10 @@ def plan_genome(
     for region in regions:
         if not any(same_chromosome(region.chrom, one.name) for one in found):
             names = ", ".join(one.name for one in found)
-            raise InputError(f"no panel is of the chromosome of region {region}: they are of {names}")
+            raise InputError(
+                f"no panel is of the chromosome of region {region}, they are of {names}: give a panel of it, or "
+                "leave the region out"
+            )
     found = [one for one in found if not regions or regions_of(regions, one.name)]
     warnings: list[str] = []
     contigs: list[str] = []
