@@ -15,7 +15,6 @@ from .options import (
     Piped,
     ambiguous_option,
     chain_option,
-    check_outs,
     command_text,
     device_option,
     force_match_option,
@@ -57,11 +56,16 @@ ONLY_FOR_ARRAYS = (
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
+    from spinimpute.output_files import check_outputs
+    from spinimpute.outputs.opening import choose_form
+    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
 
-    tables = _loo_tables(params["loo"]).values()
+    out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
-    check_outs(params, *tables, *report.to_check([params["out"], *tables]))
+    others = [*tables, *report.to_check([out, *tables])]
+    check_outputs([fixed_output(out), *others], params["force"], [], streamed=out)
+    choose_form(Path(out), params["output_type"])
 
 
 @click.command(cls=Piped, check=_check_outputs)
@@ -187,6 +191,7 @@ def impute(
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.pipeline.impute import impute as run
     from spinimpute.pipeline.settings import (
         OutputSettings,
@@ -226,7 +231,7 @@ def impute(
             regions_file,
         )
         files = ReportFiles(report, report_figures, multiqc).to_check([out])
-        check_outputs([out, *files], force, read, streamed=out)
+        check_outputs([fixed_output(out), *files], force, read, streamed=out)
         given = sequencing_settings(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex, chain
         )
@@ -271,7 +276,8 @@ def impute(
     )
     inputs = (*each(vcf), *each(panel), genetic_map, model, sex, chain, samples_file, regions_file)
     others: list[str | Path | None] = [out, *tables.values()]
-    check_outputs([*others, *settings.report_files.to_check(others)], force, inputs, streamed=out)
+    files = settings.report_files.to_check(others)
+    check_outputs([fixed_output(out), *tables.values(), *files], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
     with progress_bar("imputing", quiet) as progress:

@@ -162,16 +162,19 @@ class Piped(OptionsOnly):
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
     from spinimpute.output_files import CannotWrite, check_outputs
+    from spinimpute.pipeline.genome.plan import PLACEHOLDER
 
     written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
+    out = Path(str(written["out"]))
+    if PLACEHOLDER in str(out):
+        written["out"] = None
     read: list[object] = []
     for name, value in ctx.params.items():
         if name not in written:
             read += value if isinstance(value, tuple) else [value]
     check_outputs([path], bool(ctx.params.get("force")), read)
     check_outputs([path, *written.values(), *_written_too(ctx.params)], True, [], streamed=written["out"])
-    out = Path(str(written["out"]))
-    before, placeholder, _ = out.name.partition("{chrom}")
+    before, placeholder, _ = out.name.partition(PLACEHOLDER)
     if (
         placeholder
         and out.parent.resolve() == Path(path).parent.resolve()

@@ -75,8 +75,8 @@ def panel_places(
     for region in regions:
         if not same_chromosome(region.chrom, chrom):
             raise InputError(
-                f"the region {region} is not on the panel's chromosome, {chrom}: give the panel of chromosome "
-                f"{region.chrom}, or leave the region out"
+                f"the region {region} is not on the panel's chromosome, {chrom}: give the panel of "
+                f"chromosome {region.chrom}, or leave the region out"
             )
     joined = regions_of(regions, chrom)
     places: dict[str, list[Place]] = {}

@@ -168,7 +168,16 @@ class _Job:
         with ExitStack() as stack:
             begin_stage(progress, "opening the panel")
             with summary.stage("open panel"):
-                panels = stack.enter_context(open_panels(self.panel, self.genetic_map, threads))
+                panels = stack.enter_context(
+                    open_panels(
+                        self.panel,
+                        self.genetic_map,
+                        threads,
+                        lambda parts: prepare(
+                            parts, self.vcf, ImputationSummary(), self.target, force=self.force
+                        ),
+                    )
+                )
             begin_stage(progress, "reading the target")
             with summary.stage("read target"):
                 prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)

@@ -96,7 +96,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     Parameters
     ----------
     first, second : Panel
-        Open.
+        Open, and alike (`check_alike`).
 
     Returns
     -------
@@ -106,10 +106,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     Raises
     ------
     InputError
-        The panels are of other chromosomes or genome builds, have hardly a site alike, or one goes on where
-        the other has ended.
+        The panels have hardly a site alike, or one goes on where the other has ended.
     """
-    _check_alike(first, second)
     partner, turned = _partners(first, second)
     _check_shared(first, second, int((partner != ABSENT).sum()))
     only = np.flatnonzero(partner == ABSENT)
@@ -178,7 +176,8 @@ def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
     return np.where(position > ends[1], first.cM[-1] + np.maximum(of_second - behind, 0), cM)
 
 
-def _check_alike(first: Panel, second: Panel) -> None:
+def check_alike(first: Panel, second: Panel) -> None:
+    """Raise InputError for panels of other chromosomes or genome builds."""
     if not same_chromosome(first.chrom, second.chrom):
         raise InputError(
             f"panels {first.path} and {second.path} are of chromosomes {first.chrom} and {second.chrom}: "

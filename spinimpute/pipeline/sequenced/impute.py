@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import panel_files
 from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
-from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites, check_inputs
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
@@ -115,7 +116,7 @@ def impute_sequenced(
         return _impute_chromosome(given, step, writer, stack, progress)
 
     beside = _written_beside(report, summary, sequencing, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
+    impute_chromosomes(genome, impute_one, summary, beside, progress)
     return summary
 
 
@@ -144,9 +145,10 @@ def _impute_chromosome(
     if sequencing.likelihood_files:
         sequencing = replace(sequencing, likelihoods=step.one.vcf)
     with ExitStack() as opened:
-        begin_stage(progress, "opening the panel")
+        begin_stage(progress, "merging panels" if step.one.more_panels else "opening the panel")
         with summary.stage("open panel"):
-            panels = opened.enter_context(open_panels(step.one.panel, given.genetic_map))
+            fits = partial(check_inputs, sequencing, force=given.force)
+            panels = opened.enter_context(open_panels(step.one.panels, given.genetic_map, threads, fits))
         begin_stage(progress, "reading the samples")
         regions, in_file = step.regions(given.regions, panels[0].chrom)
         reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
