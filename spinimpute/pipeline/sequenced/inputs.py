@@ -208,10 +208,12 @@ def check_inputs(
 
     Parameters
     ----------
-    settings, force
+    settings : SequencingSettings
         As of `LikelihoodReader`.
     panels : sequence of ReferencePanel
         The parts of one panel.
+    force : bool
+        As of `LikelihoodReader`.
 
     Raises
     ------
