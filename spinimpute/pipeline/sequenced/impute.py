@@ -74,7 +74,8 @@ def impute_sequenced(
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     region : RegionSettings
-        Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given.
+        Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given. Regions
+        whose buffers overlap are imputed as one stretch.
     output : OutputSettings
         Formats, decimals, type and header lines of the file, and a report; nothing else of it.
     resources : Resources
@@ -178,7 +179,7 @@ def _impute_chromosome(
                         *_region_lines(regions, in_file, parts),
                     ],
                     output.formats,
-                    sum(part.last - part.first for part in parts),
+                    sum(part.n_sites for part in parts),
                     threads,
                     sexes=sequencing.sexes,
                     decimals=output.decimals,
@@ -255,13 +256,14 @@ def _impute(
         if p_S2X is None:
             return
         with summary.stage("write"):
-            low, high = max(start, part.first), min(start + len(p_S2X), part.last)
-            step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
-            for at in range(low, high, step):
-                rows = slice(at, min(at + step, high))
-                p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
-            summary.written_sites += max(0, high - low)
+            for place in part.places:
+                low, high = max(start, place.first), min(start + len(p_S2X), place.last)
+                step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
+                for at in range(low, high, step):
+                    rows = slice(at, min(at + step, high))
+                    p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
+                    _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
+                summary.written_sites += max(0, high - low)
 
 
 def _write(
@@ -299,4 +301,4 @@ def _region_lines(regions: Sequence[Region], in_file: int, parts: Sequence[Part]
     if not in_file:
         return []
     whole = Region(parts[0].panel.chrom, regions[0].start, regions[0].end)
-    return [region_line(whole, sum(part.last - part.first for part in parts), None, phased_here=True)]
+    return [region_line(whole, sum(part.n_sites for part in parts), None, phased_here=True)]
