@@ -18,6 +18,7 @@ from .options import (
     command_text,
     device_option,
     force_match_option,
+    log_option,
     map_option,
     out_option,
     output_type_option,
@@ -133,7 +134,7 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
     metavar="FILE",
     help="Write a table of the samples for MultiQC, which finds names that end in _mqc.json.",
 )
-@click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
+@log_option
 @threads_option
 @device_option
 @click.option(

@@ -334,6 +334,9 @@ def sexes_of(path: str | None) -> dict[str, bool] | None:
     return None if path is None else read_sexes(path)
 
 
+log_option = click.option(
+    "--log", metavar="FILE", help="Also write there what is printed on stderr, with times."
+)
 map_option = click.option(
     "--map",
     "genetic_map",
