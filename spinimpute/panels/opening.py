@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.memory import TooLittleMemory
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.file_kind import FileKind, starts_as
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
@@ -142,6 +143,8 @@ def _check_fit(paths: Sequence[str | Path], fits: Callable[[Sequence[ReferencePa
             with open_parts(path) as parts, warnings.catch_warnings(action="ignore"):
                 fits(parts)
             return
+        except TooLittleMemory:  # whatever the panel is; the second time it would be no news
+            raise
         except InputError as error:
             first = first or error
     assert first is not None, "there are several"

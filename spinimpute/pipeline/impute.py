@@ -17,6 +17,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
+from spinimpute.memory import within_budget
 from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
@@ -208,14 +209,15 @@ class _Given:
 
     def check_target(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> None:
         """Raise InputError if a target cannot be imputed from the parts of a panel."""
-        prepare(
-            panels,
-            vcf,
-            ImputationSummary(),
-            self.target,
-            allow_unphased=self.allow_unphased(panels),
-            force=self.force,
-        )
+        with within_budget(self.resources.max_memory, "reading the target"):
+            prepare(
+                panels,
+                vcf,
+                ImputationSummary(),
+                self.target,
+                allow_unphased=self.allow_unphased(panels),
+                force=self.force,
+            )
 
 
 def _check_panels(given: _Given) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import spinimpute
+from spinimpute import memory
 from spinimpute.errors import InputError
 from spinimpute.panels import opening
 from spinimpute.panels.merging.merge import merge_panels
@@ -240,6 +241,13 @@ class TestRefusedBeforeMerging:
                 run(target, tmp_path / "o.vcf", panels)
         with pytest.raises(InputError, match="The file is on GRCh38 by its header, the panel on GRCh37"):
             spinimpute.impute_sequenced(tmp_path / "o.vcf", panels, spinimpute.SequencingSettings(target))
+
+    def test_too_little_memory(self, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whether or not the second panel takes no more than the first."""
+        peaks = iter([100, 300, 300, 300])
+        monkeypatch.setattr(memory, "resident_bytes", lambda peak: next(peaks))
+        with pytest.raises(InputError, match="are needed for reading the target"):
+            imputed(files, tmp_path / "o.vcf", files.both, resources=spinimpute.Resources(max_memory=200))
 
     def test_reads_that_cannot_be_used(self, files: Files, tmp_path: Path) -> None:
         reads = tmp_path / "a.bam"

@@ -6,7 +6,7 @@ Axes: S sites, X samples, Q haplotypes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -135,6 +135,15 @@ class _Given:
     summary: SequencedSummary
     genome: GenomeRun
 
+    def budget_of_reading(self) -> AbstractContextManager[None]:
+        """Keeps the budget of memory while samples are read."""
+        return within_budget(self.resources.max_memory, "reading the samples", FEWER_SAMPLES)
+
+    def check_inputs(self, sequencing: SequencingSettings, panels: Sequence[ReferencePanel]) -> None:
+        """Raise InputError if samples cannot be imputed from the parts of a panel."""
+        with self.budget_of_reading():
+            check_inputs(sequencing, panels, force=self.force)
+
 
 def _impute_chromosome(
     given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
@@ -148,12 +157,11 @@ def _impute_chromosome(
     with ExitStack() as opened:
         begin_stage(progress, "merging panels" if step.one.more_panels else "opening the panel")
         with summary.stage("open panel"):
-            fits = partial(check_inputs, sequencing, force=given.force)
+            fits = partial(given.check_inputs, sequencing)
             panels = opened.enter_context(open_panels(step.one.panels, given.genetic_map, threads, fits))
         begin_stage(progress, "reading the samples")
         regions, in_file = step.regions(given.regions, panels[0].chrom)
-        reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
-        with summary.stage("read samples"), reading:
+        with summary.stage("read samples"), given.budget_of_reading():
             parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
         summary.skipped = given.genome.add_skipped(summary.skipped)
         threads_of_chains = min(
