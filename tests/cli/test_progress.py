@@ -96,10 +96,11 @@ def test_a_log_takes_no_other_file(run: Run, example: Path, panel: Path, tmp_pat
         assert run(*words, "--out", tmp_path / "o.vcf", "--log", tmp_path / "run.log").code == 0
 
 
+@pytest.mark.parametrize("name", ["o.{chrom}.vcf", "o.{chr}.vcf"])
 def test_one_output_has_no_place_for_chromosomes(
-    run: Run, example: Path, panel: Path, tmp_path: Path
+    run: Run, example: Path, panel: Path, tmp_path: Path, name: str
 ) -> None:
-    words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.{chrom}.vcf"]
+    words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / name]
     for command in ("phase", "convert"):
         failed = run(command, *words)
         assert failed.code == 2

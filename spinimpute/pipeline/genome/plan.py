@@ -256,14 +256,15 @@ PLACEHOLDER = "{chrom}"
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
-def check_placeholders(out: str | Path) -> None:
-    """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER.
-
-    Folders that are there may be called anything.
-    """
+def words_in_braces(out: str | Path) -> list[str]:
+    """What stands in braces in an output's name. Folders that are there may be called anything."""
     path = Path(out)
-    named = path.name if path.parent.is_dir() else str(out)
-    unknown = next((one for one in _IN_BRACES.findall(named) if one != PLACEHOLDER), None)
+    return _IN_BRACES.findall(path.name if path.parent.is_dir() else str(out))
+
+
+def check_placeholders(out: str | Path) -> None:
+    """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER."""
+    unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
     if unknown is not None:
         raise InputError(
             f"output {out}: {unknown} would be part of the name as it is; {PLACEHOLDER} stands for the name "
