@@ -54,7 +54,7 @@ ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 def check(
     ctx: click.Context,
     vcf: str | None,
-    gl: str | tuple[str, ...] | None,
+    gl: str | None,
     bam: tuple[str, ...],
     bam_list: str | None,
     reference: str | None,

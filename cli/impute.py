@@ -15,10 +15,10 @@ from .options import (
     Piped,
     ambiguous_option,
     chain_option,
-    check_outs,
     command_text,
     device_option,
     force_match_option,
+    log_option,
     map_option,
     out_option,
     output_type_option,
@@ -38,7 +38,7 @@ from .target_options import (
     ONLY_FOR_READS,
     each,
     panels_option,
-    sequencing_options,
+    sequencing_options_of_genomes,
     sequencing_settings,
     targets_option,
 )
@@ -57,16 +57,21 @@ ONLY_FOR_ARRAYS = (
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
+    from spinimpute.output_files import check_outputs
+    from spinimpute.outputs.opening import choose_form
+    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
 
-    tables = _loo_tables(params["loo"]).values()
+    out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
-    check_outs(params, *tables, *report.to_check([params["out"], *tables]))
+    others = [*tables, *report.to_check([out, *tables])]
+    check_outputs([fixed_output(out), *others], params["force"], [], streamed=out)
+    choose_form(Path(out), params["output_type"])
 
 
 @click.command(cls=Piped, check=_check_outputs)
 @targets_option
-@sequencing_options
+@sequencing_options_of_genomes
 @panels_option(
     "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each "
     "chromosome, or several, which are merged."
@@ -129,7 +134,7 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
     metavar="FILE",
     help="Write a table of the samples for MultiQC, which finds names that end in _mqc.json.",
 )
-@click.option("--log", metavar="FILE", help="Also write there what is printed on stderr, with times.")
+@log_option
 @threads_option
 @device_option
 @click.option(
@@ -187,6 +192,7 @@ def impute(
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
+    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.pipeline.impute import impute as run
     from spinimpute.pipeline.settings import (
         OutputSettings,
@@ -226,7 +232,7 @@ def impute(
             regions_file,
         )
         files = ReportFiles(report, report_figures, multiqc).to_check([out])
-        check_outputs([out, *files], force, read, streamed=out)
+        check_outputs([fixed_output(out), *files], force, read, streamed=out)
         given = sequencing_settings(
             gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex, chain
         )
@@ -271,7 +277,8 @@ def impute(
     )
     inputs = (*each(vcf), *each(panel), genetic_map, model, sex, chain, samples_file, regions_file)
     others: list[str | Path | None] = [out, *tables.values()]
-    check_outputs([*others, *settings.report_files.to_check(others)], force, inputs, streamed=out)
+    files = settings.report_files.to_check(others)
+    check_outputs([fixed_output(out), *tables.values(), *files], force, inputs, streamed=out)
     gc.freeze()
     gc.enable()
     with progress_bar("imputing", quiet) as progress:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,20 +24,38 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]
 
+# what options ask for that name something
+NAMES = {"FILE": "a file's", "FOLDER": "a folder's", "PREFIX": "what names of files begin with"}
+
 
 class OnceEach(click.Command):
-    """A command that refuses a file, or another text, that is given twice where one is taken."""
+    """A command that refuses empty names, and a file or another text given twice where one is taken."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raises UsageError: of two files the first would be left out without a word."""
+        """Raises UsageError: of two files the first would be left out without a word. Or InputError."""
         if not ctx.resilient_parsing:  # to complete words
             given, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
-            one = [p for p in in_order if p.type is click.STRING and not p.multiple and p.nargs == 1]
-            for option in one:
-                if "help" not in given and isinstance(option, click.Option) and one.count(option) > 1:
-                    name = max(option.opts, key=len)
-                    ctx.fail(f"{name} is given {one.count(option)} times: give it once")
+            if "help" not in given:
+                one = [p for p in in_order if p.type is click.STRING and not p.multiple and p.nargs == 1]
+                for option in one:
+                    if isinstance(option, click.Option) and one.count(option) > 1:
+                        name = max(option.opts, key=len)
+                        ctx.fail(f"{name} is given {one.count(option)} times: give it once")
+                _refuse_empty_names(self.params, given)
         return super().parse_args(ctx, args)
+
+
+def _refuse_empty_names(parameters: Iterable[click.Parameter], given: Mapping[str, Any]) -> None:
+    """Raise InputError for a file without a name, as of a variable of a script that is not set."""
+    for option in parameters:
+        if not isinstance(option, click.Option) or option.metavar not in NAMES:
+            continue
+        value = given.get(option.name or "")
+        if "" in (value if isinstance(value, list) else [value]):
+            raise InputError(
+                f"{max(option.opts, key=len)} is given an empty name: give {NAMES[option.metavar]}"
+                f"{'' if option.required else ', or leave the option out'}"
+            )
 
 
 class OptionsOnly(OnceEach):
@@ -145,16 +162,19 @@ class Piped(OptionsOnly):
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
     from spinimpute.output_files import CannotWrite, check_outputs
+    from spinimpute.pipeline.genome.plan import PLACEHOLDER
 
     written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
+    out = Path(str(written["out"]))
+    if PLACEHOLDER in str(out):
+        written["out"] = None
     read: list[object] = []
     for name, value in ctx.params.items():
         if name not in written:
             read += value if isinstance(value, tuple) else [value]
     check_outputs([path], bool(ctx.params.get("force")), read)
     check_outputs([path, *written.values(), *_written_too(ctx.params)], True, [], streamed=written["out"])
-    out = Path(str(written["out"]))
-    before, placeholder, _ = out.name.partition("{chrom}")
+    before, placeholder, _ = out.name.partition(PLACEHOLDER)
     if (
         placeholder
         and out.parent.resolve() == Path(path).parent.resolve()
@@ -314,6 +334,9 @@ def sexes_of(path: str | None) -> dict[str, bool] | None:
     return None if path is None else read_sexes(path)
 
 
+log_option = click.option(
+    "--log", metavar="FILE", help="Also write there what is printed on stderr, with times."
+)
 map_option = click.option(
     "--map",
     "genetic_map",
@@ -454,40 +477,3 @@ def show(summary: ImputationSummary | SequencedSummary, out: str, quiet: bool) -
     if not quiet:
         for line in [*summary.lines(), f"output:   {out}"]:
             say(line)
-
-
-# of `spinimpute tabular`: what it offers to train, and the options of training
-TABULAR_MODELS = {
-    "spin": "SPIN",
-    "npt": "NPT",
-    "set-transformer": "SetTransformer",
-    "ft-transformer": "FTTransformer",
-    "resnet": "ResNet",
-    "mlp": "MLP",
-}
-steps_option = click.option(
-    "--steps", type=click.IntRange(min=1), help="Training steps at most. Default: the model's."
-)
-seed_option = click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
-
-
-@contextmanager
-def estimator_errors(what: str) -> Iterator[None]:
-    """Turn errors of estimators into InputError, and hide numpy's warnings.
-
-    Parameters
-    ----------
-    what : str
-        What failed, for the message.
-
-    Raises
-    ------
-    InputError
-        Parameters are wrong, there are too few rows, numbers overflow, or memory is too small.
-    """
-    try:
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of empty columns
-            yield
-    except (ValueError, RuntimeError, MemoryError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{what}: {said}") from error

@@ -10,6 +10,7 @@ from .options import (
     chain_option,
     command_text,
     force_match_option,
+    log_option,
     map_option,
     out_option,
     output_type_option,
@@ -37,6 +38,7 @@ WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
 @ambiguous_option
 @sex_option
 @chain_option
+@log_option
 @threads_option
 @force_match_option
 @quiet_option

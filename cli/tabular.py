@@ -11,23 +11,23 @@ from spinimpute.errors import printable
 
 from .messages import say, warn
 from .options import (
-    TABULAR_MODELS,
     OnceEach,
     device_option,
-    estimator_errors,
     force_option,
     quiet_option,
-    seed_option,
-    steps_option,
 )
 from .tabular_benchmark import benchmark
 from .tabular_columns import (
+    TABULAR_MODELS,
     ColumnChoice,
+    estimator_errors,
     features_of,
     labelled_table_options,
     listed,
     read_labelled_table,
     require_columns,
+    seed_option,
+    steps_option,
     table_option,
 )
 

@@ -9,16 +9,20 @@ import click
 
 from .messages import say
 from .options import (
-    TABULAR_MODELS,
     OnceEach,
     device_option,
-    estimator_errors,
     force_option,
     quiet_option,
+)
+from .tabular_columns import (
+    TABULAR_MODELS,
+    ColumnChoice,
+    estimator_errors,
+    labelled_table_options,
+    read_labelled_table,
     seed_option,
     steps_option,
 )
-from .tabular_columns import ColumnChoice, labelled_table_options, read_labelled_table
 
 if TYPE_CHECKING:
     import pandas as pd

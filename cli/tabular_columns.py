@@ -1,14 +1,17 @@
-"""Which columns of a table are features, target and weights: their options, and how their cells are read."""
+"""What the commands on tables share: models, columns with their options and how their cells are read."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spinimpute.errors import printable
+from spinimpute.errors import InputError, printable
 
 from .messages import say, warn
 from .options import (
@@ -25,6 +28,20 @@ MANY_CATEGORIES = 1_000  # of a text column, all different: dates, names, keys
 table_option = click.option(
     "--table", required=True, metavar="FILE", help="CSV or TSV, also .gz, or Parquet, known by suffix."
 )
+
+# what is offered to train, and the options of training
+TABULAR_MODELS = {
+    "spin": "SPIN",
+    "npt": "NPT",
+    "set-transformer": "SetTransformer",
+    "ft-transformer": "FTTransformer",
+    "resnet": "ResNet",
+    "mlp": "MLP",
+}
+steps_option = click.option(
+    "--steps", type=click.IntRange(min=1), help="Training steps at most. Default: the model's."
+)
+seed_option = click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
 
 
 @dataclass(frozen=True)
@@ -106,7 +123,6 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     InputError
         The file cannot be read, a column is missing or given twice, or its cells are not what they must be.
     """
-    from spinimpute.errors import InputError
     from spinimpute.tabular.table_files import read_table, shown
 
     table = choice.table
@@ -129,7 +145,6 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
 
 def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
     """All that are neither target, weights nor ignored."""
-    from spinimpute.errors import InputError
 
     table, target, weights, categorical = choice.table, choice.target, choice.weights, choice.categorical
     others = {
@@ -153,7 +168,6 @@ def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
 
 def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
     """Rows whose target is known."""
-    from spinimpute.errors import InputError
     from spinimpute.tabular.table_files import missing_cells
 
     table, target = choice.table, choice.target
@@ -190,7 +204,6 @@ def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
 
 def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
     """Text of classes, or numbers, (N,)."""
-    from spinimpute.errors import InputError
     from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of
 
     if task == "classification":
@@ -206,7 +219,6 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
 
 def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
     """Raise InputError where one number is two classes, such as 1 and 1.0."""
-    from spinimpute.errors import InputError
 
     first: dict[float | Decimal, str] = {}
     for row, (name, rounded) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
@@ -220,7 +232,6 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
 
 def _weight(column: pd.Series, table: str) -> np.ndarray:
     """(N,)."""
-    from spinimpute.errors import InputError
     from spinimpute.tabular.table_files import numbers_of, shown
 
     weight = numbers_of(column, table)
@@ -301,7 +312,6 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
     InputError
         A column is missing.
     """
-    from spinimpute.errors import InputError
 
     present = set(rows.columns)
     absent = [name for name in names if name not in present]
@@ -316,3 +326,25 @@ def listed(names: list[str], most: int = 10) -> str:
     """Names with commas between them; of more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(printable, names[:most])) + more
+
+
+@contextmanager
+def estimator_errors(what: str) -> Iterator[None]:
+    """Turn errors of estimators into InputError, and hide numpy's warnings.
+
+    Parameters
+    ----------
+    what : str
+        What failed, for the message.
+
+    Raises
+    ------
+    InputError
+        Parameters are wrong, there are too few rows, numbers overflow, or memory is too small.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of empty columns
+            yield
+    except (ValueError, RuntimeError, MemoryError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{what}: {said}") from error

@@ -140,8 +140,11 @@ def _sequenced_files(ctx: click.Context, option: click.Parameter, files: tuple[s
 _SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "callback": _sequenced}
 
 
-def sequencing_options(command: Command) -> Command:
-    """Add --gl, --bam, --bam-list and what belongs to them, in place of a target."""
+def sequencing_options(command: Command, *, several: bool = False) -> Command:
+    """Add --gl, --bam, --bam-list and what belongs to them, in place of a target.
+
+    several: --gl may be repeated, and the command then receives a tuple.
+    """
     quality: dict[str, Any] = {"type": click.IntRange(0, 255), "default": 10, "show_default": True}
     for option in (
         click.option(
@@ -163,14 +166,19 @@ def sequencing_options(command: Command) -> Command:
         click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
         click.option(
             "--gl",
-            multiple=True,
-            help="Sequenced samples: genotype likelihoods (PL, GL or GT). May be repeated: one file for each "
-            "chromosome.",
-            **{**_SEQUENCED, "callback": _sequenced_files},
+            multiple=several,
+            help="Sequenced samples: genotype likelihoods (PL, GL or GT)."
+            + (" May be repeated: one file for each chromosome." if several else ""),
+            **(_SEQUENCED | ({"callback": _sequenced_files} if several else {})),
         ),
     ):
         command = option(command)
     return command
+
+
+def sequencing_options_of_genomes(command: Command) -> Command:
+    """The same, with a file of likelihoods for each chromosome."""
+    return sequencing_options(command, several=True)
 
 
 def sequencing_settings(

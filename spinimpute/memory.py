@@ -74,6 +74,10 @@ IN_CHUNKS = "or impute chunks (region=... with buffer_cM=...) of what 'spinimput
 FEWER_SAMPLES = "or impute fewer samples at a time (none depends on the others), or chunks (region=...)"
 
 
+class TooLittleMemory(InputError):
+    """What was done took more memory than a budget has."""
+
+
 @contextmanager
 def within_budget(budget: int | None, what: str, instead: str = IN_CHUNKS) -> Iterator[None]:
     """Check that what is done inside keeps a budget.
@@ -89,13 +93,13 @@ def within_budget(budget: int | None, what: str, instead: str = IN_CHUNKS) -> It
 
     Raises
     ------
-    InputError
+    TooLittleMemory
         Memory was above the budget inside, and more than ever before.
     """
     before = 0 if budget is None else resident_bytes(peak=True)
     yield
     if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
-        raise InputError(
+        raise TooLittleMemory(
             f"{shown_size(budget)} of memory are too little: {shown_size(peak)} are needed for {what}. Give "
             f"more, {instead}"
         )

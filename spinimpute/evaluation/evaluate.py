@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,7 @@ from spinimpute.evaluation.outputs import Outputs
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
 from spinimpute.evaluation.selection import compared_samples
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
-from spinimpute.genotypes.regions import chosen_regions
+from spinimpute.genotypes.regions import chosen_regions, some_regions
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.opening import path_of
 from spinimpute.panels.reference import ReferencePanel
@@ -80,8 +81,8 @@ def evaluate(
     report : path or None
         A page (HTML) to write.
     regions : iterable of str or Region, str, Region or None
-        Compare the sites in these only, such as "20:1000000-2000000"; both files must have records in each.
-        They are read through indexes where there are any.
+        Compare the sites in these only, such as "20:1000000-2000000"; there is a warning of those in which a
+        file has no record. They are read through indexes where there are any.
     samples : sequence of str or None
         Compare these samples only; both files must have them.
     concordance : path or None
@@ -138,8 +139,9 @@ def evaluate(
         )
     except NoRecord as error:
         raise InputError(
-            f"{error}. Panel: {frequencies.where}. Truth and imputed file must have records in each region"
+            f"{error}. Panel: {frequencies.where}. Give regions in which truth and imputed file have records"
         ) from error
+    _warn_of_empty(truth_file, imputed_file)
     if scores.missing.all():
         raise InputError(
             f"none of the {len(known.keys):,} sites to score is in the {imputed_file.name}. "
@@ -172,6 +174,21 @@ def evaluate(
     )
     outputs.write(result, tally, Path(imputed), Path(truth))
     return result
+
+
+def _warn_of_empty(truth: GenotypeFile, imputed: GenotypeFile) -> None:
+    """Warn of regions in which a file has no record."""
+    if truth.empty:
+        warnings.warn(
+            f"{truth.name}: no record in {some_regions(truth.empty)}: nothing is compared there", stacklevel=3
+        )
+    lacking = [region for region in imputed.empty if region not in truth.empty]
+    if lacking:
+        warnings.warn(
+            f"{imputed.name}: no record in {some_regions(lacking)}: sites of the truth there count as the "
+            "panel's frequency",
+            stacklevel=3,
+        )
 
 
 @dataclass(frozen=True)

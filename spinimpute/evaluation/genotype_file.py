@@ -12,7 +12,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
+from spinimpute.genotypes.sites import (
+    NoRecord,
+    Region,
+    names_of_chromosome,
+    plain_chromosome,
+    same_chromosome,
+)
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import Record, VariantFile
 
@@ -44,6 +50,7 @@ class GenotypeFile(VariantFile):
         super().__init__(os.fspath(path), role)
         self._regions = regions
         self.name = f"{role} file {self.path}"
+        self.empty: list[Region] = []  # regions without a record
         self.spans: dict[str, tuple[int, int, int]] = {}  # plain chromosome -> first, last position, records
         self._others: Collection[str] = ()
         self._plain: dict[str, str] = {}  # what the file calls a chromosome -> its plain name
@@ -92,7 +99,7 @@ class GenotypeFile(VariantFile):
         Raises
         ------
         InputError
-            As `VariantFile.records`; of regions as `ChromosomeRecords`, for each that has no record.
+            As `VariantFile.records`; of regions as `ChromosomeRecords`, `NoRecord` if none has a record.
         """
         try:
             of_regions = region is None and self._regions
@@ -106,9 +113,16 @@ class GenotypeFile(VariantFile):
             self.close()
 
     def _of_regions(self) -> Iterator[Record]:
-        for region in self._regions:  # a file is read once
-            with VariantFile(self.path, self.role) as file:
-                yield from ChromosomeRecords(file, region, None)
+        first: NoRecord | None = None
+        for region in self._regions:
+            try:
+                with VariantFile(self.path, self.role) as file:  # which is read once
+                    yield from ChromosomeRecords(file, region, None)
+            except NoRecord as error:
+                self.empty.append(region)
+                first = first or error
+        if first is not None and len(self.empty) == len(self._regions):
+            raise first
 
     def site_keys(self, record: Record) -> list[SiteKey]:
         """The keys of a record, one per ALT."""

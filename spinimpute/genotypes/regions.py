@@ -81,6 +81,12 @@ def _joined(regions: Sequence[Region]) -> list[Region]:
     return joined
 
 
+def some_regions(regions: Sequence[Region]) -> str:
+    """The first of some regions, and how many more there are, for messages."""
+    more = len(regions) - 1
+    return f"{regions[0]} and {more} more region{'s' if more > 1 else ''}" if more else str(regions[0])
+
+
 def read_bed(path: str | Path) -> list[Region]:
     """Read a BED file: chromosome, start and end in each line, 0-based and half-open.
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.memory import TooLittleMemory
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.file_kind import FileKind, starts_as
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
-from spinimpute.panels.merging.merge import merge_panels, merged_name
+from spinimpute.panels.merging.merge import check_mergeable, merge_panels, merged_name
 from spinimpute.panels.panel import KIND as PANEL
 from spinimpute.panels.parts import build_panels, open_parts
 from spinimpute.panels.reference import ReferencePanel
@@ -61,7 +63,10 @@ def open_panel_file(path: str | Path) -> AbstractContextManager[Sequence[Referen
 
 @contextmanager
 def open_panels(
-    panel: OneOrSeveral, genetic_map: str | Path | GeneticMap | None = None, threads: int | None = None
+    panel: OneOrSeveral,
+    genetic_map: str | Path | GeneticMap | None = None,
+    threads: int | None = None,
+    fits: Callable[[Sequence[ReferencePanel]], object] | None = None,
 ) -> Iterator[Sequence[ReferencePanel]]:
     """Open a panel for as long as it is used.
 
@@ -74,6 +79,9 @@ def open_panels(
         For a VCF or BCF.
     threads : int, optional
         That merge; by default all processors.
+    fits : callable, optional
+        Raises InputError for what is not to be used with a panel. Before the merge, which takes long, it is
+        asked of one panel after the other; what fits none is refused in the words of the first.
 
     Yields
     ------
@@ -83,16 +91,20 @@ def open_panels(
     Raises
     ------
     InputError
-        As `open_panel_file`, `build_panels` and `merge_panels`, and for a map given with a panel that has its
-        own.
+        As `open_panel_file`, `build_panels`, `merge_panels` and `fits`, and for a map given with a panel that
+        has its own.
     """
     if isinstance(panel, Sequence) and not isinstance(panel, str):
         if len(panel) > 1:
             if genetic_map is not None:
                 raise InputError(PANELS_HAVE_MAPS)
+            paths = paths_of(panel)
+            check_mergeable(paths)
+            if fits is not None:
+                _check_fit(paths, fits)
             with temporary_folder() as folder:
-                merged = folder / merged_name(paths_of(panel))
-                merge_panels(paths_of(panel), merged, threads=threads)
+                merged = folder / merged_name(paths)
+                merge_panels(paths, merged, threads=threads)
                 with open_parts(merged) as parts:
                     yield parts
             return
@@ -120,6 +132,23 @@ def open_panels(
         build_panels(path, built, genetic_map)
         with open_parts(built) as parts:
             yield parts
+
+
+def _check_fit(paths: Sequence[str | Path], fits: Callable[[Sequence[ReferencePanel]], object]) -> None:
+    """Raise what is said of the first panel, unless one fits."""
+    first: InputError | None = None
+    for path in paths:
+        try:
+            # it is told when it is done in earnest
+            with open_parts(path) as parts, warnings.catch_warnings(action="ignore"):
+                fits(parts)
+            return
+        except TooLittleMemory:  # whatever the panel is; the second time it would be no news
+            raise
+        except InputError as error:
+            first = first or error
+    assert first is not None, "there are several"
+    raise first
 
 
 def paths_of(panel: OneOrSeveral) -> list[str | Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
+from spinimpute.memory import within_budget
 from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
@@ -24,6 +26,7 @@ from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import Panel, panel_files, target_files
 from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.impute_part import Run, impute_part
+from spinimpute.pipeline.prepare import prepare
 from spinimpute.pipeline.regions import RegionPart, read_regions, unmatched_sites
 from spinimpute.pipeline.settings import (
     OutputSettings,
@@ -151,7 +154,7 @@ def impute(
         return _impute_chromosome(given, step, writer, stack, progress)
 
     beside = _written_beside(output.report_files, tables, summary, files, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
+    impute_chromosomes(genome, impute_one, summary, beside, progress)
     return summary
 
 
@@ -200,6 +203,22 @@ class _Given:
             self.resources.device,
         )
 
+    def allow_unphased(self, panels: Sequence[ReferencePanel]) -> bool:
+        """Whether unphased heterozygotes can be phased against the parts of a panel."""
+        return self.phasing == "auto" and panels[0].haplotypes is not None
+
+    def check_target(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> None:
+        """Raise InputError if a target cannot be imputed from the parts of a panel."""
+        with within_budget(self.resources.max_memory, "reading the target"):
+            prepare(
+                panels,
+                vcf,
+                ImputationSummary(),
+                self.target,
+                allow_unphased=self.allow_unphased(panels),
+                force=self.force,
+            )
+
 
 def _check_panels(given: _Given) -> None:
     """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""
@@ -217,9 +236,10 @@ def _impute_chromosome(
     summary, output, resources = given.summary, given.output, given.resources
     threads = choose_threads(resources.threads)
     with ExitStack() as opened:
-        begin_stage(progress, "opening the panel")
+        begin_stage(progress, "merging panels" if step.one.more_panels else "opening the panel")
         with summary.stage("open panel"):
-            panels = opened.enter_context(open_panels(step.one.panel, given.genetic_map))
+            fits = partial(given.check_target, step.one.vcf)
+            panels = opened.enter_context(open_panels(step.one.panels, given.genetic_map, threads, fits))
         _check_leave_one_out(output, panels)
         with summary.stage("load model"):
             loaded, options = given.predictor_of(panels[0])
@@ -233,7 +253,7 @@ def _impute_chromosome(
             given.target,
             regions,
             given.buffer_cM,
-            allow_unphased=given.phasing == "auto" and panels[0].haplotypes is not None,
+            allow_unphased=given.allow_unphased(panels),
             max_memory=resources.max_memory,
             force=given.force,
             min_typed_ratio=given.min_typed_ratio,

@@ -10,7 +10,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
-from spinimpute.genotypes.regions import regions_of
+from spinimpute.genotypes.regions import regions_of, some_regions
 from spinimpute.genotypes.sites import NoRecord, Region, same_chromosome
 from spinimpute.genotypes.untyped_stretches import fixed_stretches
 from spinimpute.hmm.recombination_scale import scale_in_header
@@ -74,7 +74,10 @@ def panel_places(
         return {panel.checksum: [Place(0, panel.n_sites)] for panel in panels}
     for region in regions:
         if not same_chromosome(region.chrom, chrom):
-            raise InputError(f"the region {region} is not on the panel's chromosome, {chrom}")
+            raise InputError(
+                f"the region {region} is not on the panel's chromosome, {chrom}: give the panel of "
+                f"chromosome {region.chrom}, or leave the region out"
+            )
     joined = regions_of(regions, chrom)
     places: dict[str, list[Place]] = {}
     found: set[Region] = set()
@@ -88,16 +91,12 @@ def panel_places(
     absent = [region for region in joined if region not in found]
     if not places:
         raise NoRecord(
-            f"the panel has no site in {_some(absent)}; it reaches from {chrom}:{panels[0].position[0]} "
-            f"to {panels[-1].position[-1]}"
+            f"the panel has no site in {some_regions(absent)}; it reaches from "
+            f"{chrom}:{panels[0].position[0]} to {panels[-1].position[-1]}"
         )
     if absent:
-        warnings.append(f"the panel has no site in {_some(absent)}")
+        warnings.append(f"the panel has no site in {some_regions(absent)}")
     return places
-
-
-def _some(regions: Sequence[Region]) -> str:
-    return str(regions[0]) if len(regions) == 1 else f"{regions[0]} and {len(regions) - 1} more regions"
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ def read_regions(
     ]
     if not chosen:
         raise InputError(
-            f"the target has no site in the part of the chromosome that {_some(regions)} lies in"
+            f"the target has no site in the part of the chromosome that {some_regions(regions)} lies in"
         )
     for one in chosen:
         summary.count_array(one.part.panel.array_index, one.part.match.panel_index)

@@ -16,6 +16,7 @@ from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import LAST_POSITION, Sites, names_of_chromosome, same_chromosome
 from spinimpute.unpacking import gunzipped
 
+_WANTED = "give the one from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
 INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
 
@@ -48,16 +49,19 @@ class Lift:
             self._lifter = LiftOver(io.BytesIO(content))
         except Exception as error:  # the library has no exception of its own
             raise InputError(
-                f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())})"
+                f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())}); "
+                f"{_WANTED}"
             ) from error
         self._chrom = chrom
         names = _names(content)
         if not names:
-            raise InputError(f"chain file {chain}: there is no chain in it")
+            raise InputError(f"chain file {chain}: there is no chain in it; {_WANTED}")
         self._name = min(names_of_chromosome(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
-            raise InputError(f"chain file {chain}: it has no chain of chromosome {chrom}; it has {known}")
+            raise InputError(
+                f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}; {_WANTED}"
+            )
 
     def place(self, position: int) -> tuple[int, bool] | None:
         """Where a position is in the panel's build.

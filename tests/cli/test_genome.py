@@ -50,6 +50,60 @@ def test_each_chromosome_has_its_files(
     assert records(tmp_path / "c20.vcf") + records(tmp_path / "c21.vcf") == apart
 
 
+def test_a_folder_for_each_chromosome(
+    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
+) -> None:
+    other = renamed(example / "target.vcf.gz", tmp_path / "21.vcf", "21")
+    given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", example / "target.vcf.gz")
+    for chrom in ("20", "21"):
+        (tmp_path / chrom).mkdir()
+    done = run("impute", *given, "--out", tmp_path / "{chrom}" / "o.vcf", "--log", tmp_path / "log")
+    assert done.code == 0, done.err
+    for chrom in ("20", "21"):
+        assert {line.split("\t")[0] for line in records(tmp_path / chrom / "o.vcf")} == {chrom}
+
+
+@pytest.mark.parametrize("name", ["o.{chr}.vcf", "{CHROM}/o.vcf", "{chrom}.{}.vcf"])
+def test_other_words_in_braces_are_refused(
+    run: Run, example: Path, panel: Path, tmp_path: Path, name: str
+) -> None:
+    """Before standard input is read, too."""
+    for target in (example / "target.vcf.gz", "-"):
+        done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / name)
+        assert done.code == 2
+        assert "} would be part of the name as it is; {chrom} stands for the name of each chro" in done.err
+    (tmp_path / "{run}").mkdir()
+    out = tmp_path / "{run}" / "o.vcf"
+    assert run("impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out).code == 0
+
+
+def test_files_of_an_earlier_run_are_named(
+    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
+) -> None:
+    """Those of chromosomes that are left out; they stay."""
+    target = example / "target.vcf.gz"
+    old = tmp_path / "c21.vcf"
+    text = "of an earlier run"
+    said = f"{old} was there before and stays: it is not of this run, which leaves chromosome 21 out\n"
+    given = ("--panel", other_panel, "--panel", panel, "--vcf", target, "--out", tmp_path / "c{chrom}.vcf")
+    done = run("impute", *given)
+    assert done.code == 0
+    assert "was there before" not in done.err
+    old.write_text(text)
+    done = run("impute", *given)
+    assert (done.code, f"{tmp_path / 'c20.vcf'} already exists" in done.err) == (2, True)
+    done = run("impute", *given, "--force")
+    assert (done.code, old.read_text()) == (0, text)
+    assert said in done.err
+    third = renamed(target, tmp_path / "22.vcf", "22")
+    done = run("impute", *given, "--vcf", third, "--force")
+    assert (done.code, old.read_text()) == (0, text)
+    assert said in done.err
+    assert "was there before" not in done.err.replace(said, "")
+    done = run("impute", *given, "--vcf", third, "--region", "20:1-200000", "--force")
+    assert (done.code, "left out" in done.err, "was there before" in done.err) == (0, False, False)
+
+
 def test_bgen_holds_one_chromosome(
     run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
 ) -> None:

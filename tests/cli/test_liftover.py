@@ -114,12 +114,17 @@ def test_a_lifted_text_and_check(run, example: Path, panel: Path, chain: Path, t
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"", "no chain in it"),
+        (b"", "no chain in it; give the one from the target's build to the panel's, such as UCSC's"),
+        (bytes(range(256)) * 9, "no chain in it; give the one from"),
+        (b"chain " + bytes(range(256)) * 9, "no chain file, or is damaged .*; give the one from"),
         (b"hello\n", "chain file"),
         (b"\x1f\x8b\x08broken", "cannot be read"),
         # without the time: the name of a test has to be the same in every process
         (gzip.compress(CHAINS.encode() * 50, mtime=0)[:60] + b"x" * 40, "cannot be read"),
-        (CHAINS.replace("chr20", "chr5").encode(), "no chain of chromosome 20; it has chr5"),
+        (
+            CHAINS.replace("chr20", "chr5").encode(),
+            "no chain of chromosome 20, but of chr5; give the one from",
+        ),
         (CHAINS.encode()[:90], "chain file"),
     ],
 )

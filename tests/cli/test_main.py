@@ -106,6 +106,38 @@ def test_mistakes_in_the_command_line(run: Run, arguments: list[str], said: str)
     assert said in failed.err
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "advice"),
+    [
+        *(
+            ("impute", option, "give a file's, or leave the option out")
+            for option in (
+                "--report",
+                "--multiqc",
+                "--log",
+                "--sex",
+                "--chain",
+                "--model",
+                "--vcf",
+                "--panel",
+            )
+        ),
+        ("impute", "--report-figures", "give a folder's, or leave the option out"),
+        ("impute", "--loo", "give what names of files begin with, or leave the option out"),
+        ("impute", "--out", "give a file's\n"),
+        ("evaluate", "--out", "give a folder's, or leave the option out"),
+        ("ligate", "--panel", "give a file's, or leave the option out"),
+        ("tabular fit", "--table", "give a file's"),
+    ],
+)
+def test_an_empty_name_is_no_name(run: Run, command: str, option: str, advice: str) -> None:
+    """Such as of a variable that is not set; not the folder where one is."""
+    for words in ([option, ""], [f"{option}="]):
+        failed = run(*command.split(), *words)
+        assert failed.code == 2
+        assert failed.err.startswith(f"spinimpute: error: {option} is given an empty name: {advice}")
+
+
 def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.spin"
     done = run("panel", "build", "--vcf", example / "panel.vcf.gz", "--out", out)

@@ -96,10 +96,11 @@ def test_a_log_takes_no_other_file(run: Run, example: Path, panel: Path, tmp_pat
         assert run(*words, "--out", tmp_path / "o.vcf", "--log", tmp_path / "run.log").code == 0
 
 
+@pytest.mark.parametrize("name", ["o.{chrom}.vcf", "o.{chr}.vcf"])
 def test_one_output_has_no_place_for_chromosomes(
-    run: Run, example: Path, panel: Path, tmp_path: Path
+    run: Run, example: Path, panel: Path, tmp_path: Path, name: str
 ) -> None:
-    words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.{chrom}.vcf"]
+    words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / name]
     for command in ("phase", "convert"):
         failed = run(command, *words)
         assert failed.code == 2
@@ -143,6 +144,19 @@ def test_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
         assert role in wrong.err
 
 
+@pytest.mark.parametrize("command", ["phase", "convert"])
+def test_other_commands_have_a_log(
+    run: Run, example: Path, panel: Path, tmp_path: Path, command: str
+) -> None:
+    given = ("--vcf", example / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.vcf")
+    done = run(command, *given, "--log", tmp_path / "log")
+    assert done.code == 0
+    first, *lines = (line[20:] for line in (tmp_path / "log").read_text().splitlines())
+    assert first.startswith(f"$ spinimpute {command} --vcf ")
+    assert lines == done.err.splitlines()
+    assert b"--log" not in (tmp_path / "o.vcf").read_bytes()
+
+
 def test_mistakes_in_the_command_are_in_the_log(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
     log, target = tmp_path / "run.log", example / "target.vcf.gz"
     given = ["impute", "--vcf", target, "--out", tmp_path / "o.vcf"]
@@ -168,6 +182,6 @@ def test_no_other_file_is_lost_to_a_mistaken_command(run: Run, panel: Path, tmp_
     kept.write_text("kept")
     assert run("impute", "--vcf", kept, "--log", kept, "--force").code == 2
     assert run("impute", "--vcf", kept, "--panel", panel, "--log").code == 2
-    assert run("phase", "--vcf", kept, "--panel", panel, "--log", tmp_path / "no.log").code == 2
+    assert run("evaluate", "--truth", kept, "--panel", panel, "--log", tmp_path / "no.log").code == 2
     assert kept.read_text() == "kept"
     assert os.listdir(tmp_path) == ["target.vcf"]

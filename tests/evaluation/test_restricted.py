@@ -58,8 +58,9 @@ def test_regions_are_read_through_an_index(problem, convert_vcf, index):
 @pytest.mark.parametrize(
     ("regions", "message"),
     [
-        (["20:1-5"], r"truth .*: no record in 20:1-5.*Panel: 20:100-30,000"),
-        (["20:1-5000", "21"], r"truth .*: no record in 21.*chromosome 20"),
+        (["20:1-5"], r"truth .*: no record in 20:1-5.*Panel: 20:100-30,000 .*Give regions in which"),
+        (["20:1-5", "21"], r"truth .*: no record in 20:1-5.*Panel: 20:100-30,000"),
+        (["21"], r"truth .*: no record in 21.*chromosome 20"),
         (["20:600-600"], r"imputed .*: no record in 20:600-600"),
         (["20:5-1"], r"the region '20:5-1' is empty"),
         ([], r"the list of regions is empty"),
@@ -68,6 +69,29 @@ def test_regions_are_read_through_an_index(problem, convert_vcf, index):
 def test_regions_that_are_not_there(problem, regions, message):
     with pytest.raises(InputError, match=message):
         evaluate(*problem.files(), regions=regions)
+
+
+def test_regions_without_a_record_are_named(problem):
+    """As `impute` does: others are compared."""
+    truth, imputed, panel, typed = problem.files()
+    expected = evaluate(truth, imputed, panel, typed, bins=BINS, regions="20:1-5000")
+    with pytest.warns(UserWarning, match=r"no record in 20:40000- and 1 more region: nothing is") as warned:
+        result = evaluate(truth, imputed, panel, typed, bins=BINS, regions=["20:1-5000", "21", "20:40000-"])
+    same(result, expected)
+    assert len(warned) == 1
+
+
+def test_regions_that_were_not_imputed_count_as_the_panels_frequency(problem):
+    truth, imputed, panel, typed = problem.files()
+    part = only(imputed, lambda position: position <= 5_000)
+    regions = ["20:1-5000", "20:9000-9999", "20:40000-"]
+    with pytest.warns(UserWarning, match="no record in") as warned:
+        result = evaluate(truth, part, panel, typed, bins=BINS, regions=regions)
+    assert [str(one.message).partition(": ")[2] for one in warned] == [
+        "no record in 20:40000-: nothing is compared there",
+        "no record in 20:9000-9999: sites of the truth there count as the panel's frequency",
+    ]
+    assert result.missing_sites > 0
 
 
 def test_regions_of_a_pipe(problem):

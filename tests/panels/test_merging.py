@@ -315,10 +315,12 @@ class TestChromosomeX:
             merge_panels(files, tmp_path / "o.spin")
 
 
-def sites_of(start: int, step: int, *, chrom: str = "20", length: str = "", prefix: str = "p") -> Text:
+def sites_of(
+    start: int, step: int, *, chrom: str = "20", length: str = "", prefix: str = "p", alt: str = "C"
+) -> Text:
     random = np.random.default_rng(start)
     rows = [
-        (start + step * i, "A", "C", [f"{a}|{b}" for a, b in random.integers(0, 2, (6, 2))])
+        (start + step * i, "A", alt, [f"{a}|{b}" for a, b in random.integers(0, 2, (6, 2))])
         for i in range(100)
     ]
     return Text([f"{prefix}{i}" for i in range(6)], rows, chrom, length)
@@ -330,7 +332,20 @@ def sites_of(start: int, step: int, *, chrom: str = "20", length: str = "", pref
         (sites_of(1_000, 100, chrom="21", prefix="q"), "are of chromosomes 20 and 21"),
         (
             sites_of(1_050, 100, prefix="q"),
-            "have 0 sites alike of 100 and 100: they are of other genome builds",
+            "have 0 sites alike of 100 and 100, too few to .*: if they are of other genome builds, lift .*; "
+            "if not, they hold other sites; give one of them alone",
+        ),
+        (
+            sites_of(1_050, 100, length="63025520", prefix="q"),
+            "what one of them lacks: they hold other sites; give one of them alone",
+        ),
+        (
+            sites_of(1_000, 100, prefix="q", alt="G"),
+            "lacks: 100 positions have the same REF and another ALT; write both VCFs in the same way",
+        ),
+        (
+            sites_of(100_000, 100, prefix="q"),
+            "they are of other regions, 20:1000-10900 and 20:100000-109900; build both of the same one",
         ),
         (
             sites_of(1_000, 100, length="64444167", prefix="q"),

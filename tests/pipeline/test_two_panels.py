@@ -1,14 +1,20 @@
 """Several panels of a chromosome, given to `impute` and others: as the panel that they are merged into."""
 
 import gzip
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import spinimpute
+from spinimpute import memory
 from spinimpute.errors import InputError
+from spinimpute.panels import opening
 from spinimpute.panels.merging.merge import merge_panels
 from spinimpute.predictors.spin.build import build_inducing_panel
 from spinimpute.quality.summary import ImputationSummary
@@ -150,7 +156,117 @@ def test_beside_another_chromosome(files: Files, tmp_path: Path) -> None:
     assert sorted(records("all.vcf")) == sorted(records("20.vcf") + records("21.vcf"))
     for chrom in ("20", "21"):
         assert (tmp_path / f"c{chrom}.vcf").read_bytes() == (tmp_path / f"{chrom}.vcf").read_bytes()
-    assert (tmp_path / "all.vcf").read_text().count("##spinimpute_panel=") == 2
+    lines = (tmp_path / "all.vcf").read_text().splitlines()
+    with ExitStack() as stack:
+        opened = [stack.enter_context(spinimpute.Panel.open(one)) for one in (given[1], given[0], given[2])]
+        said = [f"##spinimpute_panel={one.checksum}" for one in opened]
+    assert [line for line in lines if "spinimpute_panel" in line] == said
+
+
+def test_one_merged_panel_is_kept_at_a_time(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chromosome that the target lacks is merged neither."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    merged: list[list[str]] = []
+
+    def merge_and_look(panels: list[Path], out: Path, **more: Any) -> None:
+        merge_panels(panels, out, **more)
+        merged.append(sorted(path.name for path in tmp_path.glob("*/*.spin")))
+
+    monkeypatch.setattr(opening, "merge_panels", merge_and_look)
+    panels = files.both
+    for chrom in ("21", "22"):
+        for one in files.both:
+            text = one.with_suffix(".vcf").read_text()
+            path = tmp_path / f"{one.stem}{chrom}.vcf"
+            path.write_text(text.replace("ID=20", f"ID={chrom}").replace("\n20\t", f"\n{chrom}\t"))
+            spinimpute.build_panel(path, path.with_suffix(".spin")).close()
+            panels = [*panels, path.with_suffix(".spin")]
+    target = tmp_path / "target.vcf"
+    text = files.target.read_text()
+    records = text[text.index("\n20\t") + 1 :].replace("20\t", "21\t", 1).replace("\n20\t", "\n21\t")
+    target.write_text(text + records)
+    summary = imputed(files, tmp_path / "all.vcf", panels, target)
+    assert merged == [["first+second.spin"], ["first21+second21.spin"]]
+    assert any(one.startswith("chromosome 22 is left out") for one in summary.warnings)
+    assert not list(tmp_path.glob("*/*.spin"))
+
+
+class TestRefusedBeforeMerging:
+    @pytest.fixture(autouse=True)
+    def merges_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(opening, "merge_panels", mock.Mock(side_effect=AssertionError("it is merged")))
+
+    def test_what_exists(self, files: Files, tmp_path: Path) -> None:
+        (tmp_path / "o.vcf").touch()
+        for run in (spinimpute.impute, spinimpute.phase):
+            with pytest.raises(InputError, match="already exists"):
+                run(files.target, tmp_path / "o.vcf", files.both)
+
+    def test_samples_that_are_not_there(self, files: Files, tmp_path: Path) -> None:
+        settings = spinimpute.TargetSettings(samples=["nobody"])
+        with pytest.raises(InputError, match="1 of the samples asked for are not in the file: nobody"):
+            imputed(files, tmp_path / "o.vcf", files.both, target=settings)
+
+    @pytest.mark.parametrize("cut", [0, 300, -40])
+    def test_targets_that_cannot_be_read(self, files: Files, tmp_path: Path, cut: int) -> None:
+        target = tmp_path / "t.vcf"
+        target.write_text(files.target.read_text()[:cut])
+        for run in (spinimpute.impute, spinimpute.phase):
+            with pytest.raises(InputError, match=r"target .*t\.vcf"):
+                run(target, tmp_path / "o.vcf", files.both)
+        with pytest.raises(InputError, match=r"target .*t\.vcf"):
+            spinimpute.impute_sequenced(tmp_path / "o.vcf", files.both, spinimpute.SequencingSettings(target))
+
+    def test_another_build(self, files: Files, tmp_path: Path) -> None:
+        """As the headers state, and the positions show."""
+        panels = []
+        for one in files.both:
+            text = one.with_suffix(".vcf").read_text().replace("length=1000000", "length=63025520")
+            path = tmp_path / one.with_suffix(".vcf").name
+            path.write_text(text)
+            panels.append(path.with_suffix(".spin"))
+            spinimpute.build_panel(path, panels[-1]).close()
+        lines = files.target.read_text().replace("length=1000000", "length=64444167").splitlines()
+        moved = [
+            line if line[0] == "#" else "\t".join([f[0], str(int(f[1]) + 7), *f[2:]])
+            for line in lines
+            for f in [line.split("\t")]
+        ]
+        target = tmp_path / "t.vcf"
+        target.write_text("\n".join(moved) + "\n")
+        for run in (spinimpute.impute, spinimpute.phase):
+            with pytest.raises(InputError, match="another genome build"):
+                run(target, tmp_path / "o.vcf", panels)
+        with pytest.raises(InputError, match="The file is on GRCh38 by its header, the panel on GRCh37"):
+            spinimpute.impute_sequenced(tmp_path / "o.vcf", panels, spinimpute.SequencingSettings(target))
+
+    def test_too_little_memory(self, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whether or not the second panel takes no more than the first."""
+        peaks = iter([100, 300, 300, 300])
+        monkeypatch.setattr(memory, "resident_bytes", lambda peak: next(peaks))
+        with pytest.raises(InputError, match="are needed for reading the target"):
+            imputed(files, tmp_path / "o.vcf", files.both, resources=spinimpute.Resources(max_memory=200))
+
+    def test_reads_that_cannot_be_used(self, files: Files, tmp_path: Path) -> None:
+        reads = tmp_path / "a.bam"
+        reads.write_bytes(b"BAM")
+        with pytest.raises(InputError, match=r"a\.bam"):
+            spinimpute.impute_sequenced(
+                tmp_path / "o.vcf", files.both, spinimpute.SequencingSettings(alignments=[reads])
+            )
+
+    def test_a_target_of_the_second_panel_alone(self, files: Files, tmp_path: Path) -> None:
+        """It fits one of them."""
+        with spinimpute.Panel.open(files.first) as first:
+            known = set(first.position.tolist())
+        lines = files.unphased.read_text().splitlines(keepends=True)
+        only = [line for line in lines if line[0] == "#" or int(line.split("\t")[1]) not in known]
+        target = tmp_path / "t.vcf"
+        target.write_text("".join(only))
+        with pytest.raises(AssertionError, match="it is merged"):
+            imputed(files, tmp_path / "o.vcf", files.both, target)
 
 
 def test_phase_and_check(files: Files, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def made(module: Path, values: dict[str, str], folder: Path) -> None:
         filled = re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], name)
         choices = re.fullmatch(r"(.*)\{(.+)\}", filled)
         names = [choices[1] + choice for choice in choices[2].split(",")] if choices else [filled]
-        assert any((folder / name).is_file() for name in names), (name, os.listdir(folder))
+        assert any(path.is_file() for name in names for path in folder.glob(name)), (name, os.listdir(folder))
 
 
 def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
@@ -58,7 +58,8 @@ def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
         values = {
             "vcf": "target.vcf.gz", "panel": "panel.vcf.gz", "map_option": "--map genetic.map",
             "region_option": f"--region {region}", "task.cpus": "2",
-            "args": "--format GT,DS,GP", "prefix": f"chunk{n}", "extension": "vcf.gz",
+            "args": f"--format GT,DS,GP --multiqc chunk{n}_mqc.json", "prefix": f"chunk{n}",
+            "extension": "vcf.gz",
         }  # fmt: skip
         run(command(IMPUTE, "script", values), tmp_path)
         made(IMPUTE, values, tmp_path)
@@ -77,7 +78,8 @@ def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
 def test_stubs_make_what_is_declared(module: Path, tmp_path: Path) -> None:
-    values = {"prefix": "a", "extension": "vcf.gz", "suffix": "tbi"}
+    touch_multiqc = "touch a_mqc.json"
+    values = {"prefix": "a", "extension": "vcf.gz", "suffix": "tbi", "touch_multiqc": touch_multiqc}
     run(command(module, "stub", values), tmp_path)
     made(module, values, tmp_path)
 
@@ -104,6 +106,10 @@ def test_the_subworkflow_describes_its_channels() -> None:
     text, meta = (folder / "main.nf").read_text(), yaml.safe_load((folder / "meta.yml").read_text())
     taken = re.findall(r"^    (ch_\w+) +// channel", text, re.M)
     assert taken == [name for entry in meta["input"] for name in entry]
+    emitted = re.findall(r"^    (\w+) += SPINIMPUTE_\w+\.out\.(\w+) +// channel", text, re.M)
+    assert [name for name, _ in emitted] == [name for entry in meta["output"] for name in entry]
+    modules = "".join((module / "main.nf").read_text() for module in MODULES)
+    assert all(f"emit: {channel}" in modules for _, channel in emitted)
     assert [name.removeprefix("ch_") for name in taken] == ["input", "panel", "posfile", "chunks", "map"]
     for name, path in re.findall(r"include \{ (\w+) \} from '(.+)'", text):
         assert f"process {name} {{" in (folder / path / "main.nf").read_text()

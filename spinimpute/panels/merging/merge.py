@@ -26,7 +26,7 @@ from spinimpute.errors import InputError
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.merging.filling import Filling
 from spinimpute.panels.merging.same_people import SamePeople, find_same_people
-from spinimpute.panels.merging.site_union import ABSENT, SiteUnion, unite_sites
+from spinimpute.panels.merging.site_union import ABSENT, SiteUnion, check_alike, unite_sites
 from spinimpute.panels.panel import MERGED, Panel
 from spinimpute.panels.parts import join_panels, open_parts, part_of
 from spinimpute.panels.site_table import SiteTable, raw_columns
@@ -87,7 +87,7 @@ def merge_panels(
     threads = choose_threads(threads)
     with ExitStack() as stack:
         opened = [stack.enter_context(open_parts(path)) for path in panels]
-        _check_different(opened)
+        _check_mergeable(opened)
         partial = stack.enter_context(written_whole(out))
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
         merged: Sequence[Panel] = opened[0]
@@ -105,10 +105,38 @@ def merged_name(panels: Sequence[str | Path]) -> str:
     return f"{'+'.join(Path(panel).stem for panel in panels)[-_LONGEST_NAME:]}.spin"
 
 
-def _check_different(opened: Sequence[Sequence[Panel]]) -> None:
+def check_mergeable(panels: Sequence[str | Path]) -> None:
+    """Check what can be known of panels before their sites are compared, in no time.
+
+    Parameters
+    ----------
+    panels : sequence of str or Path
+        Panel files.
+
+    Raises
+    ------
+    InputError
+        As of `merge_panels`.
+    """
+    with ExitStack() as stack:
+        _check_mergeable([stack.enter_context(open_parts(path)) for path in panels])
+
+
+def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
     for one, other in itertools.combinations(opened, 2):
         if [panel.checksum for panel in one] == [panel.checksum for panel in other]:
             raise InputError(f"panels {one[0].path} and {other[0].path} are the same: give one of them")
+        check_alike(one[0], other[0])
+        names, others = _names_of_parts(one), _names_of_parts(other)
+        if (len(one) > 1 or len(other) > 1) and names != others:
+            raise InputError(
+                f"panels {one[0].path} and {other[0].path} have other parts of chromosome X "
+                f"({', '.join(names)}; {', '.join(others)}): build both of the same parts"
+            )
+
+
+def _names_of_parts(panels: Sequence[Panel]) -> list[str]:
+    return [part.name if (part := part_of(panel)) else "whole" for panel in panels]
 
 
 def _merge_parts(
@@ -120,21 +148,13 @@ def _merge_parts(
     progress: Progress | None,
 ) -> None:
     """Merge two panels, of X part by part."""
-    names = [
-        [part.name if (part := part_of(panel)) else "whole" for panel in panels] for panels in (first, second)
-    ]
-    if (len(first) > 1 or len(second) > 1) and names[0] != names[1]:
-        raise InputError(
-            f"panels {first[0].path} and {second[0].path} have other parts of chromosome X "
-            f"({', '.join(names[0])}; {', '.join(names[1])}): build both of the same parts"
-        )
     pairs = list(zip(first, second, strict=True))
     unions = [unite_sites(*pair) for pair in pairs]
     found = [find_same_people(*of_part) for of_part in zip(pairs, unions, strict=True)]
     same = set(found[0].same).intersection(*(people.same for people in found))
     people = [find_same_people(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
     _warn(pairs[0], unions, people[0])
-    made = [out.with_name(f"{out.stem}.{name}.spin") for name in names[0]]
+    made = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
     shares = Shares(progress, [float(len(union.sites)) for union in unions])
     for number, parts in enumerate(zip(pairs, unions, people, made, strict=True)):
         pair, union, of_both, path = parts

@@ -96,7 +96,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     Parameters
     ----------
     first, second : Panel
-        Open.
+        Open, and alike (`check_alike`).
 
     Returns
     -------
@@ -106,10 +106,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     Raises
     ------
     InputError
-        The panels are of other chromosomes or genome builds, have hardly a site alike, or one goes on where
-        the other has ended.
+        The panels have hardly a site alike, or one goes on where the other has ended.
     """
-    _check_alike(first, second)
     partner, turned = _partners(first, second)
     _check_shared(first, second, int((partner != ABSENT).sum()))
     only = np.flatnonzero(partner == ABSENT)
@@ -178,13 +176,14 @@ def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
     return np.where(position > ends[1], first.cM[-1] + np.maximum(of_second - behind, 0), cM)
 
 
-def _check_alike(first: Panel, second: Panel) -> None:
+def check_alike(first: Panel, second: Panel) -> None:
+    """Raise InputError for panels of other chromosomes or genome builds."""
     if not same_chromosome(first.chrom, second.chrom):
         raise InputError(
             f"panels {first.path} and {second.path} are of chromosomes {first.chrom} and {second.chrom}: "
             "give panels of one chromosome"
         )
-    builds = [build_of(panel.contig_line, panel.chrom) for panel in (first, second)]
+    builds = _builds(first, second)
     if all(builds) and builds[0] != builds[1]:
         raise InputError(
             f"panels {first.path} and {second.path} are of the genome builds {builds[0]} and {builds[1]}: "
@@ -192,13 +191,44 @@ def _check_alike(first: Panel, second: Panel) -> None:
         )
 
 
+def _builds(first: Panel, second: Panel) -> list[str]:
+    return [build_of(panel.contig_line, panel.chrom) for panel in (first, second)]
+
+
 def _check_shared(first: Panel, second: Panel, n_shared: int) -> None:
-    fewer = min(first.n_sites, second.n_sites)
-    if n_shared < max(1, LEAST_SHARED * fewer):
+    least = max(1, LEAST_SHARED * min(first.n_sites, second.n_sites))
+    if n_shared < least:
         raise InputError(
             f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
-            f"{second.n_sites}: they are of other genome builds or regions"
+            f"{second.n_sites}, too few to fill in what one of them lacks: {_why_few(first, second, least)}"
         )
+
+
+def _why_few(first: Panel, second: Panel, least: float) -> str:
+    """Why two panels have hardly a site alike, and what to do; least: how many it should be."""
+    (start, end), (other_start, other_end) = (panel.position[[0, -1]] for panel in (first, second))
+    if end < other_start or other_end < start:
+        return (
+            f"they are of other regions, {first.chrom}:{start}-{end} and {second.chrom}:{other_start}-"
+            f"{other_end}; build both of the same one"
+        )
+    places, others = (
+        {(position, ref) for position, ref, _ in keys} for keys in (first.sites.keys(), second.sites.keys())
+    )
+    n_alike = len(places & others)
+    if n_alike >= least:
+        return (
+            f"{n_alike} positions have the same REF and another ALT; write both VCFs in the same way "
+            "(bcftools norm --multiallelics -any) and build the panels again, or give one of them alone"
+        )
+    builds = _builds(first, second)
+    other_sites = "they hold other sites; give one of them alone"
+    if all(builds):
+        return other_sites
+    return (
+        "if they are of other genome builds, lift the VCF of one of them over (bcftools +liftover) and build "
+        f"it again; if not, {other_sites}"
+    )
 
 
 def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:

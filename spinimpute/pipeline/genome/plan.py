@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,11 +39,11 @@ class Chromosome:
     contig_line : str
         For the header.
     panel_lines : sequence of str
-        The header lines that name the panel; several for a chromosome X in parts.
+        The header lines that name its panels; several for a chromosome X in parts.
     holds : str
         What the panel holds.
     more_panels : sequence of str, Path or ReferencePanel
-        Others of the chromosome, which are merged with it before it is imputed (`merging`).
+        Others of the chromosome, which are merged with it when it is imputed.
     """
 
     name: str
@@ -52,6 +53,11 @@ class Chromosome:
     panel_lines: Sequence[str] = ()
     holds: str = ""
     more_panels: Sequence[Panel] = ()
+
+    @property
+    def panels(self) -> Several:
+        """All panels of the chromosome, as `open_panels` takes them."""
+        return [self.panel, *self.more_panels] if self.more_panels else self.panel
 
 
 def panel_files(panel: Several) -> list[Panel]:
@@ -86,7 +92,7 @@ def target_files(vcf: str | Path | Sequence[str | Path]) -> list[str | Path]:
 
 def plan_genome(
     files: Sequence[str | Path], panels: Sequence[Panel], regions: Sequence[Region] = ()
-) -> tuple[list[Chromosome], list[str]]:
+) -> tuple[list[Chromosome], dict[str, str], list[str]]:
     """Give each chromosome its panel and its target file.
 
     Parameters
@@ -103,8 +109,10 @@ def plan_genome(
     -------
     list of Chromosome
         In the order of the target's contig lines; those of no such line follow: 1 to 22, X, Y, MT.
+    dict of str to str
+        What is left out for want of a panel or a target file: chromosome, and a sentence on it.
     list of str
-        Warnings for the user.
+        Other warnings for the user.
 
     Raises
     ------
@@ -116,12 +124,19 @@ def plan_genome(
     for region in regions:
         if not any(same_chromosome(region.chrom, one.name) for one in found):
             names = ", ".join(one.name for one in found)
-            raise InputError(f"no panel is of the chromosome of region {region}: they are of {names}")
+            raise InputError(
+                f"no panel is of the chromosome of region {region}, they are of {names}: give a panel of it, "
+                "or leave the region out"
+            )
     found = [one for one in found if not regions or regions_of(regions, one.name)]
     warnings: list[str] = []
     contigs: list[str] = []
+    left_out: dict[str, str] = {}
     if len(files) > 1:
-        contigs, found, warnings = _in_their_files(files, found)
+        contigs, found, left_out = _in_their_files(files, found)
+        left_out = {
+            chrom: why for chrom, why in left_out.items() if not regions or regions_of(regions, chrom)
+        }
     elif files and format_of(Path(files[0])) is VARIANTS:
         with VariantFile(files[0], "target") as file:
             contigs = file.contigs
@@ -130,7 +145,7 @@ def plan_genome(
                 f"{files[0]} has no index that is newer than it: it is read anew for each chromosome. "
                 "'bcftools index' of a .vcf.gz or .bcf spares that"
             )
-    return sorted(found, key=lambda one: _place(one.name, contigs)), warnings
+    return sorted(found, key=lambda one: _place(one.name, contigs)), left_out, warnings
 
 
 def _panel(panel: Panel, vcf: str | Path) -> Chromosome:
@@ -154,7 +169,11 @@ def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
         if at is None:
             found.append(one)
         else:
-            found[at] = replace(found[at], more_panels=(*found[at].more_panels, one.panel))
+            found[at] = replace(
+                found[at],
+                panel_lines=[*found[at].panel_lines, *one.panel_lines],
+                more_panels=[*found[at].more_panels, one.panel],
+            )
     return found
 
 
@@ -170,8 +189,8 @@ def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
 
 def _in_their_files(
     files: Sequence[str | Path], found: Sequence[Chromosome]
-) -> tuple[list[str], list[Chromosome], list[str]]:
-    """The contigs of the first file if it lists all, the chromosomes with their files, and warnings."""
+) -> tuple[list[str], list[Chromosome], dict[str, str]]:
+    """Contigs of the first file if it lists all, the chromosomes with their files, and what is left out."""
     contigs: list[str] = []
     samples: list[str] = []
     held: dict[str, tuple[str, str | Path]] = {}  # by plain name
@@ -196,14 +215,14 @@ def _in_their_files(
             )
         held[plain_chromosome(name)] = name, path
     chosen: list[Chromosome] = []
-    warnings = []
+    left_out: dict[str, str] = {}
     names = [name for name, _ in held.values()]
     used: set[str] = set()
     for one in found:
         meant = sorted(names_of_chromosome(one.name, names))
         used |= set(meant)
         if not meant:
-            warnings.append(f"no target file is of chromosome {one.name}: it is left out")
+            left_out[one.name] = f"no target file is of chromosome {one.name}: it is left out"
             continue
         if len(meant) > 1:
             paths = " and ".join(str(held[plain_chromosome(name)][1]) for name in meant)
@@ -215,13 +234,13 @@ def _in_their_files(
             f"the targets are of chromosomes {', '.join(names)}, the panels of "
             f"{', '.join(one.name for one in found)}: none of them is in both"
         )
-    warnings += [
-        f"target {path}: there is no panel of chromosome {name}: it is left out"
+    left_out |= {
+        name: f"target {path}: there is no panel of chromosome {name}: it is left out"
         for name, path in held.values()
         if name not in used
-    ]
+    }
     whole = all(names_of_chromosome(one.name, contigs) for one in chosen)
-    return contigs if whole else [], chosen, warnings
+    return contigs if whole else [], chosen, left_out
 
 
 def _place(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
@@ -234,6 +253,40 @@ def _place(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
 
 
 PLACEHOLDER = "{chrom}"
+_IN_BRACES = re.compile(r"\{[^{}]*\}")
+
+
+def words_in_braces(out: str | Path) -> list[str]:
+    """What stands in braces in an output's name. Folders that are there may be called anything."""
+    path = Path(out)
+    return _IN_BRACES.findall(path.name if path.parent.is_dir() else str(out))
+
+
+def check_placeholders(out: str | Path) -> None:
+    """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER."""
+    unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
+    if unknown is not None:
+        raise InputError(
+            f"output {out}: {unknown} would be part of the name as it is; {PLACEHOLDER} stands for the name "
+            "of each chromosome"
+        )
+
+
+def fixed_output(out: str | Path) -> str | Path | None:
+    """An output that is one file, which can be checked at once; None with PLACEHOLDER.
+
+    Raises
+    ------
+    InputError
+        As of `check_placeholders`.
+    """
+    check_placeholders(out)
+    return None if PLACEHOLDER in str(out) else out
+
+
+def output_of(out: str | Path, chrom: str) -> Path:
+    """The file of a chromosome; out: with PLACEHOLDER."""
+    return Path(str(out).replace(PLACEHOLDER, chrom))
 
 
 def outputs(out: str | Path, plan: Sequence[Chromosome]) -> list[tuple[Path, list[Chromosome]]]:
@@ -261,4 +314,4 @@ def outputs(out: str | Path, plan: Sequence[Chromosome]) -> list[tuple[Path, lis
     for one in plan:
         if "/" in one.name or "\0" in one.name:
             raise InputError(f"chromosome {one.name!r} cannot be part of a file's name: give one output")
-    return [(Path(str(out).replace(PLACEHOLDER, one.name)), [one]) for one in plan]
+    return [(output_of(out, one.name), [one]) for one in plan]

@@ -15,11 +15,12 @@ from spinimpute.memory import peak_memory_mb
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
 from spinimpute.panels.opening import PANELS_HAVE_MAPS
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.genome.merging import merged_panels
 from spinimpute.pipeline.genome.plan import (
     PLACEHOLDER,
     Chromosome,
     Panel,
+    check_placeholders,
+    output_of,
     outputs,
     panel_lines,
     plan_genome,
@@ -140,14 +141,20 @@ def plan_run(
     Raises
     ------
     InputError
-        As `plan_genome`; the panels are of several kinds; a map is given for panel files; or an output cannot
-        hold what would go into it.
+        As `plan_genome` and `check_placeholders`; the panels are of several kinds; a map is given for panel
+        files; or an output cannot hold what would go into it.
     """
+    check_placeholders(out)
     if len(files) < 2 and len(panels) < 2 and PLACEHOLDER not in str(out):
         return GenomeRun([(Path(out), [Chromosome("", panels[0], next(iter(files), ""))])], False, False)
     with summary.stage("open panel"):
-        plan, warned = plan_genome(files, panels, regions)
-    summary.warnings += warned
+        plan, left_out, warned = plan_genome(files, panels, regions)
+    summary.warnings += [*left_out.values(), *warned]
+    if PLACEHOLDER in str(out):
+        read = {Path(path).resolve() for path in files}
+        for chrom in left_out:
+            if output_of(out, chrom).resolve() not in read:
+                _warn_of_earlier(output_of(out, chrom), chrom, summary)
     if genetic_map is not None:
         raise InputError(PANELS_HAVE_MAPS)
     first = plan[0]
@@ -172,7 +179,6 @@ def impute_chromosomes(
     impute: Callable[[Step, RecordWriter | None, ExitStack, Progress | None], RecordWriter],
     summary: RunSummary,
     beside: AbstractContextManager[None],
-    threads: int,
     progress: Progress | None,
 ) -> None:
     """Impute one chromosome after the other, and give each file its name when it is whole.
@@ -189,25 +195,20 @@ def impute_chromosomes(
     beside : context manager
         Writes reports under temporary names on entering, and gives them their own names on leaving. The last
         file gets its name in between: all of these do, or none.
-    threads : int
-        For merging panels, before any chromosome is imputed.
     progress : callable or None
         Called with the fraction that is done.
 
     Raises
     ------
     InputError
-        As `impute` and `merge_panels`, with the chromosomes that are in whole files by then; or no chromosome
-        is in the target.
+        As `impute`, with the chromosomes that are in whole files by then; or no chromosome is in the target.
     """
     shares = Shares(progress, [1.0] * len(run.plan))
     done, absent, waiting = 0, None, None
     named, whole = list[str](), list[str]()  # chromosomes in the file that waits for its name, and before it
     try:
         with ExitStack() as stack:
-            with summary.stage("open panel"):
-                planned = stack.enter_context(merged_panels(run.planned, threads, progress))
-            for path, chromosomes in planned:
+            for path, chromosomes in run.planned:
                 if waiting is not None:
                     waiting.close()
                     whole, named = [*whole, *named], []
@@ -226,6 +227,8 @@ def impute_chromosomes(
                     with summary.stage("finish file and index"):
                         writer.finish()
                     waiting = writer
+                elif run.several and len(run.planned) > 1:
+                    _warn_of_earlier(path, chromosomes[0].name, summary)
             if waiting is None:
                 assert absent is not None, "what is imputed is written"
                 raise absent
@@ -239,6 +242,14 @@ def impute_chromosomes(
             f"{error}. The files of {_named(whole)} are whole and stay; to go on, give the panels of the "
             "other chromosomes"
         ) from error
+
+
+def _warn_of_earlier(path: Path, chrom: str, summary: RunSummary) -> None:
+    """Warn of the file of a chromosome that is left out, if it is there: nothing shows that it is older."""
+    if path.exists():
+        summary.warnings.append(
+            f"{path} was there before and stays: it is not of this run, which leaves chromosome {chrom} out"
+        )
 
 
 def _named(chromosomes: Sequence[str]) -> str:

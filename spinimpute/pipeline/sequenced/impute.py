@@ -6,8 +6,9 @@ Axes: S sites, X samples, Q haplotypes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import panel_files
 from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
-from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites, check_inputs
 from spinimpute.pipeline.sequenced.parts import Part, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
@@ -73,7 +74,8 @@ def impute_sequenced(
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     region : RegionSettings
-        Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given.
+        Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given. Regions
+        whose buffers overlap are imputed as one stretch.
     output : OutputSettings
         Formats, decimals, type and header lines of the file, and a report; nothing else of it.
     resources : Resources
@@ -115,7 +117,7 @@ def impute_sequenced(
         return _impute_chromosome(given, step, writer, stack, progress)
 
     beside = _written_beside(report, summary, sequencing, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, choose_threads(resources.threads), progress)
+    impute_chromosomes(genome, impute_one, summary, beside, progress)
     return summary
 
 
@@ -133,6 +135,15 @@ class _Given:
     summary: SequencedSummary
     genome: GenomeRun
 
+    def budget_of_reading(self) -> AbstractContextManager[None]:
+        """Keeps the budget of memory while samples are read."""
+        return within_budget(self.resources.max_memory, "reading the samples", FEWER_SAMPLES)
+
+    def check_inputs(self, sequencing: SequencingSettings, panels: Sequence[ReferencePanel]) -> None:
+        """Raise InputError if samples cannot be imputed from the parts of a panel."""
+        with self.budget_of_reading():
+            check_inputs(sequencing, panels, force=self.force)
+
 
 def _impute_chromosome(
     given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
@@ -144,13 +155,13 @@ def _impute_chromosome(
     if sequencing.likelihood_files:
         sequencing = replace(sequencing, likelihoods=step.one.vcf)
     with ExitStack() as opened:
-        begin_stage(progress, "opening the panel")
+        begin_stage(progress, "merging panels" if step.one.more_panels else "opening the panel")
         with summary.stage("open panel"):
-            panels = opened.enter_context(open_panels(step.one.panel, given.genetic_map))
+            fits = partial(given.check_inputs, sequencing)
+            panels = opened.enter_context(open_panels(step.one.panels, given.genetic_map, threads, fits))
         begin_stage(progress, "reading the samples")
         regions, in_file = step.regions(given.regions, panels[0].chrom)
-        reading = within_budget(resources.max_memory, "reading the samples", FEWER_SAMPLES)
-        with summary.stage("read samples"), reading:
+        with summary.stage("read samples"), given.budget_of_reading():
             parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
         summary.skipped = given.genome.add_skipped(summary.skipped)
         threads_of_chains = min(
@@ -176,7 +187,7 @@ def _impute_chromosome(
                         *_region_lines(regions, in_file, parts),
                     ],
                     output.formats,
-                    sum(part.last - part.first for part in parts),
+                    sum(part.n_sites for part in parts),
                     threads,
                     sexes=sequencing.sexes,
                     decimals=output.decimals,
@@ -253,13 +264,14 @@ def _impute(
         if p_S2X is None:
             return
         with summary.stage("write"):
-            low, high = max(start, part.first), min(start + len(p_S2X), part.last)
-            step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
-            for at in range(low, high, step):
-                rows = slice(at, min(at + step, high))
-                p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
-            summary.written_sites += max(0, high - low)
+            for place in part.places:
+                low, high = max(start, place.first), min(start + len(p_S2X), place.last)
+                step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
+                for at in range(low, high, step):
+                    rows = slice(at, min(at + step, high))
+                    p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
+                    _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
+                summary.written_sites += max(0, high - low)
 
 
 def _write(
@@ -297,4 +309,4 @@ def _region_lines(regions: Sequence[Region], in_file: int, parts: Sequence[Part]
     if not in_file:
         return []
     whole = Region(parts[0].panel.chrom, regions[0].start, regions[0].end)
-    return [region_line(whole, sum(part.last - part.first for part in parts), None, phased_here=True)]
+    return [region_line(whole, sum(part.n_sites for part in parts), None, phased_here=True)]

@@ -13,15 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
+from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import VariantFile
 
 CALL_ERROR = 33  # Phred-scaled: an array's allele is wrong
@@ -196,6 +199,40 @@ class LikelihoodReader:
         if self._samples is not None:
             parts = [part.in_order(self._samples) for part in parts]
         return reduce(merge_likelihoods, parts) if parts else None
+
+
+def check_inputs(
+    settings: SequencingSettings, panels: Sequence[ReferencePanel], *, force: bool = False
+) -> None:
+    """Check what can be known of the samples' files before much of them is read.
+
+    Parameters
+    ----------
+    settings : SequencingSettings
+        As of `LikelihoodReader`.
+    panels : sequence of ReferencePanel
+        The parts of one panel.
+    force : bool
+        As of `LikelihoodReader`.
+
+    Raises
+    ------
+    InputError
+        As of `LikelihoodReader` and `haplotypes_of`, and for files of reads that cannot be used. Of
+        likelihoods all are read if by its header the file is on another genome build.
+    """
+    parts = [haplotypes_of(panel) for panel in panels]
+    LikelihoodReader(settings, parts, force=force)
+    for path in settings.alignments:
+        AlignmentFile(path, parts[-1], settings.reference).close()
+    largest = max(parts, key=lambda part: part.n_sites)
+    for path in settings.likelihood_files:
+        with VariantFile(path, "target") as file:
+            records = ChromosomeRecords(file, None, largest.chrom)
+            next(iter(records))
+        builds = [build_of(one.contig_line, largest.chrom) for one in (records, largest)]
+        if settings.chain is None and all(builds) and builds[0] != builds[1]:
+            read_variant_likelihoods(path, largest, sexes=settings.sexes)
 
 
 def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> GenotypeLikelihoods:

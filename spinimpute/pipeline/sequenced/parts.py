@@ -21,7 +21,7 @@ BUFFER_CM = 1.0  # of what lies further away next to nothing matters
 
 @dataclass(frozen=True)
 class Part:
-    """A panel or a part of one, and what is known of samples there.
+    """A stretch of a panel that is imputed in one go, and what is known of samples there.
 
     Attributes
     ----------
@@ -29,18 +29,22 @@ class Part:
         The panel of that part.
     likelihoods : GenotypeLikelihoods
         At its sites [low, high).
-    first, last : int
-        The sites [first, last) are imputed.
+    places : sequence of Place
+        What is written of it, in order of position.
     low, high : int
-        With those of the buffer.
+        With the sites of buffers.
     """
 
     panel: Panel
     likelihoods: GenotypeLikelihoods
-    first: int
-    last: int
+    places: Sequence[Place]
     low: int
     high: int
+
+    @property
+    def n_sites(self) -> int:
+        """Number of panel sites that are written."""
+        return sum(place.last - place.first for place in self.places)
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class _Reach:
     high: int
 
 
-def _read_together(panel: Panel, places: Sequence[Place], buffer_cM: float) -> list[list[_Reach]]:
-    """Places in order of position, in groups whose buffers overlap: each site is read, and counted, once."""
+def _together(panel: Panel, places: Sequence[Place], buffer_cM: float) -> list[list[_Reach]]:
+    """Places in order of position, in groups whose buffers overlap: each site is read, and imputed, once."""
     cM = panel.cM
     groups: list[list[_Reach]] = []
     end = 0
@@ -67,6 +71,12 @@ def _read_together(panel: Panel, places: Sequence[Place], buffer_cM: float) -> l
         groups[-1].append(_Reach(place, low, high))
         end = high
     return groups
+
+
+def _is_known(found: GenotypeLikelihoods, reach: _Reach) -> bool:
+    """Whether anything is known of any sample near a place."""
+    low, high = np.searchsorted(found.panel_index, [reach.low, reach.high]).tolist()
+    return bool(found.part(slice(low, high)).known_SX.any())
 
 
 def read_parts(
@@ -98,8 +108,8 @@ def read_parts(
     Returns
     -------
     list of Part
-        In order of position. Of a region, or a part of chromosome X, of which nothing is known the summary
-        has a warning.
+        In order of position: regions whose buffers overlap are one. Of a region, or a part of chromosome X,
+        of which nothing is known the summary has a warning.
 
     Raises
     ------
@@ -114,7 +124,7 @@ def read_parts(
     reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
     summary.warnings += reader.warnings
     for one in of_haplotypes:
-        for together in _read_together(one, places.get(one.checksum, []), buffer_cM):
+        for together in _together(one, places.get(one.checksum, []), buffer_cM):
             start, stop = together[0].low, together[-1].high
             around = None
             if together[0].place.region is not None or len(panels) > 1:
@@ -127,19 +137,17 @@ def read_parts(
                 elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], found.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
                 skipped += Counter(found.skipped)
                 skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
-            for reach in together:
-                first, last = reach.place.first, reach.place.last
-                likelihoods = None
-                if found is not None:
-                    ends = np.searchsorted(found.panel_index, [reach.low, reach.high]).tolist()
-                    likelihoods = found.part(slice(*ends))
-                if likelihoods is None or not likelihoods.known_SX.any():
-                    summary.warnings.append(
-                        f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
-                        f"{one.position[last - 1]}: its {last - first} sites are left out"
-                    )
-                    continue
-                parts.append(Part(one, likelihoods, first, last, reach.low, reach.high))
+            kept = [reach for reach in together if found is not None and _is_known(found, reach)]
+            for place in [reach.place for reach in together if reach not in kept]:
+                first, last = place.first, place.last
+                summary.warnings.append(
+                    f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
+                    f"{one.position[last - 1]}: its {last - first} sites are left out"
+                )
+            if found is not None and kept:
+                low, high = kept[0].low, kept[-1].high
+                ends = np.searchsorted(found.panel_index, [low, high]).tolist()
+                parts.append(Part(one, found.part(slice(*ends)), [reach.place for reach in kept], low, high))
     summary.skipped = dict(+skipped)
     if not parts:
         where = regions[0] if len(regions) == 1 else panels[0].chrom

@@ -50,7 +50,7 @@ Refused = Callable[..., str]
         (["--gl", "g.vcf", "--vcf", "t.vcf", "--bfile", "t"], ["--vcf", "--bfile"]),
         (["--bfile", "t", "--pfile", "t"], ["--bfile", "--pfile"]),
         ([], ["none of them"]),
-        (["--gl", ""], ["none of them"]),
+        (["--gl", ""], ["--gl is given an empty name"]),
     ],
     ids=lambda given: " ".join(given) or "nothing",
 )

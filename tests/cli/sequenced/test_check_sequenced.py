@@ -74,7 +74,10 @@ def test_what_impute_refuses(
 def test_check_takes_the_likelihoods_of_one_chromosome(run: Run, gl: Path, small_panel: Path) -> None:
     done = run("check", "--gl", gl, "--gl", gl, "--panel", small_panel)
     assert done.code == 2
-    assert "2 files of likelihoods are given: give that of this chromosome alone" in done.err
+    assert "--gl is given 2 times: give it once" in done.err
+    said = {command: " ".join(run(command, "-h").out.split()) for command in ("check", "impute")}
+    repeated = "genotype likelihoods (PL, GL or GT). May be repeated"
+    assert [repeated in said[command] for command in ("check", "impute")] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ import pysam
 import pytest
 
 from spinimpute.errors import InputError
+from spinimpute.panels.panel import Panel
+from spinimpute.phasing.stretches import in_stretches
+from spinimpute.pipeline.sequenced import impute
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
@@ -146,6 +149,34 @@ def test_regions_of_several_chromosomes(
     )
     assert records(tmp_path / "all.vcf") == alone
     assert "##spinimpute_regions=3\n" in (tmp_path / "all.vcf").read_text()
+
+
+def test_sites_of_overlapping_buffers_are_imputed_once(
+    world: World, gl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the stretch that the regions make: the phase of one goes on in the next."""
+    position = world.position
+    computed: list[tuple[int, int]] = []
+
+    def watched(panel: Panel, first: int, phred_SX3: np.ndarray, *more: Any) -> Any:
+        computed.append((first, first + len(phred_SX3)))
+        return in_stretches(panel, first, phred_SX3, *more)
+
+    monkeypatch.setattr(impute, "in_stretches", watched)
+    regions = [f"20:{position[i]}-{position[i + 5]}" for i in (5, 40, 70, 300)]
+    settings = RegionSettings(regions, buffer_cM=0.3)
+    impute_sequenced(tmp_path / "some.vcf", world.panel, SequencingSettings(gl), region=settings)
+    assert len(computed) == 2
+    assert computed[0][1] <= computed[1][0]
+    one = RegionSettings(f"20:{position[5]}-{position[75]}", buffer_cM=0.3)
+    impute_sequenced(tmp_path / "one.vcf", world.panel, SequencingSettings(gl), region=one)
+    inside = [
+        line
+        for line in records(tmp_path / "one.vcf")
+        for at in [int(line.split("\t")[1])]
+        if any(position[i] <= at <= position[i + 5] for i in (5, 40, 70))
+    ]
+    assert records(tmp_path / "some.vcf")[: len(inside)] == inside
 
 
 def test_a_region_in_which_all_is_missing_is_left_out(world: World, gl: Path, tmp_path: Path) -> None:

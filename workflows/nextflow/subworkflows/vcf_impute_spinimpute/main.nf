@@ -44,4 +44,5 @@ workflow VCF_IMPUTE_SPINIMPUTE {
 
     emit:
     vcf_index = SPINIMPUTE_LIGATE.out.vcf_index // channel: [ [id, panel, chr], vcf, index ]
+    multiqc   = SPINIMPUTE_IMPUTE.out.multiqc   // channel: [ [id, panel, chr, region, n_regions], json ]
 }

@@ -11,6 +11,7 @@ process SPINIMPUTE_IMPUTE {
     output:
     tuple val(meta), path("${prefix}.${extension}"), emit: vcf
     tuple val(meta), path("${prefix}.${extension}.{tbi,csi}"), emit: index
+    tuple val(meta), path("*_mqc.json"), emit: multiqc, optional: true
     tuple val("${task.process}"), val('spinimpute'), eval("spinimpute --version | sed 's/spinimpute //'"), emit: versions_spinimpute, topic: versions
 
     when:
@@ -39,8 +40,10 @@ process SPINIMPUTE_IMPUTE {
     prefix = task.ext.prefix ?: "${meta.id}"
     extension = args =~ /(-O|--output-type)[ =]?b/ ? 'bcf' : 'vcf.gz'
     def suffix = extension == 'bcf' ? 'csi' : 'tbi'
+    def touch_multiqc = args =~ /--multiqc[ =]/ ? "touch ${prefix}_mqc.json" : ''
     """
     echo '' | gzip > ${prefix}.${extension}
     touch ${prefix}.${extension}.${suffix}
+    ${touch_multiqc}
     """
 }
