@@ -1,7 +1,8 @@
 """What an attacker computes: how well a person's haplotypes fit a file, beside people who are not in it.
 
 Axes: X sites, Q haplotypes of the people who are tested, two columns each in the order of people; P people; H
-inducing points; U sites of a block. Every feature is float64 (P,); larger speaks for membership.
+inducing points; of a block: U sites, S typed places, D columns of K-mers, V K-mers. Every feature is float64
+(P,); larger speaks for membership.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
+from spinimpute.genotypes.kmers import by_column, kmer_numbers
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, EncodedBlock
 
@@ -44,50 +47,67 @@ def count_features(
 def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarray) -> Features:
     """How likely a person's haplotypes are as noisy draws from the inducing points, block by block.
 
-    "own": at the sites that a block imputes, each site once; "wide": with the typed sites around it, which
-    tell inducing points apart. Draws err with the probability in the name.
+    "own": at the sites that a block imputes, each site once; "wide": at those that are not typed, and by the
+    K-mers of typed sites in and around the block, which tell inducing points apart. Draws err with the
+    probability in the name.
     """
     names = [f"{reach} {error}" for reach in ("own", "wide") for error in ERRORS]
     out = {name: np.zeros(alleles_XQ.shape[1]) for name in names}
-    typed, frequency = panel.array_index, panel.frequency
+    frequency = panel.frequency
     for number in range(panel.n_blocks):
         block = panel.read(number)
         index_U = block.sites.panel_index_U
-        known_U = sites[index_U]
-        own_HU = block.points["label_BHU"].numpy()[:, known_U]
-        index_U = index_U[known_U]
-        places = block.places
-        around = typed[places.first : places.last]
-        further = ~np.isin(around, index_U)
-        at = slice(places.offset, places.offset + len(around))
-        wide_HS = _typed_alleles(block)[:, at][:, further]
-        log_mass_H = np.log(block.points["mass_BH"].numpy() / panel.n_haplotypes + 1e-9)
+        label_HU = block.points["label_BHU"].numpy()
+        known_U, untyped_U = sites[index_U], ~np.isin(index_U, panel.array_index)
+        share_H = block.points["mass_BH"].numpy() / panel.n_haplotypes
+        token_HDV, kmer_DQ = _known_kmers(block, panel.array_index, alleles_XQ, sites)
         for name in out:
-            reach, error = name.split()
-            soft, index = own_HU, index_U
+            reach, text = name.split()
+            error = float(text)
+            chosen_U = known_U if reach == "own" else known_U & untyped_U
+            index = index_U[chosen_U]
+            p_HU = (1 - error) * label_HU[:, chosen_U] + error * frequency[index]
+            fit_HQ = _site_fit(p_HU.clip(LEAST, 1 - LEAST), alleles_XQ[index])
             if reach == "wide":
-                soft = np.concatenate([own_HU, wide_HS], axis=1)
-                index = np.concatenate([index_U, around[further]])
-            p = (1 - float(error)) * soft + float(error) * frequency[index]
-            out[name] += _mixture(p.clip(LEAST, 1 - LEAST), log_mass_H, alleles_XQ[index])
+                of_panel_DV = np.tensordot(share_H, token_HDV, axes=1)
+                fit_HQ += _kmer_fit((1 - error) * token_HDV + error * of_panel_DV, kmer_DQ)
+            out[name] += _mixture(fit_HQ, share_H)
     return {name: of_person(value) for name, value in out.items()}
 
 
-def _typed_alleles(block: EncodedBlock) -> np.ndarray:
-    """Mean alleles (H, S) at a block's typed places."""
-    kmer_V = np.arange(2**block.k)
-    allele_VK = (kmer_V[:, None] >> np.arange(block.k)[::-1]) & 1
+def _known_kmers(
+    block: EncodedBlock, typed: np.ndarray, alleles_XQ: np.ndarray, sites: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of columns whose sites are all known: tokens of the points (H, D, V), K-mers of the people (D, Q)."""
+    places = block.places
+    around = typed[places.first : places.last]
+    unknown_S = places.fill(~sites[around][:, None], places.first)[0]
+    known_D = ~by_column(torch.from_numpy(unknown_S), block.k).any(-1).numpy()
+    allele_QS = torch.from_numpy(places.fill(alleles_XQ[around], places.first))
+    kmer_DQ = kmer_numbers(allele_QS[None], block.k)[0].T.numpy()
     token_HDV = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).numpy()
-    n_places = len(block.places.cM_S)
-    first = (-n_places % block.k) // 2
-    return (token_HDV @ allele_VK).reshape(len(token_HDV), -1)[:, first : first + n_places]
+    return token_HDV[:, known_D], kmer_DQ[known_D]
 
 
-def _mixture(p_HU: np.ndarray, log_mass_H: np.ndarray, alleles_UQ: np.ndarray) -> np.ndarray:
-    """Log likelihood (Q,) of haplotypes under a mixture of independent sites."""
+def _site_fit(p_HU: np.ndarray, alleles_UQ: np.ndarray) -> np.ndarray:
+    """Log likelihoods (H, Q) of haplotypes at independent sites."""
     off_HU = np.log1p(-p_HU)
     odds_HU = (np.log(p_HU) - off_HU).astype(np.float32)
-    fit_HQ = odds_HU @ alleles_UQ.astype(np.float32) + (off_HU.sum(1) + log_mass_H)[:, None]
+    return odds_HU @ alleles_UQ.astype(np.float32) + off_HU.sum(1)[:, None]
+
+
+def _kmer_fit(p_HDV: np.ndarray, kmer_DQ: np.ndarray) -> np.ndarray:
+    """Log likelihoods (H, Q) of haplotypes at independent columns."""
+    log_DHV = np.log(p_HDV.clip(LEAST, 1)).swapaxes(0, 1)
+    fit_HQ = np.zeros((p_HDV.shape[0], kmer_DQ.shape[1]))
+    for log_HV, kmer_Q in zip(log_DHV, kmer_DQ, strict=True):
+        fit_HQ += log_HV[:, kmer_Q]
+    return fit_HQ
+
+
+def _mixture(fit_HQ: np.ndarray, share_H: np.ndarray) -> np.ndarray:
+    """Log likelihood (Q,) of haplotypes under a mixture of inducing points."""
+    fit_HQ = fit_HQ + np.log(share_H + 1e-9)[:, None]
     best_Q = fit_HQ.max(0)
     return best_Q + np.log(np.exp(fit_HQ - best_Q).sum(0))
 

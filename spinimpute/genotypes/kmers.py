@@ -1,6 +1,7 @@
 """K-mers: K neighbouring SNPs of a haplotype as one token, of 2^K; known, or a distribution over them.
 
-Axes: B blocks, N haplotypes, X haplotypes or inducing points, S places, D columns of K places, V = 2^K.
+Axes: B blocks, N haplotypes, X haplotypes or inducing points, S places, D columns of K places, V = 2^K;
+F rows, one for each K-mer of each column; L K-mers of all haplotypes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
 
 
 def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
-    """Sums (B, X, D, V) of the haplotypes' tokens with these weights; of V numbers only the 1 is added."""
+    """Sums (B, X, D, V) of the haplotypes' tokens with these weights; the zeros of tokens are left out."""
     d = kmer_BND.shape[-1]
     row_BND = kmer_BND + n_kmers * torch.arange(d, device=kmer_BND.device)
     sums = [

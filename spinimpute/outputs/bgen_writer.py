@@ -123,7 +123,7 @@ class BgenWriter(FilesTogether):
         """
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
-        p = self._codes.units(np.asarray(hap_dosage, np.float64)) / self._codes.one
+        p = self._codes.units(np.asarray(hap_dosage, np.float32)) / np.float64(self._codes.one)
         if self._of_calls:
             p = np.where(np.isnan(p), p, p >= 0.5) if haplotypes is None else haplotypes.astype(float)
             p[p < 0] = np.nan

@@ -25,8 +25,8 @@ ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
 
 CERTAIN = 0.75
-"""A probability nearer to 0 or 1, in units of the last decimal, is written as 0 or 1. A quarter of numbers
-between them are such. With people left out of panels nothing was lost, and files are 4 % smaller."""
+"""A probability nearer to 0 or 1, in units of the last decimal, is written as 0 or 1. A quarter of those that
+plain rounding leaves between 0 and 1 lie there; files are 4 % smaller without, and no less accurate."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class NumberCodes:
 
         Parameters
         ----------
-        probability : float
+        probability : float32
             Of any shape; clipped to 0 to 1. NaN stays.
 
         Returns
         -------
-        float
-            Whole numbers of the same type.
+        float32
+            Whole numbers.
         """
-        scaled = np.clip(probability, 0, 1) * probability.dtype.type(self.one)
+        scaled = np.clip(probability, 0, 1) * np.float32(self.one)
         rounded = np.rint(scaled)
         rounded[scaled < CERTAIN] = 0
         rounded[scaled > self.one - CERTAIN] = self.one

@@ -14,10 +14,35 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+from spinimpute.vcf.writer import GenotypeWriter
 
 bgen = pytest.importorskip("bgen")
 
 REGION = RegionSettings("20:200000-300000")
+
+
+@pytest.mark.parametrize("decimals", [1, 3, 5])
+def test_halves_and_what_is_nearly_certain_are_rounded_as_in_vcf(tmp_path: Path, decimals: int) -> None:
+    """Numbers at the edges of rounding, in the single precision that probabilities have."""
+    unit = np.float32(10.0**-decimals)
+    edges = np.array([0.5, 0.75, 1.5, 2.5, 3.5, 10**decimals - 1.5, 10**decimals - 0.75], np.float32) * unit
+    p = np.stack([np.nextafter(edges, np.float32(x)) for x in (0, 2)] + [edges]).ravel()[:, None]
+    n = len(p)
+    sites = Sites("20", np.arange(1, n + 1), ["A"] * n, ["C"] * n, ["."] * n)
+    dosage = np.repeat(p, 2, axis=1)
+    common = (["a"], np.array([2], np.uint8))
+    with BgenWriter(tmp_path / "o.bgen", *common, ("GT", "DS", "HDS"), None, decimals) as writer:
+        writer.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
+    lines = ["##contig=<ID=20>"]
+    with GenotypeWriter(
+        tmp_path / "o.vcf", *common, lines, formats=("GT", "HDS"), decimals=decimals
+    ) as plain:
+        plain.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
+    rows = [line for line in (tmp_path / "o.vcf").read_text().splitlines() if line[0] != "#"]
+    expected = [float(row.split(":")[-1].split(",")[0]) for row in rows]
+    with bgen.BgenReader(tmp_path / "o.bgen") as reader:
+        found = [variant.probabilities[0][1] for variant in reader]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 if decimals < 5 else 8e-6)
 
 
 @pytest.mark.parametrize("formats", [("GT", "DS"), ("GT", "DS", "HDS")])

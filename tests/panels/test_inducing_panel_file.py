@@ -1,6 +1,7 @@
 """The inducing-panel file: what it holds, complete or refused."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,14 @@ import torch
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.panels.opening import is_panel_file
-from spinimpute.panels.panel_blocks import BlockReader
-from spinimpute.panels.soft_alleles import LABEL_STEPS, TOKEN_STEPS, as_stored
+from spinimpute.panels.panel_blocks import BlockReader, EncodedBlock
+from spinimpute.panels.soft_alleles import (
+    LABEL_STEPS,
+    TOKEN_STEPS,
+    as_stored,
+    pack_points,
+    unpack_points,
+)
 from spinimpute.predictors.spin.predictor import SPINPredictor
 
 TYPED = np.arange(7, 4_400, 45)
@@ -78,7 +85,7 @@ def test_it_has_no_name_of_the_panel(made: spinimpute.InducingPanel, example_pan
         assert name.encode() not in content
 
 
-def test_blocks_are_those_of_the_panel_within_half_a_step(
+def test_blocks_are_those_of_the_panel_within_a_step(
     small: spinimpute.InducingPanel, example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
     reader = BlockReader(
@@ -107,11 +114,7 @@ def test_blocks_are_those_of_the_panel_within_half_a_step(
             encoded.points["feature_BHF"].unflatten(-1, (-1, 2**encoded.k)) for encoded in (found, expected)
         )
         torch.testing.assert_close(stored_HDV.sum(-1), torch.ones(stored_HDV.shape[:2]))
-        others_HDV = torch.ones_like(token_HDV, dtype=torch.bool)
-        others_HDV.scatter_(-1, token_HDV.argmax(-1, keepdim=True), False)
-        torch.testing.assert_close(
-            stored_HDV[others_HDV], token_HDV[others_HDV], rtol=0, atol=0.501 / TOKEN_STEPS
-        )
+        torch.testing.assert_close(stored_HDV, token_HDV, rtol=0, atol=1.001 / TOKEN_STEPS)
         constant = (found.sites.frequency_U == 0) | (found.sites.frequency_U == 1)
         kept = torch.from_numpy(~constant)
         angles = [
@@ -121,6 +124,78 @@ def test_blocks_are_those_of_the_panel_within_half_a_step(
         torch.testing.assert_close(*angles, rtol=0, atol=0.501 * np.pi / 2 / LABEL_STEPS)
         torch.testing.assert_close(found.points["mass_BH"], expected.points["mass_BH"], rtol=2**-8, atol=0)
     np.testing.assert_array_equal(np.concatenate(covered), np.arange(example_panel.n_sites))
+
+
+def with_tokens(block: EncodedBlock, token_V: list[float], k: int = 5) -> EncodedBlock:
+    """The block with this token in every column of one point."""
+    n_columns = -(-len(block.places.cM_S) // k)
+    filled_V = torch.zeros(2**k)
+    filled_V[: len(token_V)] = torch.tensor(token_V)
+    points = {name: value[:1] for name, value in block.points.items()}
+    return replace(block, k=k, points={**points, "feature_BHF": filled_V.repeat(n_columns)[None]})
+
+
+@pytest.mark.parametrize(
+    ("token_V", "steps"),
+    [
+        ([1.0], [20]),
+        ([0.125] * 8, [3] * 4 + [2] * 4),
+        ([0.07] * 5 + [0.65], [2, 2, 1, 1, 1, 13]),
+        ([0.0275] * 24 + [0.34], [1] * 13 + [0] * 11 + [7]),
+        ([1 / 32] * 32, [1] * 20),
+        ([0.98, 0.02], [20]),
+    ],
+    ids=str,
+)
+def test_rounded_shares_add_up_to_one(
+    small: spinimpute.InducingPanel, token_V: list[float], steps: list[int]
+) -> None:
+    """By largest remainders: no K-mer has to take what all others were rounded by."""
+    stored = as_stored(with_tokens(small.read(3), token_V))
+    expected_V = torch.tensor(steps + [0] * (32 - len(steps))) / TOKEN_STEPS
+    for token in stored.points["feature_BHF"][0].split(32):
+        torch.testing.assert_close(token, expected_V)
+
+
+def test_tokens_that_cannot_be_are_refused(small: spinimpute.InducingPanel) -> None:
+    block = with_tokens(small.read(3), [0.6, 0.4])
+    content = pack_points(block)
+    at_mask = 9 + 2  # sizes, then the mass of one point
+    n_mask = -(-len(block.points["feature_BHF"][0]) // 8)
+
+    def unpacked(changed: bytes, most: int | None = None) -> object:
+        return unpack_points(changed, block.places, block.sites, slice(0, 3), most)
+
+    def with_byte(place: int, value: int) -> bytes:
+        return content[:place] + bytes([value]) + content[place + 1 :]
+
+    assert unpacked(content)
+    assert content[at_mask] == 0b11000000
+    for changed, message in (
+        (with_byte(4, 0), "tokens of 0 SNPs"),
+        (with_byte(4, 9), "tokens of 9 SNPs"),
+        (content[: at_mask + 2], "tokens are missing"),
+        (with_byte(at_mask, 0b10000000), "shares of other K-mers than there are"),
+        (with_byte(at_mask + n_mask, 5), "do not add up to 1"),  # no K-mer is left to have the rest
+        (with_byte(at_mask + n_mask + 1, 0), "do not add up to 1"),  # two are
+        (with_byte(at_mask + n_mask + 1, 20), "do not add up to 1"),  # nothing is left for it
+        (content[:-1] + bytes([64]), "soft alleles above 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            unpacked(changed)
+    with pytest.raises(ValueError, match="a block of 1 inducing points"):
+        unpacked(content, 0)
+
+
+def test_tokens_of_another_length_are_refused(
+    small: spinimpute.InducingPanel, random_predictor: SPINPredictor
+) -> None:
+    block = small.read(3)
+    other = with_tokens(block, [1.0], k=2)
+    n_places = len(block.places.cM_S)
+    query_QS, known_QS = np.zeros((1, n_places), np.uint8), np.ones((1, n_places), np.uint8)
+    with pytest.raises(InputError, match=r"tokens of 2 SNPs.*make it again"):
+        random_predictor.predict(other, query_QS, known_QS)
 
 
 def test_part_of_a_block(small: spinimpute.InducingPanel) -> None:

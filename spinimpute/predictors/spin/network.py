@@ -13,7 +13,7 @@ never seen is read like any other.
     predictor    pools the alleles that inducing points carry; see `decoder`
 
 Axes: as of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
-T tolerances of runs, F features, W weights of a column: the encoder's and the heads'.
+T tolerances of runs, F features of a pair or a column, W weights of a column: the encoder's and the heads'.
 """
 
 from __future__ import annotations

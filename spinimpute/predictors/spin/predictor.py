@@ -163,6 +163,12 @@ class SPINPredictor(Predictor):
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         """P(ALT) of queries at a block's sites."""
+        k = self.model.settings.k
+        if block.k != k:
+            raise InputError(
+                f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: their "
+                "file is damaged, make it again"
+            )
         points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
         keys = self.model.keys(points, self._columns(block))
         out_UQ = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
