@@ -246,7 +246,9 @@ def _impute(
     likelihoods = part.likelihoods
     haploid_X = likelihoods.ploidy == 1
     phred_SX3 = at_all_sites(likelihoods, part.low, part.high)
-    stretches = in_stretches(part.panel, part.low, phred_SX3, haploid_X, threads, progress)
+    stretches = in_stretches(
+        part.panel, part.low, phred_SX3, haploid_X, threads, progress, likelihoods.bases_X
+    )
     while True:
         with summary.stage("impute"):
             start, p_S2X = next(stretches, (0, None))

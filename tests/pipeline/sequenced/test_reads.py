@@ -33,7 +33,7 @@ def test_reads_equal_their_likelihoods(
     correlation: Correlation,
 ) -> None:
     with spinimpute.Panel.open(world.panel) as panel:
-        pileup = read_alignments(bams, panel).likelihoods
+        pileup = read_alignments(bams, panel)
     path = world.write_likelihoods(tmp_path / "pl.vcf", pileup)
     of_reads = impute(world, bams=bams)
     assert without_header(of_reads) == without_header(impute(world, path))
@@ -52,7 +52,7 @@ def test_likelihoods_and_reads_together(
     """As one file of both would be imputed, and better than from either; reads in another order."""
     with spinimpute.Panel.open(world.panel) as panel:
         joined = merge_likelihoods(
-            read_variant_likelihoods(gl, panel), read_alignments(bams, panel).likelihoods
+            read_variant_likelihoods(gl, panel), read_alignments(bams, panel)
         )
     path = world.write_likelihoods(tmp_path / "both.vcf", joined)
     both = impute(world, gl, bams[::-1])
