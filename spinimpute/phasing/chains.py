@@ -195,8 +195,8 @@ class _Chains:
             exchanged = np.zeros((HALF, here.stop - here.start), np.uint8)
             sweep_forward(
                 *patterns, self.likelihood_S3H[here], self.haploid_H, jump_S[here], *right, left_NL,
-                np.float32(MISMATCH), starting, self.fragments, here.start, self.emission_S2L[here], exchanged,
-                self.probability_SL[here], self.factor_S2H[here],
+                np.float32(MISMATCH), starting, self.fragments, here.start, self.emission_S2L[here],
+                exchanged, self.probability_SL[here], self.factor_S2H[here],
             )  # fmt: skip
             exchanged_HS[:, here] = exchanged
         self._turn(exchanged_HS.T.astype(bool))

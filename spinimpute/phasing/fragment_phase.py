@@ -25,7 +25,7 @@ from spinimpute.kernels import kernel
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
-_LEAST_ERROR = 1e-9  # of a base: nothing is impossible
+_LEAST_ERROR = 1e-6  # of a base: nothing is impossible
 _LARGEST = 500.0  # logarithm of odds: its exponential is a number still
 
 
@@ -36,21 +36,21 @@ class SweptFragments(NamedTuple):
     ----------
     first_H1 : int64 (H + 1,)
         Where a sample's bases begin.
-    place_B : int64 (B,)
+    place_B : int32 (B,)
         In the window.
-    fragment_B : int64 (B,)
+    fragment_B : int32 (B,)
         Of all samples.
-    ref_B : float64 (B,)
+    ref_B : float32 (B,)
         Chance that a haplotype with REF shows this base; with ALT it is one less that.
-    first_F, last_F : int64 (F,)
+    first_F, last_F : int32 (F,)
         A fragment's first and last base.
-    message_B : float64 (B,)
+    message_B : float32 (B,)
         The logarithm of the odds for the first chain.
     left_F, right_F : float64 (F,)
         Sums of the messages on either side of the place.
     next_H : int64 (H,)
         The first base that is not passed.
-    open_HO, n_open_H : int64 (H, O), (H,)
+    open_HO, n_open_H : int32 (H, O), int64 (H,)
         The open fragments.
     """
 
@@ -85,37 +85,36 @@ class SweptFragments(NamedTuple):
         SweptFragments
             Without messages.
         """
-        none = np.empty(0, np.int64)
-        place, fragment, ref, n_bases, n_fragments = [none], [none], [np.empty(0)], [0] * (1 + HALF), 0
+        place, fragment, ref = ([np.empty(0, kind)] for kind in (np.int32, np.int32, np.float32))
+        first_H1, n_fragments = np.zeros(HALF + 1, np.int64), 0
         for h, bases in enumerate(bases_H):
-            at = bases.panel_index - first
-            bases, at = bases.take(known_SH[at, h]), at[known_SH[at, h]]
-            error = error_of_quality(bases.quality).clip(_LEAST_ERROR)
-            names, number = np.unique(bases.fragment, return_inverse=True)
-            place.append(at)
-            fragment.append(n_fragments + number)
-            ref.append(np.where(bases.allele == 0, 1 - error, error))
-            n_bases[h + 1] = len(at)
+            used = bases.take(known_SH[bases.panel_index - first, h])
+            error = error_of_quality(used.quality).clip(_LEAST_ERROR)
+            names, number = np.unique(used.fragment, return_inverse=True)
+            place.append((used.panel_index - first).astype(np.int32))
+            fragment.append((n_fragments + number).astype(np.int32))
+            ref.append(np.where(used.allele == 0, 1 - error, error).astype(np.float32))
+            first_H1[h + 1 :] += len(error)
             n_fragments += len(names)
         fragment_B = np.concatenate(fragment)
-        at_B = np.arange(len(fragment_B))
-        first_F, last_F = np.full(n_fragments, len(at_B)), np.zeros(n_fragments, np.int64)
-        np.minimum.at(first_F, fragment_B, at_B)
-        np.maximum.at(last_F, fragment_B, at_B)
+        at_B = np.arange(len(fragment_B), dtype=np.int32)
+        first_F, last_F = np.empty(n_fragments, np.int32), np.empty(n_fragments, np.int32)
+        last_F[fragment_B] = at_B  # of several the last one stays
+        first_F[fragment_B[::-1]] = at_B[::-1]
         opened_B = np.bincount(first_F, minlength=len(at_B)) - np.bincount(last_F, minlength=len(at_B))
         most_open = int(np.cumsum(opened_B).max(initial=0)) + 1
         return cls(
-            np.cumsum(n_bases),
+            first_H1,
             np.concatenate(place),
             fragment_B,
             np.concatenate(ref),
             first_F,
             last_F,
-            np.zeros(len(at_B)),
+            np.zeros(len(at_B), np.float32),
             np.zeros(n_fragments),
             np.zeros(n_fragments),
             np.zeros(HALF, np.int64),
-            np.zeros((HALF, most_open), np.int64),
+            np.zeros((HALF, most_open), np.int32),
             np.zeros(HALF, np.int64),
         )
 
@@ -162,7 +161,7 @@ def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: 
     """
     first = second = 1.0
     for b in range(fragments.next_H[lane], stop):
-        f, ref = fragments.fragment_B[b], fragments.ref_B[b]
+        f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         share = _share_of_first(fragments, f, exchanged)
         shown = share * (1 - ref) + (1 - share) * ref
         first *= 2 * shown
@@ -185,7 +184,7 @@ def pass_on(fragments, lane, stop, exchanged, ref_ref, alt_ref, ref_alt, alt_alt
     on any level, with what is known at the place.
     """
     for b in range(fragments.next_H[lane], stop):
-        f, ref = fragments.fragment_B[b], fragments.ref_B[b]
+        f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         alt = 1 - ref
         share = _share_of_first(fragments, f, exchanged)
         # without what this base says
@@ -193,7 +192,7 @@ def pass_on(fragments, lane, stop, exchanged, ref_ref, alt_ref, ref_alt, alt_alt
         ar, ra = alt_ref / (share * alt + (1 - share) * ref), ref_alt / (share * ref + (1 - share) * alt)
         of_first = (rr + ra) * ref + (ar + aa) * alt
         of_second = (rr + ar) * ref + (ra + aa) * alt
-        message = np.log(of_first / of_second)
+        message = np.float32(np.log(of_first / of_second))
         fragments.message_B[b] = message
         fragments.left_F[f] += message
         if fragments.first_F[f] == b:

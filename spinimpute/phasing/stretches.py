@@ -88,7 +88,13 @@ def cut_stretches(cM: np.ndarray, first: int, stop: int) -> list[tuple[int, int,
 
 
 def threads_within(
-    budget: int | None, panel: Panel, first: int, stop: int, n_samples: int, threads: int
+    budget: int | None,
+    panel: Panel,
+    first: int,
+    stop: int,
+    n_samples: int,
+    threads: int,
+    bases_X: Sequence[FragmentBases] = (),
 ) -> int:
     """How many threads can work on the stretches of the sites [first, stop) within a budget of memory.
 
@@ -104,6 +110,8 @@ def threads_within(
         Samples.
     threads : int
         At most.
+    bases_X : sequence of FragmentBases
+        As of `genotypes_from_likelihoods`.
 
     Returns
     -------
@@ -115,5 +123,7 @@ def threads_within(
     InputError
         As `chain_threads`.
     """
-    widest = max(high - low for *_, low, high in cut_stretches(panel.cM, first, stop))
-    return chain_threads(budget, panel.n_haplotypes, widest, stop - first, n_samples, threads)
+    stretches = [(low, high) for *_, low, high in cut_stretches(panel.cM, first, stop)]
+    widest = max(high - low for low, high in stretches)
+    bases = max((one.n_at(*stretch) for one in bases_X for stretch in stretches), default=0)
+    return chain_threads(budget, panel.n_haplotypes, widest, stop - first, n_samples, threads, bases)

@@ -26,9 +26,9 @@ class FragmentBases:
 
     Attributes
     ----------
-    fragment : int64 (B,)
+    fragment : int32 (B,)
         Numbers in the order of the hashes of their names: that of some of the sites' fragments is the same.
-    panel_index : int64 (B,)
+    panel_index : int32 (B,)
         The panel's site.
     allele : uint8 (B,)
         0 REF, 1 ALT.
@@ -48,8 +48,16 @@ class FragmentBases:
 
     def linked(self, first: int, stop: int) -> FragmentBases:
         """The bases at the panel sites [first, stop) of fragments that have several there."""
-        here = self.take(slice(*np.searchsorted(self.panel_index, [first, stop])))
+        here = self.take(self._at(first, stop))
         return here.take(np.bincount(here.fragment)[here.fragment] > 1)
+
+    def n_at(self, first: int, stop: int) -> int:
+        """How many bases are at the panel sites [first, stop)."""
+        here = self._at(first, stop)
+        return here.stop - here.start
+
+    def _at(self, first: int, stop: int) -> slice:
+        return slice(*np.searchsorted(self.panel_index, [first, stop]).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +125,10 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
         rank = np.arange(n_bases) - np.repeat(starts, np.diff(starts, append=n_bases))
         skipped[f"fragments at a site beyond the first {max_depth}"] += int((rank >= max_depth).sum())
         bases = bases.take(rank < max_depth)
-    fragment = np.unique(bases.name_hash, return_inverse=True)[1]
-    return FragmentBases(fragment, bases.panel_index, bases.allele, bases.quality)
+    _, fragment = np.unique(bases.name_hash, return_inverse=True)
+    return FragmentBases(
+        fragment.astype(np.int32), bases.panel_index.astype(np.int32), bases.allele, bases.quality
+    )
 
 
 def _changes(values: np.ndarray) -> np.ndarray:

@@ -98,8 +98,8 @@ def read_alignments(
     Returns
     -------
     GenotypeLikelihoods
-        At the SNPs that a counted base of any sample covers, with the bases. They do not depend on the order of
-        reads with the same place.
+        At the SNPs that a counted base of any sample covers, with the bases. They do not depend on the
+        order of reads with the same place.
 
     Raises
     ------

@@ -153,8 +153,9 @@ def _impute_chromosome(
         with summary.stage("read samples"), reading:
             parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
         summary.skipped = given.genome.add_skipped(summary.skipped)
+        n_samples, budget = len(summary.samples), resources.max_memory
         threads_of_chains = min(
-            threads_within(resources.max_memory, one.panel, one.low, one.high, len(summary.samples), threads)
+            threads_within(budget, one.panel, one.low, one.high, n_samples, threads, one.likelihoods.bases_X)
             for one in parts
         )
         if not summary.notes:

@@ -51,9 +51,7 @@ def test_likelihoods_and_reads_together(
 ) -> None:
     """As one file of both would be imputed, and better than from either; reads in another order."""
     with spinimpute.Panel.open(world.panel) as panel:
-        joined = merge_likelihoods(
-            read_variant_likelihoods(gl, panel), read_alignments(bams, panel)
-        )
+        joined = merge_likelihoods(read_variant_likelihoods(gl, panel), read_alignments(bams, panel))
     path = world.write_likelihoods(tmp_path / "both.vcf", joined)
     both = impute(world, gl, bams[::-1])
     assert without_header(both) == without_header(impute(world, path))
