@@ -7,8 +7,8 @@ logarithm of that ratio, without what the fragment itself says there); their sum
 the two chains at a site. Messages left of the place where a sweep is are as of this sweep, those right of it
 as of the last one. What a base says of homozygotes does not depend on that weight.
 
-At the first sites of all nothing tells the chains apart. The first sweep gives one of them the ALT of the
-first heterozygote, and what it decides is what its messages take for certain.
+Messages take it for certain which chain has the ALT of a heterozygote: the likelier one, and of equals the
+first. So nothing but the order of chains is decided where nothing tells them apart, as at the first one.
 
 Axes: S places of a window, H = HALF samples side by side, B bases of theirs, by sample, place and fragment, F
 fragments, O fragments that are open at the same time: with sites on both sides of a place.
@@ -25,6 +25,7 @@ from spinimpute.kernels import kernel
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
+TIE = 1e-3  # what is likelier by less is as likely
 _LEAST_ERROR = 1e-6  # of a base: nothing is impossible
 _LARGEST = 500.0  # logarithm of odds: its exponential is a number still
 
@@ -183,6 +184,10 @@ def pass_on(fragments, lane, stop, exchanged, ref_ref, alt_ref, ref_alt, alt_alt
     ref_ref, alt_ref (the first chain has the ALT), ref_alt, alt_alt: probabilities of both chains' alleles,
     on any level, with what is known at the place.
     """
+    # a heterozygote is taken for that of the likelier chain: where both are as likely nothing else would tell
+    # the other sites of its fragments that these have different alleles here
+    either = alt_ref + ref_alt
+    alt_ref, ref_alt = (0.0, either) if ref_alt > alt_ref * (1 + TIE) else (either, 0.0)
     for b in range(fragments.next_H[lane], stop):
         f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         alt = 1 - ref
