@@ -4,7 +4,7 @@ Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the 
 found, each with its own recombination scale: common ancestors are recent for some haplotypes and old for
 others, and no single scale fits them all. Their genotype probabilities are averaged; the more is known of a
 sample, and the rarer an allele is, the more jumps are best. The average is too certain, which `calibration`
-takes back.
+takes back. Reads that span sites tell in every sweep which alleles are of one chain (`fragment_phase`).
 
 Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
 

@@ -4,7 +4,8 @@ Either haplotype of a sample copies the panel by the model of Li and Stephens. A
 is the sum over the other chain's alleles b of P(b) L(a + b); P(b) is by what is left and right of the place,
 so that a chain never hears its own evidence back. What lies on the left is as of this sweep, what lies on the
 right as of the last one (`backward_values`). At some places it is weighed whether everything behind is better
-exchanged between the two chains.
+exchanged between the two chains. Fragments with several sites say which of the two has an allele
+(`fragment_phase`): they change what is likely of heterozygotes, and of an exchange.
 
 HALF samples go through side by side: lane l is the first chain of a sample, lane l + HALF its second one.
 
@@ -43,11 +44,13 @@ def sweep_forward(  # type: ignore[no-untyped-def]
     """Update the emissions of some spans, and decide on exchanges.
 
     left_NL: forward values of all haplotypes before these spans, then behind them.
-    likelihood_S3H: of 0, 1 and 2 copies of ALT; equal where nothing is known. emission_S2L: as of the last
+    likelihood_S3H: of 0, 1 and 2 copies of ALT; equal where nothing is known. fragments: `SweptFragments`,
+    whose places are counted from the window's first, while these spans begin at first_place. emission_S2L: as of the last
     sweep, which behind_INL, right_stay_PDL and right_come_PDL (`backward_values`) have too. starting: the two
     chains are still the same; each is given the likeliest allele of the other, and nothing is exchanged. Else
     probability_SL, P(ALT) by what is around, is filled in at all places, those without likelihoods too, and
-    exchanged_HS says whether all behind a place changes chains.
+    exchanged_HS says whether all behind a place changes chains. factor_S2H, of what is known: as by
+    `heterozygote_factors`.
     """
     n = pattern_IN.shape[1]
     most = most_patterns(first_I1)

@@ -16,7 +16,7 @@ HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
 
 # of chains
 GROUP_SITE = 1_200  # bytes for each site, of HALF samples
-BASE = 90  # bytes for each base of fragments, while they are arranged
+BASE = 70  # bytes for each base of fragments
 GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made of them
 STATED = 6  # bytes for each site of the region and sample: likelihoods at all sites
 PATTERNS = 40  # of a span; real panels have 20 on average

@@ -23,21 +23,63 @@ Lines = Callable[[Path], list[str]]
 Correlation = Callable[..., float]
 
 
-def test_reads_equal_their_likelihoods(
-    world: World,
-    bams: list[Path],
-    impute: Impute,
-    tmp_path: Path,
-    read: Read,
-    without_header: Lines,
-    correlation: Correlation,
+def test_reads_of_one_site_equal_their_likelihoods(
+    world: World, impute: Impute, tmp_path: Path, without_header: Lines
 ) -> None:
+    bams = world.write_bams(tmp_path, 0.1, length=1)
     with spinimpute.Panel.open(world.panel) as panel:
-        pileup = read_alignments(bams, panel)
-    path = world.write_likelihoods(tmp_path / "pl.vcf", pileup)
-    of_reads = impute(world, bams=bams)
-    assert without_header(of_reads) == without_header(impute(world, path))
-    assert correlation(read(of_reads).DS, world.genotype_SX, world.frequency) > 0.9
+        path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
+    assert without_header(impute(world, bams=bams)) == without_header(impute(world, path))
+
+
+def wrongly_joined(world: World, found: Any) -> float:
+    """Of neighbouring heterozygotes, how many have the other phase."""
+    wrong = []
+    for x in range(len(world.names)):
+        ours, truth = found.GT[:, x], world.truth_SX2[:, x]
+        het = (ours.sum(axis=1) == 1) & (truth.sum(axis=1) == 1)
+        same = ours[het, 0] == truth[het, 0]
+        wrong += (same[1:] != same[:-1]).tolist()
+    return float(np.mean(wrong))
+
+
+def test_reads_across_sites_tell_more_than_their_likelihoods(
+    world: World, impute: Impute, tmp_path: Path, read: Read, correlation: Correlation
+) -> None:
+    bams = world.write_bams(tmp_path, 1.0, length=3_000)
+    with spinimpute.Panel.open(world.panel) as panel:
+        path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
+    with_them, without = read(impute(world, bams=bams)), read(impute(world, path))
+    error, more = (np.mean((one.DS - world.genotype_SX) ** 2) for one in (with_them, without))
+    assert error < 0.8 * more
+    assert wrongly_joined(world, with_them) < 0.5 * wrongly_joined(world, without)
+    assert correlation(with_them.DS, world.genotype_SX, world.frequency) > 0.9
+
+
+def columns_of(lines: list[str], names: list[str]) -> list[list[str]]:
+    head, *records = (line.split("\t") for line in lines)
+    return [[fields[head.index(name)] for name in names] for fields in records]
+
+
+def test_a_sample_alone_and_threads(
+    world: World, bams: list[Path], impute: Impute, without_header: Lines
+) -> None:
+    whole = without_header(impute(world, bams=bams))
+    assert whole == without_header(impute(world, bams=bams, threads=2))
+    for x in (0, 4):
+        alone = without_header(impute(world, bams=[bams[x]]))
+        assert columns_of(alone, [f"s{x}"]) == columns_of(whole, [f"s{x}"])
+
+
+def test_regions_together_and_alone(
+    world: World, impute: Impute, tmp_path: Path, without_header: Lines
+) -> None:
+    """Their buffers overlap, and fragments cross their borders."""
+    bams = world.write_bams(tmp_path, 0.5, samples=[0, 1], length=5_000)
+    regions = [f"20:{world.position[first]}-{world.position[first + 60]}" for first in (100, 180)]
+    both = without_header(impute(world, bams=bams, region=RegionSettings(regions, 0.3)))
+    alone = [without_header(impute(world, bams=bams, region=RegionSettings(one, 0.3))) for one in regions]
+    assert both == [*alone[0], *alone[1][1:]]
 
 
 def test_likelihoods_and_reads_together(
@@ -49,17 +91,18 @@ def test_likelihoods_and_reads_together(
     read: Read,
     without_header: Lines,
 ) -> None:
-    """As one file of both would be imputed, and better than from either; reads in another order."""
+    """Better than either, and near to one file of both, which has no fragments; reads in another order."""
     with spinimpute.Panel.open(world.panel) as panel:
         joined = merge_likelihoods(read_variant_likelihoods(gl, panel), read_alignments(bams, panel))
     path = world.write_likelihoods(tmp_path / "both.vcf", joined)
     both = impute(world, gl, bams[::-1])
-    assert without_header(both) == without_header(impute(world, path))
-    error, by_gl, by_reads = (
+    assert without_header(both) == without_header(impute(world, gl, bams))
+    error, by_gl, by_reads, by_file = (
         np.mean((read(x).DS - world.genotype_SX) ** 2)
-        for x in (both, impute(world, gl), impute(world, bams=bams))
+        for x in (both, impute(world, gl), impute(world, bams=bams), impute(world, path))
     )
     assert error < 0.8 * min(by_gl, by_reads)
+    assert 0.5 * by_file < error < 1.1 * by_file
 
 
 def test_samples_of_both_must_be_the_same(world: World, gl: Path, bams: list[Path], tmp_path: Path) -> None:
