@@ -14,8 +14,8 @@ from benchmarks.imputation.tables import accuracy_table, markdown
 from benchmarks.phasing.left_out import switch_error
 from benchmarks.sequencing.compare import impute, leave_out, score
 from benchmarks.sequencing.results import built_panel, result_folder, write_configuration
-from benchmarks.sequencing.simulated_reads import LONG, SHORT, ReadKind, SequencedPeople
-from spinimpute.genotypes.builds import CHROMOSOME_LENGTHS, CHROMOSOMES
+from benchmarks.sequencing.simulated_reads import LONG, MARGIN, SHORT, ReadKind, SequencedPeople
+from spinimpute.genotypes.builds import contig_length
 from spinimpute.panels.panel import Panel
 from spinimpute.sequencing.pileup import read_alignments
 
@@ -31,7 +31,7 @@ def fragments(arguments: argparse.Namespace) -> None:
     case = leave_out(find_case(arguments.case, arguments.data), arguments.people, arguments.work)
     folder = result_folder(arguments, f"fragments-{case.name}")
     panel = built_panel(case, arguments.work / "panel.spin")
-    people = _people(case)
+    people = _people(case, panel)
     report, stages = [f"# Reads and their likelihoods by site: {arguments.people} people of {case.name}"], []
     costs = [["reads", "", "switch errors", "seconds of processors", "MB at most"]]
     for kind, depths in ((SHORT, arguments.coverage), (LONG, arguments.long_coverage)):
@@ -53,14 +53,13 @@ def fragments(arguments: argparse.Namespace) -> None:
     write_configuration(folder, arguments, stages)
 
 
-def _people(case: Case) -> SequencedPeople:
+def _people(case: Case, panel: Path) -> SequencedPeople:
     """Those of the truth, at its SNPs."""
     truth = VCF(str(case.truth))
-    records = [
-        (r.CHROM, r.POS, r.REF, r.ALT[0], r.genotype.array()[:, :2].ravel()) for r in truth if r.is_snp
-    ]
-    (chrom, *_), position, ref, alt, alleles = (list(column) for column in zip(*records, strict=True))
-    length = CHROMOSOME_LENGTHS["GRCh37"][CHROMOSOMES.index(chrom)]
+    records = [(r.POS, r.REF, r.ALT[0], r.genotype.array()[:, :2].ravel()) for r in truth if r.is_snp]
+    position, ref, alt, alleles = (list(column) for column in zip(*records, strict=True))
+    with Panel.open(panel) as opened:
+        chrom, length = opened.chrom, contig_length(opened.contig_line) or position[-1] + MARGIN
     return SequencedPeople(chrom, length, position, ref, alt, truth.samples, np.array(alleles, np.uint8))
 
 

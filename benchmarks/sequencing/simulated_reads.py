@@ -59,10 +59,8 @@ class SequencedPeople:
     samples: Sequence[str]
     alleles_SQ: np.ndarray
 
-    def write_bams(
-        self, folder: Path, kind: ReadKind, coverage: float, seed: int, chromosomes: Sequence[int] = (0, 1)
-    ) -> list[Path]:
-        """One file for each person, with its index; fragments of these of the two haplotypes."""
+    def write_bams(self, folder: Path, kind: ReadKind, coverage: float, seed: int) -> list[Path]:
+        """One file for each person, with its index."""
         rng = np.random.default_rng(seed)
         start = max(0, self.position[0] - MARGIN)
         genome = LETTERS[rng.integers(0, 4, self.position[-1] + MARGIN - start)]
@@ -75,7 +73,7 @@ class SequencedPeople:
             for h, letters in enumerate(haplotypes):
                 has_alt = self.alleles_SQ[:, 2 * x + h] == 1
                 letters[at[has_alt]] = alt[has_alt]
-            reads = _reads(rng, [haplotypes[h] for h in chromosomes], kind, coverage)
+            reads = _reads(rng, haplotypes, kind, coverage)
             paths.append(self._write(folder / f"{sample}.bam", sample, start, reads))
         return paths
 

@@ -44,13 +44,13 @@ def sweep_forward(  # type: ignore[no-untyped-def]
     """Update the emissions of some spans, and decide on exchanges.
 
     left_NL: forward values of all haplotypes before these spans, then behind them.
-    likelihood_S3H: of 0, 1 and 2 copies of ALT; equal where nothing is known. fragments: `SweptFragments`,
-    whose places are counted from the window's first, while these spans begin at first_place. emission_S2L: as of the last
+    likelihood_S3H: of 0, 1 and 2 copies of ALT; equal where nothing is known. emission_S2L: as of the last
     sweep, which behind_INL, right_stay_PDL and right_come_PDL (`backward_values`) have too. starting: the two
     chains are still the same; each is given the likeliest allele of the other, and nothing is exchanged. Else
     probability_SL, P(ALT) by what is around, is filled in at all places, those without likelihoods too, and
-    exchanged_HS says whether all behind a place changes chains. factor_S2H, of what is known: as by
-    `heterozygote_factors`.
+    exchanged_HS says whether all behind a place changes chains.
+    fragments: `SweptFragments`, of places of which these spans' first one is first_place. factor_S2H: what
+    they make of what is known, `heterozygote_factors`.
     """
     n = pattern_IN.shape[1]
     most = most_patterns(first_I1)
