@@ -25,7 +25,7 @@ from spinimpute.kernels import kernel
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
-TIE = 1e-3  # what is likelier by less is as likely
+TIE = np.float32(1e-3)  # what is better by less is as good
 _LEAST_ERROR = 1e-6  # of a base: nothing is impossible
 _LARGEST = 500.0  # logarithm of odds: its exponential is a number still
 
@@ -200,10 +200,10 @@ def pass_on(fragments, lane, stop, exchanged, ref_ref, alt_ref, ref_alt, alt_alt
         message = np.float32(np.log(of_first / of_second))
         fragments.message_B[b] = message
         fragments.left_F[f] += message
-        if fragments.first_F[f] == b:
+        if fragments.first_F[f] == b < fragments.last_F[f]:
             fragments.open_HO[lane, fragments.n_open_H[lane]] = f
             fragments.n_open_H[lane] += 1
-        elif fragments.last_F[f] == b:
+        elif fragments.first_F[f] < b == fragments.last_F[f]:
             _close(fragments, lane, f)
     fragments.next_H[lane] = stop
 

@@ -22,6 +22,7 @@ from spinimpute.hmm.patterns import most_patterns
 from spinimpute.hmm.steps import emit, end_span, go_through_alone, join, leave, sum_both
 from spinimpute.kernels import kernel
 from spinimpute.phasing.fragment_phase import (
+    TIE,
     arrive,
     exchange_left,
     exchange_odds,
@@ -31,7 +32,6 @@ from spinimpute.phasing.fragment_phase import (
 from spinimpute.phasing.passes import HALF, exchange, join_cross, sum_cross
 
 MUTATION = np.float32(1e-5)  # an allele that is not the one copied, of what is written
-TIE = np.float32(1e-3)  # what is better by less is as good
 EXCHANGE_EVERY = 8  # places; more often brings nothing
 
 

@@ -307,3 +307,17 @@ def test_bases_of_highest_quality_and_of_none(rng: np.random.Generator) -> None:
         phred_SX3 = phred_of([bases], 6)
         p_S2X = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(1), 1, None, [bases])
         assert ((p_S2X >= 0) & (p_S2X <= 1)).all()
+
+
+def test_fragments_whose_other_site_says_nothing(rng: np.random.Generator) -> None:
+    """Thirty of them, with a base of quality 0 where no other is: as if they had one site."""
+    panel = panel_without_ld(rng, 32)
+    rows = [(i, s, 1) for i in range(30) for s in (i + 1, 31 if i % 2 else 0)]
+    bases = bases_of(rows)
+    bases.quality[np.isin(bases.panel_index, (0, 31))] = 0
+    phred_SX3 = phred_of([bases], 32)
+    assert not phred_SX3[[0, 31]].any()
+    found, expected = (
+        genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(1), 1, None, given) for given in ([bases], ())
+    )
+    assert found.tobytes() == expected.tobytes()
