@@ -78,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("fragments", parents=[shared], help="What is the phase of reads worth?")
     sub.add_argument("--case", choices=REAL, default="chr22_1kg")
     sub.add_argument("--people", type=int, default=30, help="drawn from the panel, who leave it")
-    sub.add_argument("--coverage", default="0.5,1,2", help="of pairs of reads of 150 bases")
+    sub.add_argument("--coverage", default="0.1,0.5,1,2,4", help="of pairs of reads of 150 bases")
     sub.add_argument("--long-coverage", default="0.5,1,2", help="of reads of 5 kb")
     sub.add_argument("--seed", type=int, default=6)
     sub.set_defaults(function=fragments)

@@ -86,7 +86,7 @@ def _all(
         costs.append([file, f"{stage.seconds:.1f}", f"{stage.cpu_seconds:.1f}", f"{stage.peak_mb:.0f}"])
         report += [f"## {file}: {n} people", *(accuracy_table(rows, m) for m in ("pooled_r2", "mean_r2"))]
         report += [f"Genotypes of {OURS} by the probability stated, and how many are right:"]
-        report += [_calibration(truth, imputed, case.panel)]
+        report += [calibration(truth, imputed, case.panel)]
     report += ["## Time and memory of spinimpute"]
     report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
     report += [f"{arguments.threads} threads, {processor()}."]
@@ -134,7 +134,7 @@ def score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, sco
     return read_accuracy(table)
 
 
-def _calibration(truth: Path, imputed: Path, panel: Path) -> str:
+def calibration(truth: Path, imputed: Path, panel: Path) -> str:
     """Shares of right genotypes by the stated probability of the likeliest one, and by frequency."""
     copies = {_key(r): r.genotype.array()[:, :2].sum(axis=1) for r in VCF(str(truth))}
     frequency = {_key(r): np.mean(r.genotype.array()[:, :2]) for r in VCF(str(panel))}

@@ -12,7 +12,7 @@ from benchmarks.imputation.cases import Case, find_case
 from benchmarks.imputation.results import processor
 from benchmarks.imputation.tables import accuracy_table, markdown
 from benchmarks.phasing.left_out import switch_error
-from benchmarks.sequencing.compare import impute, leave_out, score
+from benchmarks.sequencing.compare import calibration, impute, leave_out, score
 from benchmarks.sequencing.results import built_panel, result_folder, write_configuration
 from benchmarks.sequencing.simulated_reads import LONG, MARGIN, SHORT, ReadKind, SequencedPeople
 from spinimpute.genotypes.builds import contig_length
@@ -47,6 +47,9 @@ def fragments(arguments: argparse.Namespace) -> None:
             table = folder / f"{name.replace(', ', '-').replace(' ', '-')}.tsv"
             rows = score(case, case.truth, imputed, table, arguments.scorer)
             report += [f"## {name}", *(accuracy_table(rows, m) for m in ("pooled_r2", "mean_r2"))]
+            for label, path in imputed.items():
+                report += [f"Genotypes by the probability stated, and how many are right, {label}:"]
+                report += [calibration(case.truth, path, case.panel)]
     report += ["## Phase, time and memory", markdown(costs)]
     report += [f"Reading of files included. {arguments.threads} threads, {processor()}."]
     (folder / "report.md").write_text("\n\n".join(report) + "\n")

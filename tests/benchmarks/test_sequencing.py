@@ -57,6 +57,7 @@ def test_fragments(simulated: Case, tmp_path: Path) -> None:
     (folder,) = (tmp_path / "results").iterdir()
     report = (folder / "report.md").read_text()
     assert report.count("| sites alone |") == report.count("| fragments |") == 3
+    assert report.count("| 0.99 to 0.999 |") == 2
     table = (folder / "pairs-of-150-1x.tsv").read_text()
     assert {"sites alone", "fragments"} <= {line.split("\t")[0] for line in table.splitlines()}
 
