@@ -11,7 +11,7 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-from spinimpute.pipeline.settings import RegionSettings
+from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.sequencing.likelihoods import merge_likelihoods
 from spinimpute.sequencing.pileup import read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
@@ -103,6 +103,25 @@ def test_likelihoods_and_reads_together(
     )
     assert error < 0.8 * min(by_gl, by_reads)
     assert 0.5 * by_file < error < 1.1 * by_file
+
+
+def test_an_array_and_reads_together(world: World, tmp_path: Path, read: Read) -> None:
+    """Reads tell which alleles of the array's heterozygotes are of one haplotype."""
+    bams = world.write_bams(tmp_path, 0.5, length=5_000)
+    rows = [
+        (s, ["/".join(map(str, sorted(pair))) for pair in world.truth_SX2[s].tolist()])
+        for s in range(0, len(world.position), 8)
+    ]
+    array = world.write_vcf(tmp_path / "array.vcf", rows, form="GT")
+    found = []
+    for number, given in enumerate((bams, ()), start=1):
+        out = tmp_path / f"o{number}.vcf"
+        settings = SequencingSettings(None, given, array=array)
+        impute_sequenced(out, world.panel, settings, output=OutputSettings(("GT", "DS", "HDS", "GP")))
+        found.append(read(out))
+    error, by_array = (np.mean((one.DS - world.genotype_SX) ** 2) for one in found)
+    assert error < 0.9 * by_array
+    assert wrongly_joined(world, found[0]) < 0.5 * wrongly_joined(world, found[1])
 
 
 def test_samples_of_both_must_be_the_same(world: World, gl: Path, bams: list[Path], tmp_path: Path) -> None:
