@@ -14,6 +14,11 @@ genotypes are right that are said to be.
 
 `growth` imputes simulated reads of simulated people: processor time and peak memory of 10 to 1,000 samples
 with 5,000 and 50,000 haplotypes.
+
+    python -m benchmarks.sequencing fragments
+
+`fragments` imputes BAM files of simulated reads of people taken out of a panel, and the likelihoods that the
+same reads give site by site: what is it worth that alleles of one fragment are of one haplotype?
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from pathlib import Path
 
 from benchmarks.imputation.cases import DATA, REAL, SHARED
 from benchmarks.sequencing.compare import FILES, compare, simulated
+from benchmarks.sequencing.fragments import fragments
 from benchmarks.sequencing.growth import growth
 
 RESULTS = Path(__file__).parent / "results"
@@ -69,6 +75,13 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=1)
     sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
     sub.set_defaults(function=growth)
+    sub = commands.add_parser("fragments", parents=[shared], help="What is the phase of reads worth?")
+    sub.add_argument("--case", choices=REAL, default="chr22_1kg")
+    sub.add_argument("--people", type=int, default=30, help="drawn from the panel, who leave it")
+    sub.add_argument("--coverage", default="0.1,0.5,1,2,4", help="of pairs of reads of 150 bases")
+    sub.add_argument("--long-coverage", default="0.5,1,2", help="of reads of 5 kb")
+    sub.add_argument("--seed", type=int, default=6)
+    sub.set_defaults(function=fragments)
     parser.set_defaults(data=DATA, likelihoods=SHARED / "data" / "sequencing")
     return parser
 

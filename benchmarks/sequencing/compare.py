@@ -79,14 +79,14 @@ def _all(
     for file, (likelihoods, peers) in made.items():
         stage, imputed = _impute(file, likelihoods, panel, arguments)
         stages.append(stage)
-        truth = _truth_of(case, likelihoods, arguments.work)
+        truth = truth_of(case, likelihoods, arguments.work)
         table = folder / f"{file}.tsv"
-        rows = _score(case, truth, {OURS: imputed, **peers}, table, arguments.scorer)
+        rows = score(case, truth, {OURS: imputed, **peers}, table, arguments.scorer)
         n = len(samples(likelihoods))
         costs.append([file, f"{stage.seconds:.1f}", f"{stage.cpu_seconds:.1f}", f"{stage.peak_mb:.0f}"])
         report += [f"## {file}: {n} people", *(accuracy_table(rows, m) for m in ("pooled_r2", "mean_r2"))]
         report += [f"Genotypes of {OURS} by the probability stated, and how many are right:"]
-        report += [_calibration(truth, imputed, case.panel)]
+        report += [calibration(truth, imputed, case.panel)]
     report += ["## Time and memory of spinimpute"]
     report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
     report += [f"{arguments.threads} threads, {processor()}."]
@@ -96,13 +96,20 @@ def _all(
 
 def _impute(file: str, likelihoods: Path, panel: Path, arguments: argparse.Namespace) -> tuple[Stage, Path]:
     out = arguments.work / f"{file}.imputed.bcf"
-    words = ["impute", "--gl", likelihoods, "--panel", panel, "--out", out, "--format", "GT,DS,GP"]
+    return impute(OURS, file, ["--gl", likelihoods], panel, out, arguments), out
+
+
+def impute(
+    imputer: str, stage: str, given: Sequence[object], panel: Path, out: Path, arguments: argparse.Namespace
+) -> Stage:
+    """Impute the samples of these options."""
+    words = ["impute", *given, "--panel", panel, "--out", out, "--format", "GT,DS,GP"]
     words += ["--threads", arguments.threads, "-q", "-f", "--decimals", "5"]
     command = [sys.executable, "-m", "spinimpute", *words]
-    return run(OURS, file, command, arguments.work / "log.txt"), out
+    return run(imputer, stage, command, arguments.work / "log.txt")
 
 
-def _truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
+def truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
     """The truth of those samples."""
     names = work / "samples.txt"
     names.write_text("\n".join(samples(likelihoods)) + "\n")
@@ -112,7 +119,8 @@ def _truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
     return truth
 
 
-def _score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, scorer: Path) -> list[Accuracy]:
+def score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, scorer: Path) -> list[Accuracy]:
+    """Write and read the table of the neutral scorer."""
     nothing = truth.with_name("nothing.vcf")  # is left out: no site is typed
     with nothing.open("wb") as file:
         subprocess.run(["bcftools", "view", "-h", truth], check=True, stdout=file)
@@ -126,7 +134,7 @@ def _score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, sc
     return read_accuracy(table)
 
 
-def _calibration(truth: Path, imputed: Path, panel: Path) -> str:
+def calibration(truth: Path, imputed: Path, panel: Path) -> str:
     """Shares of right genotypes by the stated probability of the likeliest one, and by frequency."""
     copies = {_key(r): r.genotype.array()[:, :2].sum(axis=1) for r in VCF(str(truth))}
     frequency = {_key(r): np.mean(r.genotype.array()[:, :2]) for r in VCF(str(panel))}

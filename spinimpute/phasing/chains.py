@@ -4,7 +4,7 @@ Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the 
 found, each with its own recombination scale: common ancestors are recent for some haplotypes and old for
 others, and no single scale fits them all. Their genotype probabilities are averaged; the more is known of a
 sample, and the rarer an allele is, the more jumps are best. The average is too certain, which `calibration`
-takes back.
+takes back. Reads that span sites tell in every sweep which alleles are of one chain (`fragment_phase`).
 
 Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
 
@@ -17,7 +17,7 @@ copies of ALT.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -30,8 +30,10 @@ from spinimpute.hmm.steps import go_through_alone
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.calibration import calibrated_pair
+from spinimpute.phasing.fragment_phase import SweptFragments
 from spinimpute.phasing.likelihood_passes import sweep_forward
 from spinimpute.phasing.passes import HALF
+from spinimpute.sequencing.fragments import FragmentBases
 
 # Chosen on people taken out of the real panels, see benchmarks/README.md.
 FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
@@ -56,6 +58,7 @@ def genotypes_from_likelihoods(
     haploid_X: np.ndarray,
     threads: int,
     progress: Callable[[float], None] | None = None,
+    bases_X: Sequence[FragmentBases] = (),
 ) -> np.ndarray:
     """Genotype probabilities of samples at consecutive sites of a panel.
 
@@ -73,6 +76,9 @@ def genotypes_from_likelihoods(
         Results do not depend on it.
     progress : callable or None
         Called with the fraction that is done.
+    bases_X : sequence of FragmentBases
+        Of each sample; those of fragments with several of the sites say which alleles are of one haplotype.
+        Their likelihoods are among those of phred_SX3. Empty where nothing is known of fragments.
 
     Returns
     -------
@@ -98,7 +104,8 @@ def genotypes_from_likelihoods(
 
     def run(low: int) -> None:
         chosen = np.arange(low, low + HALF).clip(max=n_samples - 1)  # the last fills up
-        chains = _Chains(patterns, frequency_S, phred_SX3[:, chosen], haploid_X[chosen])
+        linked_H = [bases_X[x].linked(first, first + n_sites) for x in chosen] if bases_X else []
+        chains = _Chains(patterns, frequency_S, phred_SX3[:, chosen], haploid_X[chosen], linked_H, first)
         weight_KSH = chains.weights(class_S)
         chains.sweep(jumps[0])
         for jump_S, weight_SH in zip(jumps[1:], weight_KSH, strict=True):
@@ -135,11 +142,17 @@ class _Chains:
         frequency_S: np.ndarray,
         phred_SH3: np.ndarray,
         haploid_H: np.ndarray,
+        linked_H: Sequence[FragmentBases],
+        first: int,
     ) -> None:
         self.patterns, self.haploid_H, self.frequency_S = patterns, haploid_H, frequency_S
         self.likelihood_S3H = np.ascontiguousarray(_LIKELIHOOD[phred_SH3].transpose(0, 2, 1))
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
-        self.share_H = ((none != one) | (none != two)).mean(axis=0)  # of the sites: something is known
+        known_SH = (none != one) | (none != two)
+        self.share_H = known_SH.mean(axis=0)  # of the sites
+        self.fragments = SweptFragments.of(linked_H, known_SH & ~haploid_H, first)
+        # of a heterozygote's likelihood, if the first chain has its ALT, and if the second one has
+        self.factor_S2H = np.ones((len(frequency_S), 2, HALF), np.float32)
         self.emission_S2L = self._by_frequency(frequency_S)
         self.probability_SL = np.zeros((len(frequency_S), LANES), np.float32)
         self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
@@ -175,13 +188,15 @@ class _Chains:
         n = self.patterns[0].pattern_IN.shape[1]
         behind_GNL = self._behind_groups(jump_S)
         left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
+        self.fragments.begin()
         for group, patterns in enumerate(self.patterns):
             here = self._places(group, len(jump_S))
             right = self._backward(group, jump_S, behind_GNL[group])[:3]
             exchanged = np.zeros((HALF, here.stop - here.start), np.uint8)
             sweep_forward(
                 *patterns, self.likelihood_S3H[here], self.haploid_H, jump_S[here], *right, left_NL,
-                np.float32(MISMATCH), starting, self.emission_S2L[here], exchanged, self.probability_SL[here],
+                np.float32(MISMATCH), starting, self.fragments, here.start, self.emission_S2L[here],
+                exchanged, self.probability_SL[here], self.factor_S2H[here],
             )  # fmt: skip
             exchanged_HS[:, here] = exchanged
         self._turn(exchanged_HS.T.astype(bool))
@@ -219,18 +234,27 @@ class _Chains:
         behind_SL = np.concatenate([behind_SH, behind_SH], axis=1)
         for x, behind in ((self.probability_SL, behind_SL), (self.emission_S2L, behind_SL[:, None])):
             x[...] = np.where(behind, np.roll(x, HALF, axis=-1), x)
+        self.factor_S2H = np.where(behind_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
+        self.fragments.turn(behind_SH)
 
     def _genotypes(self) -> np.ndarray:
         """P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
         p, q = self.probability_SL[:, :HALF], self.probability_SL[:, HALF:]
         q = np.where(self.haploid_H, p, q)
-        between = np.where(self.haploid_H, 0, p * (1 - q) + q * (1 - p))
+        first, second = self._heterozygotes()
+        between = np.where(self.haploid_H, 0, first + second)
         ref, alt = np.where(self.haploid_H, 1 - p, (1 - p) * (1 - q)), np.where(self.haploid_H, p, p * q)
         joint_S3H = np.stack([ref, between, alt], axis=1) * self.likelihood_S3H
         return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
 
+    def _heterozygotes(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(heterozygote), on any level: the first chain has its ALT, or the second one; (S, H)."""
+        p, q = self.probability_SL[:, :HALF], self.probability_SL[:, HALF:]
+        return p * (1 - q) * self.factor_S2H[:, 0], q * (1 - p) * self.factor_S2H[:, 1]
+
     def haplotype_probabilities(self) -> np.ndarray:
         """As `genotypes_from_likelihoods` returns them; the likelier carrier is the chain that is."""
         high_SH, low_SH = calibrated_pair(self.genotype_S3H, self.frequency_S, self.share_H, self.haploid_H)
-        second_SH = self.probability_SL[:, HALF:] > self.probability_SL[:, :HALF]
+        first_SH, second_SH = self._heterozygotes()
+        second_SH = second_SH > first_SH
         return np.stack([np.where(second_SH, low_SH, high_SH), np.where(second_SH, high_SH, low_SH)], axis=1)

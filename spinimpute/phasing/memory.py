@@ -15,7 +15,8 @@ SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
 
 # of chains
-GROUP_SITE = 1_100  # bytes for each site, of HALF samples
+GROUP_SITE = 1_200  # bytes for each site, of HALF samples
+BASE = 70  # bytes for each base of fragments
 GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made of them
 STATED = 6  # bytes for each site of the region and sample: likelihoods at all sites
 PATTERNS = 40  # of a span; real panels have 20 on average
@@ -54,7 +55,7 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
         )
 
 
-def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int) -> float:
+def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int, bases: int = 0) -> float:
     """What the chains of sequenced samples need.
 
     Parameters
@@ -67,6 +68,8 @@ def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int) 
         Samples.
     threads : int
         Threads that compute.
+    bases : int
+        At most, of fragments of a sample at these sites.
 
     Returns
     -------
@@ -78,13 +81,19 @@ def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int) 
     lanes = 4 * LANES
     # values of haplotypes behind each group, of a group twice; of patterns at places of a group, twice
     of_values = panel_haplotypes * (-(-spans // group) + 2 * group) + 2 * 2 * PATTERNS * SPAN * group
-    of_thread = lanes * of_values + GROUP_SITE * sites
+    of_thread = lanes * of_values + GROUP_SITE * sites + BASE * HALF * bases
     of_panel = panel_haplotypes * (4 * spans + 2 * SPAN * group)  # the patterns, and alleles of a group
     return ALLOWANCE * (of_panel + threads * of_thread + GENOTYPE * sites * samples)
 
 
 def chain_threads(
-    budget: int | None, panel_haplotypes: int, at_once: int, sites: int, samples: int, threads: int
+    budget: int | None,
+    panel_haplotypes: int,
+    at_once: int,
+    sites: int,
+    samples: int,
+    threads: int,
+    bases: int = 0,
 ) -> int:
     """How many threads can compute the chains of sequenced samples within a budget of memory.
 
@@ -102,6 +111,8 @@ def chain_threads(
         Samples.
     threads : int
         At most.
+    bases : int
+        As of `chain_memory`, at the sites that are computed at once.
 
     Returns
     -------
@@ -119,7 +130,7 @@ def chain_threads(
     held = resident_bytes() + COMPILED_CHAINS + STATED * sites * samples
 
     def needed(n_threads: int) -> float:
-        return held + chain_memory(panel_haplotypes, at_once, samples, n_threads)
+        return held + chain_memory(panel_haplotypes, at_once, samples, n_threads, bases)
 
     if needed(1) > budget:
         enough = 1.03 * needed(1)  # what is held before differs a little from run to run

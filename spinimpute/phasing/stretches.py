@@ -8,13 +8,14 @@ Axes: S sites, X samples, 2 haplotypes of a sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.chains import genotypes_from_likelihoods
 from spinimpute.phasing.memory import chain_threads
+from spinimpute.sequencing.fragments import FragmentBases
 
 STRETCH = 65_536  # sites
 FLANK_CM = 1.0
@@ -28,12 +29,13 @@ def in_stretches(
     haploid_X: np.ndarray,
     threads: int,
     progress: Callable[[float], None] | None = None,
+    bases_X: Sequence[FragmentBases] = (),
 ) -> Iterator[tuple[int, np.ndarray]]:
     """`genotypes_from_likelihoods` of one stretch after the other.
 
     Parameters
     ----------
-    panel, first, phred_SX3, haploid_X, threads, progress
+    panel, first, phred_SX3, haploid_X, threads, progress, bases_X
         As of `genotypes_from_likelihoods`.
 
     Yields
@@ -52,7 +54,7 @@ def in_stretches(
                 progress((start - first + share * (end - start)) / (stop - first))
 
         p_S2X = genotypes_from_likelihoods(
-            panel, low, phred_SX3[low - first : high - first], haploid_X, threads, told
+            panel, low, phred_SX3[low - first : high - first], haploid_X, threads, told, bases_X
         )[start - low :]
         both = min(len(behind), len(p_S2X))
         apart_SX = (behind[:both, 0] - behind[:both, 1]) * (p_S2X[:both, 0] - p_S2X[:both, 1])
@@ -86,7 +88,13 @@ def cut_stretches(cM: np.ndarray, first: int, stop: int) -> list[tuple[int, int,
 
 
 def threads_within(
-    budget: int | None, panel: Panel, first: int, stop: int, n_samples: int, threads: int
+    budget: int | None,
+    panel: Panel,
+    first: int,
+    stop: int,
+    n_samples: int,
+    threads: int,
+    bases_X: Sequence[FragmentBases] = (),
 ) -> int:
     """How many threads can work on the stretches of the sites [first, stop) within a budget of memory.
 
@@ -102,6 +110,8 @@ def threads_within(
         Samples.
     threads : int
         At most.
+    bases_X : sequence of FragmentBases
+        As of `genotypes_from_likelihoods`.
 
     Returns
     -------
@@ -113,5 +123,7 @@ def threads_within(
     InputError
         As `chain_threads`.
     """
-    widest = max(high - low for *_, low, high in cut_stretches(panel.cM, first, stop))
-    return chain_threads(budget, panel.n_haplotypes, widest, stop - first, n_samples, threads)
+    stretches = [(low, high) for *_, low, high in cut_stretches(panel.cM, first, stop)]
+    widest = max(high - low for low, high in stretches)
+    bases = max((one.n_at(*stretch) for one in bases_X for stretch in stretches), default=0)
+    return chain_threads(budget, panel.n_haplotypes, widest, stop - first, n_samples, threads, bases)

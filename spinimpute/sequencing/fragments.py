@@ -22,13 +22,13 @@ _RIGHT, _WRONG, _HALF = (np.round(-10 * np.log10(p) * _STEPS) / _STEPS for p in 
 
 @dataclass(frozen=True, eq=False)
 class FragmentBases:
-    """The counted bases of one sample, sorted by fragment, then by site.
+    """The counted bases of one sample, sorted by site, then by fragment.
 
     Attributes
     ----------
-    fragment : int64 (B,)
-        From 0 on, in the order of their first sites.
-    panel_index : int64 (B,)
+    fragment : int32 (B,)
+        Numbers in the order of the hashes of their names: that of some of the sites' fragments is the same.
+    panel_index : int32 (B,)
         The panel's site.
     allele : uint8 (B,)
         0 REF, 1 ALT.
@@ -40,6 +40,24 @@ class FragmentBases:
     panel_index: np.ndarray
     allele: np.ndarray
     quality: np.ndarray
+
+    def take(self, chosen: np.ndarray | slice) -> FragmentBases:
+        """Some of the bases."""
+        columns = (self.fragment, self.panel_index, self.allele, self.quality)
+        return FragmentBases(*(column[chosen] for column in columns))
+
+    def linked(self, first: int, stop: int) -> FragmentBases:
+        """The bases at the panel sites [first, stop) of fragments that have several there."""
+        here = self.take(self._at(first, stop))
+        return here.take(np.bincount(here.fragment)[here.fragment] > 1)
+
+    def n_at(self, first: int, stop: int) -> int:
+        """How many bases are at the panel sites [first, stop)."""
+        here = self._at(first, stop)
+        return here.stop - here.start
+
+    def _at(self, first: int, stop: int) -> slice:
+        return slice(*np.searchsorted(self.panel_index, [first, stop]).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +125,10 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
         rank = np.arange(n_bases) - np.repeat(starts, np.diff(starts, append=n_bases))
         skipped[f"fragments at a site beyond the first {max_depth}"] += int((rank >= max_depth).sum())
         bases = bases.take(rank < max_depth)
-    fragment = _numbered(bases)
-    order = np.lexsort((bases.panel_index, fragment))
-    bases = bases.take(order)
-    return FragmentBases(fragment[order], bases.panel_index, bases.allele, bases.quality)
+    _, fragment = np.unique(bases.name_hash, return_inverse=True)
+    return FragmentBases(
+        fragment.astype(np.int32), bases.panel_index.astype(np.int32), bases.allele, bases.quality
+    )
 
 
 def _changes(values: np.ndarray) -> np.ndarray:
@@ -118,12 +136,9 @@ def _changes(values: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
 
 
-def _numbered(bases: ReadBases) -> np.ndarray:
-    """int64 (B,): numbers of the fragments in the order of their first sites, then of their hashes."""
-    _, first, of_base = np.unique(bases.name_hash, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.int64)
-    number[np.argsort(bases.panel_index[first], kind="stable")] = np.arange(len(first))
-    return number[of_base]
+def error_of_quality(quality: np.ndarray) -> np.ndarray:
+    """Chance of a wrong base, float64, by its quality, uint8."""
+    return _ERROR[quality]
 
 
 def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from spinimpute.genotypes.sites import Region, plain_chromosome, same_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES
 from spinimpute.panels.parts import one_copy_in_men
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.sequencing.fragments import FragmentBases
 
 HIGHEST = 255  # Phred: what is less likely than this is as good as impossible
 _MOST_READS = np.iinfo(np.uint16).max
@@ -50,6 +51,9 @@ class GenotypeLikelihoods:
         one of these. Empty where depth_SX is None.
     repaired : dict of str to int
         Sites by what was done to them, in the words of `targets.repair`.
+    bases_X : sequence of FragmentBases
+        Of each sample the bases of reads that its likelihoods are made of, or some of them: they say which
+        alleles are of one haplotype. Empty where that is not known.
     """
 
     samples: list[str]
@@ -61,6 +65,7 @@ class GenotypeLikelihoods:
     skipped: dict[str, int] = field(default_factory=dict)
     counted_index: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     repaired: dict[str, int] = field(default_factory=dict)
+    bases_X: Sequence[FragmentBases] = ()
 
     @property
     def known_SX(self) -> np.ndarray:
@@ -77,10 +82,11 @@ class GenotypeLikelihoods:
             ploidy=self.ploidy[order_X],
             phred_SX3=self.phred_SX3[:, order_X],
             depth_SX=None if self.depth_SX is None else self.depth_SX[:, order_X],
+            bases_X=[self.bases_X[x] for x in order_X] if self.bases_X else (),
         )
 
     def part(self, chosen: slice) -> GenotypeLikelihoods:
-        """Some of the sites; the counts stay those of the whole."""
+        """Some of the sites; the counts and the bases stay those of the whole."""
         return replace(
             self,
             panel_index=self.panel_index[chosen],
@@ -150,8 +156,8 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
     Parameters
     ----------
     first, second : GenotypeLikelihoods
-        Of the same panel; the second's samples may have another order. A sample that is haploid in one of
-        them is haploid: the other one may not state it.
+        Of the same panel, not both of reads; the second's samples may have another order. A sample that is
+        haploid in one of them is haploid: the other one may not state it.
 
     Returns
     -------
@@ -185,6 +191,7 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
         dict(Counter(first.skipped) + Counter(second.skipped)),
         np.union1d(first.counted_index, second.counted_index),
         dict(Counter(first.repaired) + Counter(second.repaired)),
+        first.bases_X or second.bases_X,
     )
 
 

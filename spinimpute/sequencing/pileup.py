@@ -63,21 +63,6 @@ class PileupSettings:
     max_depth: int = 40
 
 
-class Pileup(NamedTuple):
-    """What reads say of samples.
-
-    Attributes
-    ----------
-    likelihoods : GenotypeLikelihoods
-        At the SNPs of the panel that a counted base of any sample covers.
-    fragments : list of FragmentBases
-        The bases that they are made of, of each sample.
-    """
-
-    likelihoods: GenotypeLikelihoods
-    fragments: list[FragmentBases]
-
-
 def read_alignments(
     paths: Sequence[str | Path],
     panel: ReferencePanel,
@@ -87,7 +72,7 @@ def read_alignments(
     reference: str | Path | None = None,
     sexes: dict[str, bool] | None = None,
     settings: PileupSettings = PileupSettings(),
-) -> Pileup:
+) -> GenotypeLikelihoods:
     """Read what BAM or CRAM files show at the SNPs of a panel.
 
     Duplicates and secondary, supplementary and failed alignments do not count. Mates of a pair count once
@@ -112,8 +97,9 @@ def read_alignments(
 
     Returns
     -------
-    Pileup
-        Likelihoods and bases; they do not depend on the order of reads with the same place.
+    GenotypeLikelihoods
+        At the SNPs that a counted base of any sample covers, with the bases. They do not depend on the
+        order of reads with the same place.
 
     Raises
     ------
@@ -147,7 +133,7 @@ def read_alignments(
             f"reads {', '.join(map(str, paths))}: no base counts at the {n_snps} SNPs of the panel in "
             f"{region or panel.chrom} ({counts or 'no read is there'})"
         )
-    return Pileup(_likelihoods(samples, fragments, panel, snps.panel_index, skipped, sexes), fragments)
+    return _likelihoods(samples, fragments, panel, snps.panel_index, skipped, sexes)
 
 
 class _Snps(NamedTuple):
@@ -251,5 +237,13 @@ def _likelihoods(
         phred_SX3[:, s] = stored_phred(phred_S3, ploidy_X[s] == 1)
         depth_SX[:, s] = stored_depth(depth_S)
     return GenotypeLikelihoods(
-        samples, ploidy_X, panel_index, phred_SX3, depth_SX, len(snp_index), dict(+skipped), snp_index
+        samples,
+        ploidy_X,
+        panel_index,
+        phred_SX3,
+        depth_SX,
+        len(snp_index),
+        dict(+skipped),
+        snp_index,
+        bases_X=fragments,
     )

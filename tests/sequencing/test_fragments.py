@@ -49,16 +49,11 @@ def test_fragments_equal_a_plain_loop(rows: list[Base], max_depth: int, random: 
     found = fragment_bases(arrays(rows), max_depth, skipped)
     n_groups = len({row[:2] for row in rows})
     assert n_groups - len(found.fragment) == sum(skipped.values())
-    first = {}
-    for site in sorted(counted):
-        for name in sorted(counted[site]):
-            first.setdefault(name, site)
-    order = sorted(first, key=lambda name: (first[name], name))
+    names = sorted({name for of_site in counted.values() for name in of_site})
     expected = [
-        (number, site, *counted[site][name])
-        for number, name in enumerate(order)
+        (names.index(name), site, *counted[site][name])
         for site in sorted(counted)
-        if name in counted[site]
+        for name in sorted(counted[site])
     ]
     columns = (found.fragment, found.panel_index, found.allele, found.quality)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
@@ -66,6 +61,23 @@ def test_fragments_equal_a_plain_loop(rows: list[Base], max_depth: int, random: 
     again = fragment_bases(arrays(rows), max_depth, Counter())
     np.testing.assert_array_equal(again.fragment, found.fragment)
     np.testing.assert_array_equal(again.quality, found.quality)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=25, unique=True), st.data())
+def test_linked_bases_are_of_fragments_with_several_sites(rows: list[tuple[int, int]], data: object) -> None:
+    """Cut to some sites, whatever lies beyond."""
+    rows = sorted(rows, key=lambda row: row[::-1])
+    fragment, site = (np.array([row[i] for row in rows], np.int32) for i in range(2))
+    quality = np.arange(len(rows), dtype=np.uint8)
+    bases = FragmentBases(fragment, site, quality % 2, quality)
+    first, stop = sorted((data.draw(st.integers(0, 10)), data.draw(st.integers(0, 10))))
+    inside = [(f, s) for f, s in rows if first <= s < stop]
+    linked = bases.linked(first, stop)
+    expected = [(f, s, rows.index((f, s))) for f, s in inside if sum(g == f for g, _ in inside) > 1]
+    columns = (linked.fragment, linked.panel_index, linked.quality)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+    assert bases.n_at(first, stop) == len(inside)
 
 
 @settings(deadline=None)

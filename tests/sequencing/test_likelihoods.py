@@ -1,5 +1,6 @@
 """Likelihoods as they are kept, and two inputs of the same samples joined."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
+from spinimpute.sequencing.fragments import FragmentBases
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -80,6 +82,18 @@ def test_a_call_and_reads_together() -> None:
     """A certain call and reads that speak against it a little."""
     joined = merge_likelihoods(one(["a"], [0, 255, 255]), one(["a"], [40, 0, 60]))
     assert joined.phred_SX3.tolist() == [[[0, 215, 255]]]
+
+
+@pytest.mark.parametrize("reads_first", [True, False])
+def test_bases_stay_with_their_sample(reads_first: bool) -> None:
+    bases = [
+        FragmentBases(np.zeros(2, np.int32), np.array([3, x], np.int32), *np.zeros((2, 2), np.uint8))
+        for x in (4, 5)
+    ]
+    reads, calls = replace(one(["b", "a"], [0, 3, 30]), bases_X=bases), one(["a", "b"], [0, 3, 9])
+    joined = merge_likelihoods(reads, calls) if reads_first else merge_likelihoods(calls, reads)
+    assert list(joined.bases_X) == (bases if reads_first else bases[::-1])
+    assert merge_likelihoods(calls, calls).bases_X == ()
 
 
 @pytest.mark.parametrize(("names", "said"), [(["a"], "only one has b"), (["a", "b", "c"], "only one has c")])

@@ -164,8 +164,9 @@ def _impute_chromosome(
         with summary.stage("read samples"), given.budget_of_reading():
             parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
         summary.skipped = given.genome.add_skipped(summary.skipped)
+        n_samples, budget = len(summary.samples), resources.max_memory
         threads_of_chains = min(
-            threads_within(resources.max_memory, one.panel, one.low, one.high, len(summary.samples), threads)
+            threads_within(budget, one.panel, one.low, one.high, n_samples, threads, one.likelihoods.bases_X)
             for one in parts
         )
         if not summary.notes:
@@ -257,7 +258,9 @@ def _impute(
     likelihoods = part.likelihoods
     haploid_X = likelihoods.ploidy == 1
     phred_SX3 = at_all_sites(likelihoods, part.low, part.high)
-    stretches = in_stretches(part.panel, part.low, phred_SX3, haploid_X, threads, progress)
+    stretches = in_stretches(
+        part.panel, part.low, phred_SX3, haploid_X, threads, progress, likelihoods.bases_X
+    )
     while True:
         with summary.stage("impute"):
             start, p_S2X = next(stretches, (0, None))

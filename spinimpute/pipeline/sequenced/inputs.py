@@ -183,16 +183,17 @@ class LikelihoodReader:
             parts.append(likelihoods_of_calls(self._calls[panel.checksum], region))
         if settings.alignments:
             try:
-                pileup = read_alignments(
-                    settings.alignments,
-                    panel,
-                    region,
-                    names=settings.names,
-                    reference=settings.reference,
-                    sexes=settings.sexes,
-                    settings=settings.pileup,
+                parts.append(
+                    read_alignments(
+                        settings.alignments,
+                        panel,
+                        region,
+                        names=settings.names,
+                        reference=settings.reference,
+                        sexes=settings.sexes,
+                        settings=settings.pileup,
+                    )
                 )
-                parts.append(pileup.likelihoods)
             except NoRecord:
                 if region is None:
                     raise

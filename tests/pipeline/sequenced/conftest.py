@@ -83,9 +83,14 @@ class World:
         return self.write_vcf(path, rows)
 
     def write_bams(
-        self, folder: Path, depth: float, samples: Sequence[int] = range(N_SAMPLES), haploid: Any = ()
+        self,
+        folder: Path,
+        depth: float,
+        samples: Sequence[int] = range(N_SAMPLES),
+        haploid: Any = (),
+        length: int = READ,
     ) -> list[Path]:
-        """Reads of READ letters, 1% of them wrong, of either haplotype, one file for each sample."""
+        """Reads of so many letters, 1% of them wrong, of either haplotype, one file for each sample."""
         paths = []
         for x in samples:
             rng = np.random.default_rng(100 + x)
@@ -99,18 +104,19 @@ class World:
                 for h in range(2):
                     if self.truth_SX2[s, x, h]:
                         haplotypes[h][position - self.start - 1] = self.alt[s]
-            begins = np.sort(rng.integers(0, len(self.genome) - READ, int(depth * len(self.genome) / READ)))
+            n_reads = int(depth * len(self.genome) / length)
+            begins = np.sort(rng.integers(0, len(self.genome) - length, n_reads))
             path = folder / f"{NAMES[x]}.bam"
             with pysam.AlignmentFile(str(path), "wb", header=header) as file:
                 for i, begin in enumerate(begins.tolist()):
-                    letters = haplotypes[0 if x in haploid else rng.integers(2)][begin : begin + READ]
-                    for place in np.flatnonzero(rng.random(READ) < 0.01).tolist():
+                    letters = haplotypes[0 if x in haploid else rng.integers(2)][begin : begin + length]
+                    for place in np.flatnonzero(rng.random(length) < 0.01).tolist():
                         letters[place] = "ACGT"[rng.integers(4)]
                     read = pysam.AlignedSegment(file.header)
                     read.query_name, read.flag, read.reference_id = f"r{i}", 0, 0
                     read.reference_start, read.mapping_quality = self.start + begin, 60
-                    read.cigarstring, read.query_sequence = f"{READ}M", "".join(letters)
-                    read.query_qualities = pysam.qualitystring_to_array("5" * READ)
+                    read.cigarstring, read.query_sequence = f"{length}M", "".join(letters)
+                    read.query_qualities = pysam.qualitystring_to_array("5" * length)
                     file.write(read)
             pysam.index(str(path))
             paths.append(path)

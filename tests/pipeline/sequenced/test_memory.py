@@ -37,6 +37,7 @@ def test_fewer_threads_where_memory_is_little(monkeypatch: pytest.MonkeyPatch) -
     assert chain_threads(needed[2], *size, 16) == 3
     assert chain_threads(needed[2] - 1, *size, 16) == 2
     assert chain_threads(needed[0], *size, 1) == 1
+    assert chain_threads(needed[2], *size, 16, bases=30_000) == 2  # of reads that span sites
     with pytest.raises(InputError, match=r"to impute 40 samples at 30000 sites .*MB are needed with one thr"):
         chain_threads(needed[0] - 1, *size, 16)
 

@@ -11,7 +11,7 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-from spinimpute.pipeline.settings import RegionSettings
+from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.sequencing.likelihoods import merge_likelihoods
 from spinimpute.sequencing.pileup import read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
@@ -23,21 +23,63 @@ Lines = Callable[[Path], list[str]]
 Correlation = Callable[..., float]
 
 
-def test_reads_equal_their_likelihoods(
-    world: World,
-    bams: list[Path],
-    impute: Impute,
-    tmp_path: Path,
-    read: Read,
-    without_header: Lines,
-    correlation: Correlation,
+def test_reads_of_one_site_equal_their_likelihoods(
+    world: World, impute: Impute, tmp_path: Path, without_header: Lines
 ) -> None:
+    bams = world.write_bams(tmp_path, 0.1, length=1)
     with spinimpute.Panel.open(world.panel) as panel:
-        pileup = read_alignments(bams, panel).likelihoods
-    path = world.write_likelihoods(tmp_path / "pl.vcf", pileup)
-    of_reads = impute(world, bams=bams)
-    assert without_header(of_reads) == without_header(impute(world, path))
-    assert correlation(read(of_reads).DS, world.genotype_SX, world.frequency) > 0.9
+        path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
+    assert without_header(impute(world, bams=bams)) == without_header(impute(world, path))
+
+
+def wrongly_joined(world: World, found: Any) -> float:
+    """Of neighbouring heterozygotes, how many have the other phase."""
+    wrong = []
+    for x in range(len(world.names)):
+        ours, truth = found.GT[:, x], world.truth_SX2[:, x]
+        het = (ours.sum(axis=1) == 1) & (truth.sum(axis=1) == 1)
+        same = ours[het, 0] == truth[het, 0]
+        wrong += (same[1:] != same[:-1]).tolist()
+    return float(np.mean(wrong))
+
+
+def test_reads_across_sites_tell_more_than_their_likelihoods(
+    world: World, impute: Impute, tmp_path: Path, read: Read, correlation: Correlation
+) -> None:
+    bams = world.write_bams(tmp_path, 1.0, length=3_000)
+    with spinimpute.Panel.open(world.panel) as panel:
+        path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
+    with_them, without = read(impute(world, bams=bams)), read(impute(world, path))
+    error, more = (np.mean((one.DS - world.genotype_SX) ** 2) for one in (with_them, without))
+    assert error < 0.8 * more
+    assert wrongly_joined(world, with_them) < 0.5 * wrongly_joined(world, without)
+    assert correlation(with_them.DS, world.genotype_SX, world.frequency) > 0.9
+
+
+def columns_of(lines: list[str], names: list[str]) -> list[list[str]]:
+    head, *records = (line.split("\t") for line in lines)
+    return [[fields[head.index(name)] for name in names] for fields in records]
+
+
+def test_a_sample_alone_and_threads(
+    world: World, bams: list[Path], impute: Impute, without_header: Lines
+) -> None:
+    whole = without_header(impute(world, bams=bams))
+    assert whole == without_header(impute(world, bams=bams, threads=2))
+    for x in (0, 4):
+        alone = without_header(impute(world, bams=[bams[x]]))
+        assert columns_of(alone, [f"s{x}"]) == columns_of(whole, [f"s{x}"])
+
+
+def test_regions_together_and_alone(
+    world: World, impute: Impute, tmp_path: Path, without_header: Lines
+) -> None:
+    """Their buffers overlap, and fragments cross their borders."""
+    bams = world.write_bams(tmp_path, 0.5, samples=[0, 1], length=5_000)
+    regions = [f"20:{world.position[first]}-{world.position[first + 60]}" for first in (100, 180)]
+    both = without_header(impute(world, bams=bams, region=RegionSettings(regions, 0.3)))
+    alone = [without_header(impute(world, bams=bams, region=RegionSettings(one, 0.3))) for one in regions]
+    assert both == [*alone[0], *alone[1][1:]]
 
 
 def test_likelihoods_and_reads_together(
@@ -49,19 +91,37 @@ def test_likelihoods_and_reads_together(
     read: Read,
     without_header: Lines,
 ) -> None:
-    """As one file of both would be imputed, and better than from either; reads in another order."""
+    """Better than either, and near to one file of both, which has no fragments; reads in another order."""
     with spinimpute.Panel.open(world.panel) as panel:
-        joined = merge_likelihoods(
-            read_variant_likelihoods(gl, panel), read_alignments(bams, panel).likelihoods
-        )
+        joined = merge_likelihoods(read_variant_likelihoods(gl, panel), read_alignments(bams, panel))
     path = world.write_likelihoods(tmp_path / "both.vcf", joined)
     both = impute(world, gl, bams[::-1])
-    assert without_header(both) == without_header(impute(world, path))
-    error, by_gl, by_reads = (
+    assert without_header(both) == without_header(impute(world, gl, bams))
+    error, by_gl, by_reads, by_file = (
         np.mean((read(x).DS - world.genotype_SX) ** 2)
-        for x in (both, impute(world, gl), impute(world, bams=bams))
+        for x in (both, impute(world, gl), impute(world, bams=bams), impute(world, path))
     )
     assert error < 0.8 * min(by_gl, by_reads)
+    assert 0.5 * by_file < error < 1.1 * by_file
+
+
+def test_an_array_and_reads_together(world: World, tmp_path: Path, read: Read) -> None:
+    """Reads tell which alleles of the array's heterozygotes are of one haplotype."""
+    bams = world.write_bams(tmp_path, 0.5, length=5_000)
+    rows = [
+        (s, ["/".join(map(str, sorted(pair))) for pair in world.truth_SX2[s].tolist()])
+        for s in range(0, len(world.position), 8)
+    ]
+    array = world.write_vcf(tmp_path / "array.vcf", rows, form="GT")
+    found = []
+    for number, given in enumerate((bams, ()), start=1):
+        out = tmp_path / f"o{number}.vcf"
+        settings = SequencingSettings(None, given, array=array)
+        impute_sequenced(out, world.panel, settings, output=OutputSettings(("GT", "DS", "HDS", "GP")))
+        found.append(read(out))
+    error, by_array = (np.mean((one.DS - world.genotype_SX) ** 2) for one in found)
+    assert error < 0.9 * by_array
+    assert wrongly_joined(world, found[0]) < 0.5 * wrongly_joined(world, found[1])
 
 
 def test_samples_of_both_must_be_the_same(world: World, gl: Path, bams: list[Path], tmp_path: Path) -> None:

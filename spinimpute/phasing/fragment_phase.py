@@ -1,0 +1,226 @@
+"""Fragments that show alleles at several sites: which of a sample's two chains they are of.
+
+A fragment is of either haplotype with chance 1/2: its probability is the mean of two products over its sites,
+one for each chain, of the chance that the chain's allele shows as the base that was read. Here every site
+tells the fragment how much likelier its base is if the fragment is of the first chain (a message: the
+logarithm of that ratio, without what the fragment itself says there); their sum over the other sites weighs
+the two chains at a site. Messages left of the place where a sweep is are as of this sweep, those right of it
+as of the last one. What a base says of homozygotes does not depend on that weight.
+
+Messages take it for certain which chain has the ALT of a heterozygote: the likelier one, and of equals the
+first. So nothing but the order of chains is decided where nothing tells them apart, as at the first one.
+
+Axes: S places of a window, H = HALF samples side by side, B bases of theirs, by sample, place and fragment, F
+fragments, O fragments that are open at the same time: with sites on both sides of a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from spinimpute.kernels import kernel
+from spinimpute.phasing.passes import HALF
+from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
+
+TIE = np.float32(1e-3)  # what is better by less is as good
+_LEAST_ERROR = 1e-6  # of a base: nothing is impossible
+_LARGEST = 500.0  # logarithm of odds: its exponential is a number still
+
+
+class SweptFragments(NamedTuple):
+    """Fragments of HALF samples, and where a sweep is among them.
+
+    Attributes
+    ----------
+    first_H1 : int64 (H + 1,)
+        Where a sample's bases begin.
+    place_B : int32 (B,)
+        In the window.
+    fragment_B : int32 (B,)
+        Of all samples.
+    ref_B : float32 (B,)
+        Chance that a haplotype with REF shows this base; with ALT it is one less that.
+    first_F, last_F : int32 (F,)
+        A fragment's first and last base.
+    message_B : float32 (B,)
+        The logarithm of the odds for the first chain.
+    left_F, right_F : float64 (F,)
+        Sums of the messages on either side of the place.
+    next_H : int64 (H,)
+        The first base that is not passed.
+    open_HO, n_open_H : int32 (H, O), int64 (H,)
+        The open fragments.
+    """
+
+    first_H1: np.ndarray
+    place_B: np.ndarray
+    fragment_B: np.ndarray
+    ref_B: np.ndarray
+    first_F: np.ndarray
+    last_F: np.ndarray
+    message_B: np.ndarray
+    left_F: np.ndarray
+    right_F: np.ndarray
+    next_H: np.ndarray
+    open_HO: np.ndarray
+    n_open_H: np.ndarray
+
+    @classmethod
+    def of(cls, bases_H: Sequence[FragmentBases], known_SH: np.ndarray, first: int) -> Self:
+        """Those of some samples.
+
+        Parameters
+        ----------
+        bases_H : sequence of FragmentBases
+            Of each sample those that are used, `FragmentBases.linked`.
+        known_SH : bool (S, H)
+            Where something is known of a sample of two copies; bases elsewhere are left out.
+        first : int
+            The panel site of the first place.
+
+        Returns
+        -------
+        SweptFragments
+            Without messages.
+        """
+        place, fragment, ref = ([np.empty(0, kind)] for kind in (np.int32, np.int32, np.float32))
+        first_H1, n_fragments = np.zeros(HALF + 1, np.int64), 0
+        for h, bases in enumerate(bases_H):
+            used = bases.take(known_SH[bases.panel_index - first, h])
+            error = error_of_quality(used.quality).clip(_LEAST_ERROR)
+            names, number = np.unique(used.fragment, return_inverse=True)
+            place.append((used.panel_index - first).astype(np.int32))
+            fragment.append((n_fragments + number).astype(np.int32))
+            ref.append(np.where(used.allele == 0, 1 - error, error).astype(np.float32))
+            first_H1[h + 1 :] += len(error)
+            n_fragments += len(names)
+        fragment_B = np.concatenate(fragment)
+        at_B = np.arange(len(fragment_B), dtype=np.int32)
+        first_F, last_F = np.empty(n_fragments, np.int32), np.empty(n_fragments, np.int32)
+        last_F[fragment_B] = at_B  # of several the last one stays
+        first_F[fragment_B[::-1]] = at_B[::-1]
+        opened_B = np.bincount(first_F, minlength=len(at_B)) - np.bincount(last_F, minlength=len(at_B))
+        most_open = int(np.cumsum(opened_B).max(initial=0)) + 1
+        return cls(
+            first_H1,
+            np.concatenate(place),
+            fragment_B,
+            np.concatenate(ref),
+            first_F,
+            last_F,
+            np.zeros(len(at_B), np.float32),
+            np.zeros(n_fragments),
+            np.zeros(n_fragments),
+            np.zeros(HALF, np.int64),
+            np.zeros((HALF, most_open), np.int32),
+            np.zeros(HALF, np.int64),
+        )
+
+    def begin(self) -> None:
+        """Go back to the first place."""
+        self.next_H[:] = self.first_H1[:-1]
+        self.n_open_H[:] = 0
+        self.left_F[:] = 0
+        self.right_F[:] = np.bincount(self.fragment_B, self.message_B, len(self.right_F))
+
+    def turn(self, behind_SH: np.ndarray) -> None:
+        """Exchange the chains at these places, bool (S, H)."""
+        sample_B = np.repeat(np.arange(HALF), np.diff(self.first_H1))
+        self.message_B[behind_SH[self.place_B, sample_B]] *= -1
+
+
+@kernel()
+def arrive(fragments, lane, place):  # type: ignore[no-untyped-def]
+    """Take a place's own messages out of the sums; returns the first base beyond it."""
+    b = fragments.next_H[lane]
+    while b < fragments.first_H1[lane + 1] and fragments.place_B[b] == place:
+        fragments.right_F[fragments.fragment_B[b]] -= fragments.message_B[b]
+        b += 1
+    return b
+
+
+@kernel()
+def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
+    """How much likelier the open fragments are if all behind the place changes chains."""
+    log_odds = 0.0
+    for o in range(fragments.n_open_H[lane]):
+        f = fragments.open_HO[lane, o]
+        as_it_is = abs(fragments.left_F[f] + fragments.right_F[f])
+        crossed = abs(fragments.left_F[f] - fragments.right_F[f])
+        log_odds += (crossed - as_it_is) / 2 + np.log1p(np.exp(-crossed)) - np.log1p(np.exp(-as_it_is))
+    return np.exp(min(max(log_odds, -_LARGEST), _LARGEST))
+
+
+@kernel()
+def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: ignore[no-untyped-def]
+    """What the bases up to `stop`, of a place, make of a heterozygote's likelihood.
+
+    factor_2H: if the first chain has its ALT, and if the second one has. exchanged: all behind is.
+    """
+    first = second = 1.0
+    for b in range(fragments.next_H[lane], stop):
+        f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
+        share = _share_of_first(fragments, f, exchanged)
+        shown = share * (1 - ref) + (1 - share) * ref
+        first *= 2 * shown
+        second *= 2 * (1 - shown)
+    factor_2H[0, lane], factor_2H[1, lane] = first, second
+
+
+@kernel()
+def _share_of_first(fragments, f, exchanged):  # type: ignore[no-untyped-def]
+    """The chance that a fragment is of the first chain, by its other sites."""
+    right = -fragments.right_F[f] if exchanged else fragments.right_F[f]
+    return 1 / (1 + np.exp(-min(max(fragments.left_F[f] + right, -_LARGEST), _LARGEST)))
+
+
+@kernel()
+def pass_on(fragments, lane, stop, exchanged, ref_ref, alt_ref, ref_alt, alt_alt):  # type: ignore[no-untyped-def]
+    """Send the messages of the bases up to `stop`, of a place, and leave it behind.
+
+    ref_ref, alt_ref (the first chain has the ALT), ref_alt, alt_alt: probabilities of both chains' alleles,
+    on any level, with what is known at the place.
+    """
+    # a heterozygote is taken for that of the likelier chain: where both are as likely nothing else would tell
+    # the other sites of its fragments that these have different alleles here
+    either = alt_ref + ref_alt
+    alt_ref, ref_alt = (0.0, either) if ref_alt > alt_ref * (1 + TIE) else (either, 0.0)
+    for b in range(fragments.next_H[lane], stop):
+        f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
+        alt = 1 - ref
+        share = _share_of_first(fragments, f, exchanged)
+        # without what this base says
+        rr, aa = ref_ref / ref, alt_alt / alt
+        ar, ra = alt_ref / (share * alt + (1 - share) * ref), ref_alt / (share * ref + (1 - share) * alt)
+        of_first = (rr + ra) * ref + (ar + aa) * alt
+        of_second = (rr + ar) * ref + (ra + aa) * alt
+        message = np.float32(np.log(of_first / of_second))
+        fragments.message_B[b] = message
+        fragments.left_F[f] += message
+        if fragments.first_F[f] == b < fragments.last_F[f]:
+            fragments.open_HO[lane, fragments.n_open_H[lane]] = f
+            fragments.n_open_H[lane] += 1
+        elif fragments.first_F[f] < b == fragments.last_F[f]:
+            _close(fragments, lane, f)
+    fragments.next_H[lane] = stop
+
+
+@kernel()
+def _close(fragments, lane, f):  # type: ignore[no-untyped-def]
+    last = fragments.n_open_H[lane] - 1
+    for o in range(last):
+        if fragments.open_HO[lane, o] == f:
+            fragments.open_HO[lane, o] = fragments.open_HO[lane, last]
+            break
+    fragments.n_open_H[lane] = last
+
+
+@kernel()
+def exchange_left(fragments, lane):  # type: ignore[no-untyped-def]
+    """Exchange the chains on the left side, as `passes.exchange` does."""
+    for o in range(fragments.n_open_H[lane]):
+        f = fragments.open_HO[lane, o]
+        fragments.left_F[f] = -fragments.left_F[f]
