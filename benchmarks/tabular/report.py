@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ def report(arguments: argparse.Namespace) -> None:
     print(text)
 
 
-def _score(row: dict) -> float:
+def score(row: dict[str, Any]) -> float:
     """RMSE, or accuracy in per cent."""
     return row["loss"] if row["task"] == "regression" else 100 * (1 - row["loss"])
 
@@ -47,7 +48,7 @@ def _scores(found: dict) -> str:
     for method in METHODS:
         line = [method]
         for by_method in found.values():
-            scores = np.array([_score(row) for row in by_method.get(method, [])])
+            scores = np.array([score(row) for row in by_method.get(method, [])])
             sd = f" ± {scores.std(ddof=1):.2f}" if len(scores) > 1 else ""
             line.append(f"{scores.mean():.2f}{sd}" if len(scores) else "")
         lines.append(line)

@@ -1,0 +1,378 @@
+"""The page's part on windows of the genome: Tables 3 to 10 and 20 of the SPIN paper."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.papers.cells import read_results
+from benchmarks.papers.claims import (
+    FAILS,
+    HOLDS,
+    PARTLY,
+    SPIN_PAPER,
+    Claim,
+    Section,
+    mean_text,
+    not_run,
+    published,
+    published_number,
+    verdict,
+)
+from benchmarks.papers.genomics import KEPT_APART, METHODS, SHUFFLED, TRUE
+from benchmarks.papers.window_baselines import BEAGLE, FREQUENCIES, GBT, GBT_PUBLISHED, KNN, MLP
+from benchmarks.papers.window_networks import NPT_16, SET_TF_16, SPIN_16, WITHOUT_XABA, WITHOUT_XABD
+from benchmarks.papers.window_scores import R2, R2_COMMON, R2_HAPLOTYPES, R2_MINOR, R2_RARE
+
+Row = dict[str, Any]
+CLOSE = 0.5  # points: what the paper calls significant
+NAMES = {GBT_PUBLISHED: "GBT"}  # what the paper calls a method, where it is not our name
+
+
+def section(results: Path) -> Section:
+    rows = read_results("table3", results)
+    more = read_results("table6", results)
+    parts = [PROTOCOL, _budget(rows + more)]
+    if rows:
+        parts += ["### Table 3", _table3(rows), "### Table 7: window by window", _table7(rows)]
+        parts += ["### Memory and time of a training step", _costs(rows)]
+        parts += ["### Table 6, and contexts with shuffled labels", _table6(rows, more)]
+    searched = read_results("table10", results)
+    if searched:
+        parts += ["### Table 10: what was searched", _table10(searched)]
+    return Section(
+        "Genotype imputation (SPIN paper, 4.3, 4.4, A.3, A.10)", parts, _claims(rows, more, results)
+    )
+
+
+PROTOCOL = """As in the paper: windows of 100 SNPs that the array lacks and the 150 nearest typed ones, as 5-mers; one network a
+window; e = 16, depth 4, one head, h = f = 10, batches of 256, LAMB with Lookahead and a rate that is flat for 70 % of the steps and
+falls to 0; λ from .5 to 0; target masking .3. Trained on panel haplotypes alone; targets are read when training is over.
+
+Otherwise than in the paper: panels and targets are those of `chr20_eur` (300 Europeans; 203 targets) and `chr22_1kg`
+(2,254 people of 26 populations; 250 targets), not chromosome 20 of 5,008 haplotypes with 104 test haplotypes. A query's labels are
+all hidden (chunk masking: 30 % of a batch are queries, the others their context), since tests hide all; where
+single tokens are hidden, neighbours give the answer away. At test time the context is encoded, labels shown; in the released
+code it never is. People, not haplotypes, are kept apart (12 of 98 %), and choose settings and weights. R² is of the dosages of people,
+as phase differs between targets and truth of `chr20_eur`. GBT, MLP and k-NN see 150 bits, not 5-mers; the MLP is one network for all
+sites. Beagle sees all typed sites of the region and the people kept apart. One thread of one core."""
+
+
+def _budget(rows: Sequence[Row]) -> str:
+    trained = [row for row in rows if "training" in row]
+    if not trained:
+        return "No network has been trained yet."
+    steps = sorted({row["configuration"]["steps"] for row in trained})
+    seeds = sorted({row["seed"] for row in trained})
+    return (
+        f"Budget so far: {', '.join(f'{n:,}' for n in steps)} steps a network, seeds "
+        f"{', '.join(map(str, seeds))}, {len({_place(row) for row in trained})} windows of ten; "
+        f"{sum(row['seconds'] for row in rows) / 3600:.1f} processor hours in all."
+    )
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row["case"], row["window"]
+
+
+def _by_method(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], list[Row]]]:
+    found: dict[str, dict[tuple[str, int], list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        found[row["method"]][_place(row)].append(row)
+    return found
+
+
+def _points(rows: Sequence[Row], score: str = R2, context: str = TRUE) -> float:
+    """Mean over seeds, in points."""
+    return 100 * float(np.mean([row["found"][context][score] for row in rows]))
+
+
+def shared_windows(rows: Sequence[Row], methods: Sequence[str]) -> list[tuple[str, int]]:
+    """Windows that all of the methods have."""
+    found = _by_method(rows)
+    return sorted(set.intersection(*(set(found[method]) for method in methods)))
+
+
+def _table3(rows: Sequence[Row]) -> str:
+    """Means over the windows that a network was trained on, set by set."""
+    found, theirs = _by_method(rows), published(SPIN_PAPER, "3")
+    places = shared_windows(rows, [SPIN_16])
+    cases = sorted({case for case, _ in places})
+    head = ["", "paper: R²", *(f"{case}: {name}" for case in cases for name in SCORES), "windows × seeds"]
+    lines = [head]
+    for method in METHODS:
+        mine = {place: found[method][place] for place in places if place in found[method]}
+        if not mine:
+            continue
+        line = [method, theirs.get(("R2", NAMES.get(method, method)), "")]
+        for case in cases:
+            of_case = [of for (name, _), of in mine.items() if name == case]
+            line += [
+                f"{np.mean([_points(of, score) for of in of_case]):.2f}" if of_case else "–"
+                for score in SCORES.values()
+            ]
+        counts = sorted({len(of) for of in mine.values()})
+        lines.append([*line, f"{len(mine)} × {'–'.join(map(str, counts))}"])
+    note = (
+        "R²: the paper's, all people and SNPs together; r²: the same of dosages turned to the minor allele, over "
+        "all sites, and over those with a frequency of up to 1 % and above in the panel; haplotypes: the "
+        "paper's R² of haplotypes, which means nothing where phase differs. Windows are those that SPIN-16 was "
+        "trained on."
+    )
+    return f"{markdown(lines)}\n\n{note}"
+
+
+SCORES = {
+    "R²": R2,
+    "r² minor": R2_MINOR,
+    "up to 1 %": R2_RARE,
+    "above": R2_COMMON,
+    "haplotypes": R2_HAPLOTYPES,
+}
+
+
+def _table7(rows: Sequence[Row]) -> str:
+    found, places = _by_method(rows), sorted({_place(row) for row in rows})
+    head = ["R²", "positions", *(method for method in METHODS if method in found)]
+    lines = [head]
+    for place in places:
+        start, stop = next(row["untyped"] for row in rows if _place(row) == place)
+        cells = [f"{_points(found[m][place]):.2f}" if place in found[m] else "–" for m in head[2:]]
+        lines.append([f"{place[0]} {place[1]}", f"{start:,}–{stop:,}", *cells])
+    theirs = published(SPIN_PAPER, "7")
+    for window in dict.fromkeys(row for row, _ in theirs if row.startswith("SNPs") and "epoch" not in row):
+        lines.append([f"paper: {window}", "", *(theirs.get((window, NAMES.get(m, m)), "") for m in head[2:])])
+    return markdown(lines)
+
+
+def _costs(rows: Sequence[Row]) -> str:
+    """Relative to NPT's of the same window and seed, where there is one."""
+    lines = [[
+        "", "weights", "paper", "peak MB", "of which weights, gradients, optimiser", "of NPT's peak", "paper",
+        "s a step", "of NPT's", "paper",
+    ]]  # fmt: skip
+    found = _by_method(rows)
+    for method in (SPIN_16, NPT_16, SET_TF_16):
+        mine = [row for of in found[method].values() for row in of]
+        if not mine:
+            continue
+        peak, seconds = _ratio_to_npt(rows, method, PEAK), _ratio_to_npt(rows, method, STEP)
+        theirs = published_number(SPIN_PAPER, "7", "GB", method) / published_number(
+            SPIN_PAPER, "7", "GB", NPT_16
+        )
+        lines.append([
+            method, f"{mine[0]['parameters'] / 1e6:.2f}M", published(SPIN_PAPER, "3")["parameters", method],
+            f"{np.mean([row['training'][PEAK] for row in mine]) / 1e6:.0f}",
+            f"{mine[0]['training'][FIXED] / 1e6:.0f}", _times(peak), f"{theirs:.2f}",
+            f"{np.mean([row['training'][STEP] for row in mine]):.2f}", _times(seconds),
+            f"{_epoch_ratio(method):.2f}",
+        ])  # fmt: skip
+    note = (
+        "Peak: by how much the first steps outgrow what the process had before (the largest resident set); "
+        "seconds of the processor. The paper's are peak GPU memory and seconds an epoch, mean of Table 7."
+    )
+    return f"{markdown(lines)}\n\n{note}"
+
+
+PEAK, STEP = "peak bytes of training", "seconds a step"
+FIXED = "bytes of weights, gradients and optimiser"
+
+
+def _epoch_ratio(method: str) -> float:
+    theirs = published(SPIN_PAPER, "7")
+    windows = [row for row, column in theirs if row.endswith("epoch") and column == method]
+    return float(np.mean([float(theirs[w, method]) / float(theirs[w, NPT_16]) for w in windows]))
+
+
+def _ratio_to_npt(rows: Sequence[Row], method: str, name: str) -> float | None:
+    found = _by_method(rows)
+    shared = [place for place in found[method] if place in found[NPT_16]]
+    if not shared:
+        return None
+
+    def mean(of: str) -> float:
+        return float(np.mean([row["training"][name] for place in shared for row in found[of][place]]))
+
+    return mean(method) / mean(NPT_16)
+
+
+def _times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+def _table6(rows: Sequence[Row], more: Sequence[Row]) -> str:
+    found = _by_method([*rows, *more])
+    names = {SPIN_16: "SPIN", WITHOUT_XABD: "-XABD", WITHOUT_XABA: "-XABA"}
+    theirs = published(SPIN_PAPER, "6")
+    lines = [["R²", "paper: GEN", "paper: Boston, RMSE", "windows", "ours", "labels of the context shuffled"]]
+    for method in (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA):
+        places = sorted(found[method])
+        if not places:
+            continue
+        name = names.get(method, "")
+        lines.append([
+            method, theirs.get((name, "GEN"), ""), theirs.get((name, "BH"), ""),
+            ", ".join(f"{case} {number}" for case, number in places),
+            ", ".join(f"{_points(found[method][place]):.2f}" for place in places),
+            ", ".join(f"{_points(found[method][place], R2, SHUFFLED):.2f}" for place in places),
+        ])  # fmt: skip
+    note = (
+        "Shuffled: each haplotype of the panel shows the untyped alleles of another one at test time. Without "
+        "XABA latent attributes stay linear maps of a datapoint's attributes. Ablations of Boston Housing: not "
+        "run yet."
+    )
+    return f"{markdown(lines)}\n\n{note}"
+
+
+def _table10(rows: Sequence[Row]) -> str:
+    lines = [["window", "dropout", "learning rate", "steps", "best loss", "at step", "R²", "r² minor"]]
+    for row in sorted(rows, key=lambda row: (_place(row), row["configuration"]["learning_rate"])):
+        looks = row["training"]["looks"]
+        best = min(looks, key=lambda look: look["validation loss"])
+        setting = row["configuration"]
+        lines.append([
+            f"{row['case']} {row['window']}", f"{setting['dropout']:g}", f"{setting['learning_rate']:g}",
+            f"{setting['steps']:,}", f"{best['validation loss']:.4f}", f"{best['step']:,}",
+            f"{_points([row], R2, KEPT_APART):.2f}", f"{_points([row], R2_MINOR, KEPT_APART):.2f}",
+        ])  # fmt: skip
+    return f"{markdown(lines)}\n\nSPIN-16, scored on panel people kept apart from training; targets are not read."
+
+
+def _claims(rows: Sequence[Row], more: Sequence[Row], results: Path) -> list[Claim]:
+    run = "`python -m benchmarks.papers {}`"
+    claims = [
+        _alike(rows), _beside_beagle(rows), _classical(rows), _resources(rows), _ablation(rows, more),
+        _reads_context(rows),
+    ]  # fmt: skip
+    claims += [
+        not_run(
+            "SPIN 4, 8",
+            "One model imputes many windows: 95.4, 93.6, 93.9; NPT runs out of memory",
+            NO_COMMAND,
+        ),
+        not_run("SPIN 5", "Chunk masking beats token masking by 15 points", MASKING),
+    ]
+    for table, says in (
+        ("9", "Accuracy grows with the panel; NPT runs out of memory"),
+        ("20", "Accuracy hardly depends on h and f"),
+    ):
+        found = read_results(f"table{table}", results)
+        claims.append(
+            _by_setting(found, table, says)
+            if found
+            else not_run(f"SPIN {table}", says, run.format(f"table{table}"))
+        )
+    return claims
+
+
+NO_COMMAND = "There is no command for it yet."
+MASKING = (
+    "Not by the paper's protocol. Meta-trained on simulated segments, SPIN that carries labels loses at most a "
+    "hundredth by token masking (`benchmarks/spin/results/2026-11-23-masking`)."
+)
+
+
+def _alike(rows: Sequence[Row]) -> Claim:
+    says = "SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)"
+    methods = (SPIN_16, NPT_16, SET_TF_16)
+    places = shared_windows(rows, methods)
+    if not places:
+        return not_run("SPIN 3", says, "No window has all three yet.")
+    found = _by_method(rows)
+    mean = {m: [_points(found[m][place]) for place in places] for m in methods}
+    close = [abs(np.mean(mean[SPIN_16]) - np.mean(mean[m])) <= CLOSE for m in methods[1:]]
+    told = "; ".join(f"{m} {', '.join(f'{x:.2f}' for x in mean[m])}" for m in methods)
+    return Claim("SPIN 3", says, verdict(close), f"{told} ({_named(places)})")
+
+
+def _beside_beagle(rows: Sequence[Row]) -> Claim:
+    says = "SPIN-16 is level with Beagle or ahead"
+    places = shared_windows(rows, (SPIN_16, BEAGLE))
+    if not places:
+        return not_run("SPIN 3", says, "No window has both yet.")
+    found = _by_method(rows)
+    behind = [_points(found[BEAGLE][p]) - _points(found[SPIN_16][p]) for p in places]
+    level = [gap <= CLOSE for gap in behind]
+    told = ", ".join(f"{-gap:+.2f}" for gap in behind)
+    return Claim("SPIN 3", says, verdict(level), f"SPIN-16 less Beagle, points: {told} ({_named(places)})")
+
+
+def _classical(rows: Sequence[Row]) -> Claim:
+    says = "Of the classical methods the MLP is best; k-NN and boosting are far behind"
+    methods = (MLP, KNN, GBT_PUBLISHED, GBT, FREQUENCIES)
+    places = shared_windows(rows, methods)
+    if not places:
+        return not_run("SPIN 3", says, "Not all of them have been run.")
+    found = _by_method(rows)
+    mean = {m: float(np.mean([_points(found[m][place]) for place in places])) for m in methods}
+    holds = [mean[MLP] >= mean[m] for m in methods[1:]]
+    told = ", ".join(f"{m} {x:.2f}" for m, x in mean.items())
+    return Claim("SPIN 3", says, verdict(holds), f"{told} (mean of {len(places)} windows)")
+
+
+def _resources(rows: Sequence[Row]) -> Claim:
+    says = "SPIN-16 needs less memory than NPT-16, the Set Transformer more; half as many weights"
+    spin, set_tf = (_ratio_to_npt(rows, method, PEAK) for method in (SPIN_16, SET_TF_16))
+    if spin is None or set_tf is None:
+        return not_run("SPIN 3, 7", says, "NPT-16 has not been run on a window of both.")
+    step = _ratio_to_npt(rows, SPIN_16, STEP)
+    told = (
+        f"Of NPT's peak: SPIN {spin:.2f}, Set Transformer {set_tf:.2f}; of NPT's time a step: {_times(step)}"
+    )
+    return Claim("SPIN 3, 7", says, verdict([spin < 1, set_tf > 1]), told)
+
+
+def _ablation(rows: Sequence[Row], more: Sequence[Row]) -> Claim:
+    says = "XABD and XABA are crucial"
+    both = [*rows, *more]
+    places = shared_windows(both, (SPIN_16, WITHOUT_XABD, WITHOUT_XABA))
+    if not places:
+        return not_run("SPIN 6", says, "`python -m benchmarks.papers table6`")
+    found = _by_method(both)
+    lost = {
+        m: [_points(found[SPIN_16][p]) - _points(found[m][p]) for p in places]
+        for m in (WITHOUT_XABD, WITHOUT_XABA)
+    }
+    # as much as the paper reports at the most
+    least = published_number(SPIN_PAPER, "6", "SPIN", "GEN") - published_number(
+        SPIN_PAPER, "6", "-XABD", "GEN"
+    )
+    told = "; ".join(f"{m}: {', '.join(f'{-x:+.2f}' for x in xs)}" for m, xs in lost.items())
+    holds = [float(np.mean(xs)) >= least / 2 for xs in lost.values()]
+    return Claim("SPIN 6", says, verdict(holds), f"Change of R², points: {told} ({_named(places)})")
+
+
+def _reads_context(rows: Sequence[Row]) -> Claim:
+    says = "SPIN predicts from the training set, by its inducing points"
+    places = shared_windows(rows, [SPIN_16])
+    if not places:
+        return not_run("SPIN 3", says, "`python -m benchmarks.papers table3`")
+    found = _by_method(rows)
+    lost = [_points(found[SPIN_16][p]) - _points(found[SPIN_16][p], R2, SHUFFLED) for p in places]
+    told = f"Labels of the context shuffled at test time cost {', '.join(f'{x:.2f}' for x in lost)} points"
+    holds = FAILS if max(lost) < 0.1 else PARTLY if max(lost) < CLOSE else HOLDS
+    return Claim("SPIN 3", says, holds, f"{told} ({_named(places)})")
+
+
+def _by_setting(rows: Sequence[Row], table: str, says: str) -> Claim:
+    """Cells whose only difference is one setting."""
+    by_setting: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if table == "9":
+            name = f"{row['panel haplotypes']['training']} haplotypes"
+        else:
+            name = f"h {row['configuration']['h']}, f {row['configuration']['f']}"
+        by_setting[name].append(_points([row]))
+    means = [float(np.mean(values)) for values in by_setting.values()]
+    told = ", ".join(f"{name}: {mean_text(values)}" for name, values in by_setting.items())
+    holds = means == sorted(means) if table == "9" else float(np.std(means)) <= CLOSE
+    return Claim(f"SPIN {table}", says, HOLDS if holds else FAILS, f"R²: {told}")
+
+
+def _named(places: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{case} {number}" for case, number in places)
