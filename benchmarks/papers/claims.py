@@ -49,6 +49,11 @@ class Section:
         return "\n\n".join([f"## {self.title}", *self.parts, verdicts])
 
 
+def protocol(name: str) -> str:
+    """How it was done, and otherwise than in the paper."""
+    return (Path(__file__).parent / "protocols" / f"{name}.md").read_text().strip()
+
+
 def not_run(source: str, says: str, how: str) -> Claim:
     """how: the command, or what is there instead."""
     return Claim(source, says, NOT_RUN, how)

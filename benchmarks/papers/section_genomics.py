@@ -20,6 +20,7 @@ from benchmarks.papers.claims import (
     Section,
     mean_text,
     not_run,
+    protocol,
     published,
     published_number,
     verdict,
@@ -37,7 +38,7 @@ NAMES = {GBT_PUBLISHED: "GBT"}  # what the paper calls a method, where it is not
 def section(results: Path) -> Section:
     rows = read_results("table3", results)
     more = read_results("table6", results)
-    parts = [PROTOCOL, _budget(rows + more)]
+    parts = [protocol("genomics"), _budget(rows + more)]
     if rows:
         parts += ["### Table 3", _table3(rows), "### Table 7: window by window", _table7(rows)]
         parts += ["### Memory and time of a training step", _costs(rows)]
@@ -48,19 +49,6 @@ def section(results: Path) -> Section:
     return Section(
         "Genotype imputation (SPIN paper, 4.3, 4.4, A.3, A.10)", parts, _claims(rows, more, results)
     )
-
-
-PROTOCOL = """As in the paper: windows of 100 SNPs that the array lacks and the 150 nearest typed ones, as 5-mers; one network a
-window; e = 16, depth 4, one head, h = f = 10, batches of 256, LAMB with Lookahead and a rate that is flat for 70 % of the steps and
-falls to 0; λ from .5 to 0; target masking .3. Trained on panel haplotypes alone; targets are read when training is over.
-
-Otherwise than in the paper: panels and targets are those of `chr20_eur` (300 Europeans; 203 targets) and `chr22_1kg`
-(2,254 people of 26 populations; 250 targets), not chromosome 20 of 5,008 haplotypes with 104 test haplotypes. A query's labels are
-all hidden (chunk masking: 30 % of a batch are queries, the others their context), since tests hide all; where
-single tokens are hidden, neighbours give the answer away. At test time the context is encoded, labels shown; in the released
-code it never is. People, not haplotypes, are kept apart (12 of 98 %), and choose settings and weights. R² is of the dosages of people,
-as phase differs between targets and truth of `chr20_eur`. GBT, MLP and k-NN see 150 bits, not 5-mers; the MLP is one network for all
-sites. Beagle sees all typed sites of the region and the people kept apart. One thread of one core."""
 
 
 def _budget(rows: Sequence[Row]) -> str:
@@ -87,6 +75,42 @@ def _by_method(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], list[Row]
     return found
 
 
+def _steps(row: Row) -> int:
+    """0 for what is not trained in steps."""
+    steps: int = row["configuration"].get("steps", 0)
+    return steps
+
+
+def _by_steps(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
+    """Method, its name with the steps of training, and its rows; in the order of METHODS."""
+    found: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[METHODS.index(row["method"]), _steps(row)].append(row)
+    return [
+        (METHODS[i], METHODS[i] + (f", {steps:,} steps" if steps else ""), found[i, steps])
+        for i, steps in sorted(found)
+    ]
+
+
+def _equal_steps(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[Row], list[tuple[str, int]]]:
+    """Of the networks those with the most steps that all these methods have on some window; the windows."""
+    for steps in sorted({_steps(row) for row in rows} - {0}, reverse=True):
+        chosen = [row for row in rows if _steps(row) in (0, steps)]
+        places = shared_windows(chosen, methods)
+        if places:
+            return chosen, places
+    return [], []
+
+
+def _longest(rows: Sequence[Row]) -> list[Row]:
+    """On every window the rows of a method with the most steps."""
+    most: dict[tuple[str, tuple[str, int]], int] = defaultdict(int)
+    for row in rows:
+        key = row["method"], _place(row)
+        most[key] = max(most[key], _steps(row))
+    return [row for row in rows if _steps(row) == most[row["method"], _place(row)]]
+
+
 def _points(rows: Sequence[Row], score: str = R2, context: str = TRUE) -> float:
     """Mean over seeds, in points."""
     return 100 * float(np.mean([row["found"][context][score] for row in rows]))
@@ -99,54 +123,55 @@ def shared_windows(rows: Sequence[Row], methods: Sequence[str]) -> list[tuple[st
 
 
 def _table3(rows: Sequence[Row]) -> str:
-    """Means over the windows that a network was trained on, set by set."""
-    found, theirs = _by_method(rows), published(SPIN_PAPER, "3")
+    """Means over the windows that SPIN-16 was trained on, set by set."""
+    theirs = published(SPIN_PAPER, "3")
     places = shared_windows(rows, [SPIN_16])
     cases = sorted({case for case, _ in places})
-    head = ["", "paper: R²", *(f"{case}: {name}" for case in cases for name in SCORES), "windows × seeds"]
-    lines = [head]
-    for method in METHODS:
-        mine = {place: found[method][place] for place in places if place in found[method]}
-        if not mine:
-            continue
-        line = [method, theirs.get(("R2", NAMES.get(method, method)), "")]
+    lines = [["", "paper: R²", "set", "windows × seeds", *SCORES]]
+    for method, name, mine in _by_steps([row for row in rows if _place(row) in places]):
         for case in cases:
-            of_case = [of for (name, _), of in mine.items() if name == case]
-            line += [
-                f"{np.mean([_points(of, score) for of in of_case]):.2f}" if of_case else "–"
-                for score in SCORES.values()
-            ]
-        counts = sorted({len(of) for of in mine.values()})
-        lines.append([*line, f"{len(mine)} × {'–'.join(map(str, counts))}"])
+            of_window = defaultdict(list)
+            for row in mine:
+                if row["case"] == case:
+                    of_window[row["window"]].append(row)
+            if of_window:
+                seeds = "–".join(map(str, sorted({len(of) for of in of_window.values()})))
+                means = [
+                    np.mean([_points(of, score) for of in of_window.values()]) for score in SCORES.values()
+                ]
+                lines.append([
+                    name, theirs.get(("R2", NAMES.get(method, method)), ""), case,
+                    f"{', '.join(map(str, sorted(of_window)))} × {seeds}", *(f"{mean:.2f}" for mean in means),
+                ])  # fmt: skip
     note = (
-        "R²: the paper's, all people and SNPs together; r²: the same of dosages turned to the minor allele, over "
-        "all sites, and over those with a frequency of up to 1 % and above in the panel; haplotypes: the "
-        "paper's R² of haplotypes, which means nothing where phase differs. Windows are those that SPIN-16 was "
-        "trained on."
+        "R²: the paper's, all people and SNPs together. r²: the same of dosages turned to the minor allele, "
+        "over all sites, over those with a frequency of up to 1 % in the panel, and above. Of haplotypes: "
+        "the paper's R² of single haplotypes, which means little where phase differs. Windows: those that "
+        "SPIN-16 was trained on."
     )
     return f"{markdown(lines)}\n\n{note}"
 
 
 SCORES = {
-    "R²": R2,
-    "r² minor": R2_MINOR,
-    "up to 1 %": R2_RARE,
-    "above": R2_COMMON,
-    "haplotypes": R2_HAPLOTYPES,
-}
+    "R²": R2, "r²": R2_MINOR, "r², up to 1 %": R2_RARE, "r², above": R2_COMMON,
+    "R² of haplotypes": R2_HAPLOTYPES,
+}  # fmt: skip
 
 
 def _table7(rows: Sequence[Row]) -> str:
-    found, places = _by_method(rows), sorted({_place(row) for row in rows})
-    head = ["R²", "positions", *(method for method in METHODS if method in found)]
-    lines = [head]
+    labelled, places = _by_steps(rows), sorted({_place(row) for row in rows})
+    lines = [["R²", "positions", *(name for _, name, _ in labelled)]]
     for place in places:
         start, stop = next(row["untyped"] for row in rows if _place(row) == place)
-        cells = [f"{_points(found[m][place]):.2f}" if place in found[m] else "–" for m in head[2:]]
+        of_place = [[row for row in mine if _place(row) == place] for _, _, mine in labelled]
+        cells = [f"{_points(mine):.2f}" if mine else "–" for mine in of_place]
         lines.append([f"{place[0]} {place[1]}", f"{start:,}–{stop:,}", *cells])
     theirs = published(SPIN_PAPER, "7")
-    for window in dict.fromkeys(row for row, _ in theirs if row.startswith("SNPs") and "epoch" not in row):
-        lines.append([f"paper: {window}", "", *(theirs.get((window, NAMES.get(m, m)), "") for m in head[2:])])
+    windows = dict.fromkeys(row for row, _ in theirs if row.startswith("SNPs") and "epoch" not in row)
+    lines += [
+        [f"paper: {window}", "", *(theirs.get((window, NAMES.get(m, m)), "") for m, _, _ in labelled)]
+        for window in windows
+    ]
     return markdown(lines)
 
 
@@ -206,7 +231,8 @@ def _times(ratio: float | None) -> str:
 
 
 def _table6(rows: Sequence[Row], more: Sequence[Row]) -> str:
-    found = _by_method([*rows, *more])
+    steps = {_steps(row) for row in more} or {_steps(row) for row in rows}
+    found = _by_method([row for row in [*rows, *more] if _steps(row) in steps])
     names = {SPIN_16: "SPIN", WITHOUT_XABD: "-XABD", WITHOUT_XABA: "-XABA"}
     theirs = published(SPIN_PAPER, "6")
     lines = [["R²", "paper: GEN", "paper: Boston, RMSE", "windows", "ours", "labels of the context shuffled"]]
@@ -222,9 +248,9 @@ def _table6(rows: Sequence[Row], more: Sequence[Row]) -> str:
             ", ".join(f"{_points(found[method][place], R2, SHUFFLED):.2f}" for place in places),
         ])  # fmt: skip
     note = (
-        "Shuffled: each haplotype of the panel shows the untyped alleles of another one at test time. Without "
-        "XABA latent attributes stay linear maps of a datapoint's attributes. Ablations of Boston Housing: not "
-        "run yet."
+        "Shuffled: at test time each haplotype of the panel shows the untyped alleles of another. Without "
+        "XABA latent attributes stay linear maps of a datapoint's attributes. Networks of equal steps. "
+        "Ablations on Boston Housing: not run yet."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -240,7 +266,9 @@ def _table10(rows: Sequence[Row]) -> str:
             f"{setting['steps']:,}", f"{best['validation loss']:.4f}", f"{best['step']:,}",
             f"{_points([row], R2, KEPT_APART):.2f}", f"{_points([row], R2_MINOR, KEPT_APART):.2f}",
         ])  # fmt: skip
-    return f"{markdown(lines)}\n\nSPIN-16, scored on panel people kept apart from training; targets are not read."
+    return (
+        f"{markdown(lines)}\n\nSPIN-16, scored on people of the panel that are kept apart; no target is read."
+    )
 
 
 def _claims(rows: Sequence[Row], more: Sequence[Row], results: Path) -> list[Claim]:
@@ -272,20 +300,20 @@ def _claims(rows: Sequence[Row], more: Sequence[Row], results: Path) -> list[Cla
 
 NO_COMMAND = "There is no command for it yet."
 MASKING = (
-    "Not by the paper's protocol. Meta-trained on simulated segments, SPIN that carries labels loses at most a "
-    "hundredth by token masking (`benchmarks/spin/results/2026-11-23-masking`)."
+    "Not by the paper's protocol. Meta-trained on simulated segments, SPIN that carries labels loses "
+    "little by token masking (`benchmarks/spin/results/2026-11-23-masking`)."
 )
 
 
 def _alike(rows: Sequence[Row]) -> Claim:
     says = "SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)"
     methods = (SPIN_16, NPT_16, SET_TF_16)
-    places = shared_windows(rows, methods)
+    rows, places = _equal_steps(rows, methods)
     if not places:
         return not_run("SPIN 3", says, "No window has all three yet.")
     found = _by_method(rows)
     mean = {m: [_points(found[m][place]) for place in places] for m in methods}
-    close = [abs(np.mean(mean[SPIN_16]) - np.mean(mean[m])) <= CLOSE for m in methods[1:]]
+    close = [bool(abs(np.mean(mean[SPIN_16]) - np.mean(mean[m])) <= CLOSE) for m in methods[1:]]
     told = "; ".join(f"{m} {', '.join(f'{x:.2f}' for x in mean[m])}" for m in methods)
     return Claim("SPIN 3", says, verdict(close), f"{told} ({_named(places)})")
 
@@ -295,7 +323,7 @@ def _beside_beagle(rows: Sequence[Row]) -> Claim:
     places = shared_windows(rows, (SPIN_16, BEAGLE))
     if not places:
         return not_run("SPIN 3", says, "No window has both yet.")
-    found = _by_method(rows)
+    found = _by_method(_longest(rows))
     behind = [_points(found[BEAGLE][p]) - _points(found[SPIN_16][p]) for p in places]
     level = [gap <= CLOSE for gap in behind]
     told = ", ".join(f"{-gap:+.2f}" for gap in behind)
@@ -329,8 +357,7 @@ def _resources(rows: Sequence[Row]) -> Claim:
 
 def _ablation(rows: Sequence[Row], more: Sequence[Row]) -> Claim:
     says = "XABD and XABA are crucial"
-    both = [*rows, *more]
-    places = shared_windows(both, (SPIN_16, WITHOUT_XABD, WITHOUT_XABA))
+    both, places = _equal_steps([*rows, *more], (SPIN_16, WITHOUT_XABD, WITHOUT_XABA))
     if not places:
         return not_run("SPIN 6", says, "`python -m benchmarks.papers table6`")
     found = _by_method(both)
@@ -352,7 +379,7 @@ def _reads_context(rows: Sequence[Row]) -> Claim:
     places = shared_windows(rows, [SPIN_16])
     if not places:
         return not_run("SPIN 3", says, "`python -m benchmarks.papers table3`")
-    found = _by_method(rows)
+    found = _by_method(_longest(rows))
     lost = [_points(found[SPIN_16][p]) - _points(found[SPIN_16][p], R2, SHUFFLED) for p in places]
     told = f"Labels of the context shuffled at test time cost {', '.join(f'{x:.2f}' for x in lost)} points"
     holds = FAILS if max(lost) < 0.1 else PARTLY if max(lost) < CLOSE else HOLDS

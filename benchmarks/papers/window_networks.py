@@ -29,7 +29,7 @@ SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
 WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 −XABD", "SPIN-16 −XABA"
 NETWORKS = (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA)
 MEASURED_STEPS = 3  # after which the peak of memory is taken: later ones need no more
-QUERIES_AT_ONCE = 64
+QUERIES_AT_ONCE = 256
 
 Network = SPIN | NPT | SetTransformer
 
@@ -82,7 +82,7 @@ def build(method: str, columns: int, recipe: Recipe) -> Network:
     )  # fmt: skip
     if method == WITHOUT_XABA:
         for block in network.encoder.blocks:
-            block.xaba = Unread()  # type: ignore[assignment]
+            block.xaba = Unread()
     return network
 
 

@@ -75,10 +75,10 @@ def read_sites(path: Path) -> Sites:
     return Sites(sites, allele_VX)
 
 
-def nearest_typed(position_T: np.ndarray, start: int, stop: int, number: int = TYPED) -> np.ndarray:
-    """Indices, in order, of the typed sites that are nearest to the stretch from start to stop."""
+def nearest_typed(position_T: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Indices, in order, of the 150 typed sites that are nearest to the stretch from start to stop."""
     distance_T = np.maximum(np.maximum(start - position_T, position_T - stop), 0)
-    chosen: np.ndarray = np.sort(np.argsort(distance_T, kind="stable")[:number])
+    chosen: np.ndarray = np.sort(np.argsort(distance_T, kind="stable")[:TYPED])
     return chosen
 
 
@@ -98,10 +98,10 @@ def read_window(case: Case, number: int) -> Window:
     """Window 1 to 5 of a case. Of the target's file and of the truth the sites alone are used."""
     panel = read_sites(case.panel)
     typed, true = set(_site_names(case.target)), set(_site_names(case.truth))
-    polymorphic_V = panel.allele_VX.any(1) & ~panel.allele_VX.all(1)
+    varies_V = panel.allele_VX.min(1) < panel.allele_VX.max(1)
     untyped_V = np.array(
         [varies and is_snp(site) and site in true and site not in typed
-         for site, varies in zip(panel.sites, polymorphic_V, strict=True)]
+         for site, varies in zip(panel.sites, varies_V, strict=True)]
     )  # fmt: skip
     untyped = np.flatnonzero(untyped_V)
     first = first_untyped(len(untyped), number)

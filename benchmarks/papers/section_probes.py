@@ -1,0 +1,178 @@
+"""The page's part on probes: A.7 and A.8 of the SPIN paper, Tables 2 and 3 and B.3 of NPT's, and images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.papers.claims import (
+    CANNOT,
+    FAILS,
+    HOLDS,
+    NPT_PAPER,
+    SPIN_PAPER,
+    Claim,
+    Section,
+    not_run,
+    protocol,
+    published,
+    verdict,
+)
+from benchmarks.tabular.lookups import VARIANTS
+
+Rows = Sequence[dict[str, Any]]
+ALL_BITS, CHANCE = 0.99, 0.52  # share of bits that are right: looked up; as good as guessed
+LOOKED_UP = 0.99  # Pearson r
+SPOILT = ("yacht", "concrete")
+
+
+def section(results: Path) -> Section:
+    """results: probes of `benchmarks.tabular`."""
+    rows = [json.loads(path.read_text()) for path in sorted(results.glob("*-*-*.json"))]
+    parts = [
+        protocol("probes"),
+        "### A.7 of the SPIN paper: random labels", _random_labels(rows),
+        "### Table 3 of the NPT paper: looking up", _lookups(rows),
+        "### Table 2 of the NPT paper: corrupted context", _corruption(rows),
+        "### Table 19 of the SPIN paper: images", _images(),
+    ]  # fmt: skip
+    claims = [
+        _by_xabd(rows), _clusters(rows), _looks_up(rows), _spin_looks_up(rows), _reads_rows(rows),
+        _deletion(rows),
+        not_run("SPIN A.7", "One table of 5,000 rows; XABA alone has 70 %", "Only small tables are there."),
+        not_run("SPIN 19", "SPIN is level with NPT on MNIST, with a quarter of the weights", NO_MNIST),
+        Claim("SPIN 19", "SPIN is level with NPT on CIFAR-10", CANNOT, "CIFAR-10 cannot be had here."),
+    ]  # fmt: skip
+    return Section("Probes and images (SPIN A.7 to A.9; NPT 4.2, 4.3, B.3)", parts, claims)
+
+
+NO_MNIST = "MNIST itself cannot be had; Fashion-MNIST and scikit-learn's digits can."
+
+
+def _found(rows: Rows, probe: str, model: str) -> dict[str, float]:
+    """Means over seeds; empty where there are none."""
+    mine = [row["found"] for row in rows if (row["probe"], row["model"]) == (probe, model)]
+    return {name: float(np.mean([one[name] for one in mine])) for name in mine[0]} if mine else {}
+
+
+def _random_labels(rows: Rows) -> str:
+    lines = [["accuracy, %", "model", "ours, fresh small tables", "paper, one large table"]]
+    theirs = published(SPIN_PAPER, "A.7")
+    mine = [row for row in rows if row["probe"].startswith("random_labels")]
+    lines += [
+        [
+            row["probe"].removeprefix("random_labels_").replace("_", " ") + " of keys", row["model"],
+            f"{100 * row['found'][BITS]:.1f}", theirs.get((row["model"], "accuracy"), ""),
+        ]
+        for row in mine
+    ]  # fmt: skip
+    lines.append(["", "XABA alone", "–", theirs["XABA alone", "accuracy"]])
+    return markdown(lines)
+
+
+BITS = "accuracy of bits"
+
+
+def _lookups(rows: Rows) -> str:
+    theirs = published(NPT_PAPER, "3")
+    lines = [["RMSE", *(variant.replace("_", " ") for variant in VARIANTS)]]
+    lines += [
+        [f"paper: {name}", *(theirs[name, variant] for variant in VARIANTS)]
+        for name in ("1-NN", "k-NN", "NPT")
+    ]
+    for model in ("NPT", "SPIN h=64", "paper's SPIN h=64"):
+        found = [_found(rows, f"lookup_{variant}", model) for variant in VARIANTS]
+        cells = [f"{one['RMSE']:.2f} (r {one['Pearson r']:.4f})" if one else "–" for one in found]
+        lines.append([f"ours: {model}", *cells])
+    note = "SPIN: ours, whose points carry labels, and the paper's form. Rows of tests are not in training."
+    return f"{markdown(lines)}\n\n{note}"
+
+
+def _corruption(rows: Rows) -> str:
+    theirs = published(NPT_PAPER, "2")
+    lines = [["change of RMSE, %", "NPT", "SPIN, paper's form", "NPT paper: NPT"]]
+    for name in SPOILT:
+        cells = [
+            f"{100 * one[CHANGE]:+.1f}" if (one := _found(rows, f"spoilt_context_{name}", model)) else "–"
+            for model in ("NPT", "paper's SPIN")
+        ]
+        lines.append([name, *cells, theirs[name, "change, %"]])
+    return f"{markdown(lines)}\n\nThe NPT paper gives drops of performance; here a rise of RMSE is positive."
+
+
+CHANGE = "relative change"
+
+
+def _images() -> str:
+    theirs = published(SPIN_PAPER, "19")
+    names = dict.fromkeys(row for row, _ in theirs)
+    lines = [["", "paper: accuracy, %", "weights", "GB", "ours"]]
+    lines += [
+        [name, *(theirs[name, column] for column in ("accuracy", "parameters", "GB")), "–"] for name in names
+    ]
+    return markdown(lines)
+
+
+def _by_xabd(rows: Rows) -> Claim:
+    says = "Random labels are looked up by XABD, all of them; not without it"
+    told, holds = [], []
+    for bits in (6, 10):
+        probe = f"random_labels_{bits}_bits"
+        spin, blind = (_found(rows, probe, model) for model in ("SPIN", "SPIN without XABD"))
+        if spin and blind:
+            holds += [spin[BITS] >= ALL_BITS, blind[BITS] <= CHANCE]
+            told.append(
+                f"keys of {bits} bits: SPIN {100 * spin[BITS]:.1f} %, without XABD {100 * blind[BITS]:.1f} %"
+            )
+    return Claim("SPIN A.7", says, verdict(holds), f"Fresh tables of 16 rows. {'; '.join(told)}")
+
+
+def _clusters(rows: Rows) -> Claim:
+    says = "Two inducing points stand for the two clusters"
+    found = _found(rows, "clusters", "SPIN")
+    share = found["argmax point is the cluster"]
+    untrained = found["argmax point is the cluster, untrained"]
+    told = (
+        f"{100 * share:.0f} % of queries attend to their cluster's point (untrained {100 * untrained:.0f} %)"
+    )
+    return Claim("SPIN A.8", says, HOLDS if share > 0.95 else FAILS, told)
+
+
+def _looks_up(rows: Rows) -> Claim:
+    says = "NPT looks up labels of copied rows (r > .99) and does simple arithmetic with them"
+    r = {variant: _found(rows, f"lookup_{variant}", "NPT")["Pearson r"] for variant in VARIANTS}
+    told = ", ".join(f"{variant.replace('_', ' ')} r {x:.4f}" for variant, x in r.items())
+    return Claim("NPT 3", says, verdict([x > LOOKED_UP for x in r.values()]), told)
+
+
+def _spin_looks_up(rows: Rows) -> Claim:
+    says = "So does SPIN in the paper's form (our question)"
+    r = {v: _found(rows, f"lookup_{v}", "paper's SPIN h=64").get("Pearson r", 0.0) for v in VARIANTS}
+    told = ", ".join(f"{variant.replace('_', ' ')} r {x:.2f}" for variant, x in r.items())
+    return Claim(
+        "NPT 3", says, verdict([x > LOOKED_UP for x in r.values()]), f"64 points for 64 rows: {told}"
+    )
+
+
+def _reads_rows(rows: Rows) -> Claim:
+    says = "NPT predicts worse when the other rows are corrupted"
+    change = {name: _found(rows, f"spoilt_context_{name}", "NPT")[CHANGE] for name in SPOILT}
+    told = ", ".join(f"{name} {100 * x:+.0f} %" for name, x in change.items())
+    return Claim("NPT 2", says, verdict([x > 0.05 for x in change.values()]), f"RMSE: {told}")
+
+
+def _deletion(rows: Rows) -> Claim:
+    says = "The rows that NPT needs are nearer than others"
+    p = {name: _found(rows, f"spoilt_context_{name}", "NPT")["p, kept < random"] for name in SPOILT}
+    told = ", ".join(f"{name} p = {x:.2f}" for name, x in p.items())
+    return Claim(
+        "NPT B.3",
+        says,
+        HOLDS if max(p.values()) < 0.05 else FAILS,
+        f"20 test rows, blocks of a tenth: {told}",
+    )

@@ -1,0 +1,267 @@
+"""The page's part on tables: SPIN 1, 2, 11 to 15, NPT 8 and 11, FT-Transformer 2, 4 and 6."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.papers.claims import (
+    CANNOT,
+    FAILS,
+    FT_PAPER,
+    HOLDS,
+    NPT_PAPER,
+    PARTLY,
+    SPIN_PAPER,
+    Claim,
+    Section,
+    mean_text,
+    not_run,
+    protocol,
+    published,
+    published_number,
+    verdict,
+)
+from benchmarks.tabular.report import mean_ranks, read_results, score
+
+Fits = Mapping[str, Mapping[str, Sequence[dict[str, Any]]]]
+
+REGRESSION, CLASSIFICATION = ("boston", "yacht", "concrete", "protein"), ("breast_cancer", "income", "poker")
+CANNOT_BE_HAD = ("kick", "forest", "higgs")
+# our names, and the papers'
+OURS = {
+    "SPIN": "SPIN", "NPT": "NPT", "SetTransformer": "Set-TF", "sklearn boosting": "GBT", "lightgbm": "",
+    "xgboost": "", "sklearn MLP": "MLP", "k-NN": "KNN",
+}  # fmt: skip
+OF_FT_PAPER = {"FTTransformer": "FT-Transformer", "ResNet": "ResNet", "MLP": "MLP"}
+SLACK = 0.01  # ranks, ratios: equal
+
+
+def section(results: Path) -> Section:
+    """results: of `benchmarks.tabular`."""
+    found = read_results(results / "tables")
+    memory = json.loads((results / "memory" / "memory.json").read_text())
+    poker = [
+        row for path in sorted((results / "poker").glob("*-*.json")) for row in json.loads(path.read_text())
+    ]
+    california = [json.loads(path.read_text()) for path in sorted((results / "california").glob("*-*.json"))]
+    parts = [
+        protocol("tables"),
+        "### Tables 11 and 12 of the SPIN paper, 8 and 11 of NPT's", _scores(found),
+        "### Tables 1, 14 and 15 of the SPIN paper: ranks and memory", _ranks(found), _memory(memory),
+        "### Table 2 of the SPIN paper: Poker", _poker(poker),
+        "### Tables 2, 4 and 6 of the FT-Transformer paper", _ft_paper(found, california),
+    ]  # fmt: skip
+    claims = [
+        _first_rank(found), _beside_npt(found), _less_memory(memory), _context_helps(poker),
+        Claim("SPIN 12", "Kick, Forest Cover, Higgs", CANNOT, "The data cannot be had here."),
+        _ft_order(california), _importances(california), _deep_beats_trees(found),
+        not_run("FT-Transformer 2", "SNN, NODE, TabNet, GrowNet, DCN2, AutoInt are behind", NO_COMMAND),
+        not_run("NPT 4, 5", "What NPT owes to its parts", NO_COMMAND),
+    ]  # fmt: skip
+    return Section("Tables (SPIN 4.1, A.4, A.5; NPT 4.1; FT-Transformer 4)", parts, claims)
+
+
+OTHER_PROTOCOL = "Not the paper's protocol: equal seconds, and a SPIN that carries labels."
+NO_COMMAND = "There is no command for it yet."
+
+
+def _mean(found: Fits, name: str, method: str) -> float | None:
+    rows = found.get(name, {}).get(method, [])
+    return float(np.mean([score(row) for row in rows])) if rows else None
+
+
+def _scores(found: Fits) -> str:
+    lines = [["", *(f"{name}, {'RMSE' if name in REGRESSION else '%'}" for name in SETS)]]
+    theirs = published(SPIN_PAPER, "11") | published(SPIN_PAPER, "12")
+    for method, name in OURS.items():
+        scores = [mean_text([score(row) for row in found.get(s, {}).get(method, [])]) for s in SETS]
+        lines.append([f"ours: {method}", *scores])
+        if name:
+            lines.append([f"SPIN paper: {name}", *(theirs.get((s, name), "") for s in SETS)])
+    npt = published(NPT_PAPER, "8") | published(NPT_PAPER, "11")
+    lines.append(["NPT paper: NPT", *(npt.get(("NPT", s), "") for s in SETS)])
+    return f"{markdown(lines)}\n\nMean ± standard deviation over folds (how many)."
+
+
+SETS = (*REGRESSION, *CLASSIFICATION)
+
+
+def _ranks(found: Fits) -> str:
+    lines = [
+        [
+            "mean rank",
+            "ours",
+            "paper: all ten sets",
+            "ours, regression",
+            "paper",
+            "ours, classification",
+            "paper",
+        ]
+    ]
+    columns = []
+    for table, sets in (("1", SETS), ("14", REGRESSION), ("15", CLASSIFICATION)):
+        ranks = dict(
+            zip(RANKED, mean_ranks({s: found[s] for s in sets if s in found}, RANKED)[0], strict=True)
+        )
+        columns.append((ranks, published(SPIN_PAPER, table)))
+    for method in RANKED:
+        line = [method]
+        for ranks, theirs in columns:
+            line += [f"{ranks[method]:.2f}", theirs["rank", OURS[method]]]
+        lines.append(line)
+    return f"{markdown(lines)}\n\nOf these six on the {len(SETS)} sets that can be had."
+
+
+RANKED = tuple(method for method, name in OURS.items() if name)
+
+
+def _ratios(memory: Sequence[dict[str, Any]], method: str, sets: Sequence[str] = ()) -> list[float]:
+    """Of NPT's peak, set by set."""
+    by = {(row["set"], row["method"]): row["peak_bytes"] for row in memory}
+    names = [name for name, of in by if of == "NPT" and (not sets or name in sets)]
+    return [by[name, method] / by[name, "NPT"] for name in names if (name, method) in by]
+
+
+def _memory(memory: Sequence[dict[str, Any]]) -> str:
+    lines = [["peak memory, of NPT's", "ours", "paper"]]
+    theirs = published(SPIN_PAPER, "1")
+    for method, name in (("NPT", "NPT"), ("SetTransformer", "Set-TF"), ("SPIN", "SPIN")):
+        lines.append([method, mean_text(_ratios(memory, method)), theirs["memory of NPT's", name]])
+    return f"{markdown(lines)}\n\nMean ± standard deviation over sets (how many); SPIN in the paper's form."
+
+
+def _poker(poker: Sequence[dict[str, Any]]) -> str:
+    lines = [["accuracy, %", "context", "ours", "labels shuffled"]]
+    lines += [
+        [
+            row["model"], f"{row['context']:,}", f"{100 * np.mean(row['accuracy']):.2f}",
+            f"{100 * np.mean(row['labels_shuffled']):.2f}",
+        ]
+        for row in poker
+    ]  # fmt: skip
+    theirs = [["paper", *CONTEXTS]]
+    figures = published(SPIN_PAPER, "2")
+    theirs += [
+        [of, *(figures.get((f"{of}, accuracy", size), "") for size in CONTEXTS)] for of in ("NPT", "SPIN")
+    ]
+    return f"{markdown(lines)}\n\n{markdown(theirs)}"
+
+
+CONTEXTS = ("4096", "10K", "15K", "30K")
+
+
+def _ft_paper(found: Fits, california: Sequence[dict[str, Any]]) -> str:
+    theirs, trees = published(FT_PAPER, "2"), published(FT_PAPER, "4")
+    lines = [["", "California, RMSE, published settings", "paper", "Adult, accuracy, equal seconds", "paper"]]
+    for method, name in OF_FT_PAPER.items():
+        errors = [row["rmse"] for row in california if row["model"] == method]
+        adult = _mean(found, "adult", method)
+        lines.append([
+            method, mean_text(errors, 3), theirs.get((name, "california"), ""),
+            "–" if adult is None else f"{adult / 100:.3f}", theirs.get((name, "adult"), ""),
+        ])  # fmt: skip
+    boosted, adult = _mean(found, "california", "xgboost"), _mean(found, "adult", "xgboost")
+    if boosted is not None and adult is not None:
+        lines.append([
+            "XGBoost, equal seconds", f"{boosted / 1e5:.3f}", trees["XGBoost, tuned", "california"],
+            f"{adult / 100:.3f}", trees["XGBoost, tuned", "adult"],
+        ])  # fmt: skip
+    ranks = [row["rank_correlation"] for row in california if row["model"] == "FTTransformer"]
+    of_paper = published(FT_PAPER, "6")["attention", "california"]
+    table6 = markdown([
+        ["rank correlation of importances, California", "ours", "paper"],
+        ["[CLS] attention against permutation", mean_text(ranks), of_paper],
+    ])  # fmt: skip
+    return f"{markdown(lines)}\n\n{table6}"
+
+
+def _first_rank(found: Fits) -> Claim:
+    ranks = dict(zip(RANKED, mean_ranks({s: found[s] for s in SETS if s in found}, RANKED)[0], strict=True))
+    first = min(ranks, key=lambda method: ranks[method])
+    told = ", ".join(
+        f"{method} {rank:.2f}" for method, rank in sorted(ranks.items(), key=lambda pair: pair[1])
+    )
+    holds = at_most_partly(HOLDS if first == "SPIN" else FAILS)
+    return Claim("SPIN 1", "SPIN has the best mean rank", holds, f"{told}. {OTHER_PROTOCOL}")
+
+
+def _beside_npt(found: Fits) -> Claim:
+    better = {}
+    for name in SETS:
+        spin, npt = _mean(found, name, "SPIN"), _mean(found, name, "NPT")
+        if spin is not None and npt is not None:
+            better[name] = spin <= npt if name in REGRESSION else spin >= npt
+    told = f"As good or better on {sum(better.values())} of {len(better)} sets. {OTHER_PROTOCOL}"
+    return Claim(
+        "SPIN 11, 12", "SPIN is as good as NPT", at_most_partly(verdict(list(better.values()))), told
+    )
+
+
+def _less_memory(memory: Sequence[dict[str, Any]]) -> Claim:
+    says = "SPIN needs half of NPT's memory, the Set Transformer more than NPT"
+    spin, set_tf = float(np.mean(_ratios(memory, "SPIN"))), float(np.mean(_ratios(memory, "SetTransformer")))
+    half = published_number(SPIN_PAPER, "1", "memory of NPT's", "SPIN")
+    holds = verdict([spin <= half + SLACK, set_tf > 1])
+    return Claim(
+        "SPIN 1", says, holds, f"Of NPT's peak: SPIN (paper's form) {spin:.2f}, Set Transformer {set_tf:.2f}"
+    )
+
+
+def _context_helps(poker: Sequence[dict[str, Any]]) -> Claim:
+    says = "Poker: accuracy grows with the context, which NPT cannot hold"
+    spin = [row for row in poker if row["model"] == "SPIN"]
+    if not spin:
+        return not_run("SPIN 2", says, "`python -m benchmarks.tabular poker`")
+    accuracy, shuffled = (
+        [100 * float(np.mean(row[name])) for row in spin] for name in ("accuracy", "labels_shuffled")
+    )
+    told = (
+        f"SPIN in the paper's form, context given at test time alone, {spin[0]['context']:,} to "
+        f"{spin[-1]['context']:,} hands: {min(accuracy):.2f} to {max(accuracy):.2f} %, with shuffled labels "
+        f"{min(shuffled):.2f} to {max(shuffled):.2f} %. The paper's context is the batch of training, too"
+    )
+    return Claim("SPIN 2", says, HOLDS if accuracy[-1] - accuracy[0] > 1 else FAILS, told)
+
+
+def at_most_partly(found: str) -> str:
+    """Of what was not done by the paper's protocol."""
+    return PARTLY if found == HOLDS else found
+
+
+def _ft_order(california: Sequence[dict[str, Any]]) -> Claim:
+    says = "FT-Transformer is ahead of ResNet, ResNet of the MLP (California)"
+    mean = {m: float(np.mean([row["rmse"] for row in california if row["model"] == m])) for m in OF_FT_PAPER}
+    holds = [mean["FTTransformer"] < mean["ResNet"], mean["ResNet"] < mean["MLP"]]
+    return Claim("FT-Transformer 2", says, verdict(holds), ", ".join(f"{m} {x:.3f}" for m, x in mean.items()))
+
+
+def _importances(california: Sequence[dict[str, Any]]) -> Claim:
+    says = "[CLS] attention ranks columns as permuting them does"
+    ranks = [row["rank_correlation"] for row in california if row["model"] == "FTTransformer"]
+    least = published_number(FT_PAPER, "6", "attention", "california")
+    spread = float(published(FT_PAPER, "6")["attention", "california"].partition(" ± ")[2])
+    mean = float(np.mean(ranks))
+    holds = HOLDS if mean >= least - 2 * spread else PARTLY if mean > 0.5 else FAILS
+    return Claim(
+        "FT-Transformer 6", says, holds, f"California: {mean_text(ranks)}, paper {least:.2f} ± {spread:.2f}"
+    )
+
+
+def _deep_beats_trees(found: Fits) -> Claim:
+    says = "Boosted trees are ahead of FT-Transformer on California and Adult"
+    better = []
+    told = []
+    for name in ("california", "adult"):
+        ft, trees = _mean(found, name, "FTTransformer"), _mean(found, name, "xgboost")
+        if ft is not None and trees is not None:
+            better.append(trees < ft if name == "california" else trees > ft)
+            told.append(f"{name}: FT-Transformer {ft:,.2f}, XGBoost {trees:,.2f}")
+    return Claim(
+        "FT-Transformer 4", says, verdict(better), f"At equal seconds, single models. {'; '.join(told)}"
+    )
