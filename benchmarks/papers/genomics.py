@@ -20,14 +20,15 @@ import torch
 
 from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.papers.cells import Cell
+from benchmarks.papers.training import parameters
 from benchmarks.papers.window_baselines import BASELINES, SEEDLESS
 from benchmarks.papers.window_networks import (
     NETWORKS,
     SPIN_16,
     WITHOUT_XABA,
     WITHOUT_XABD,
-    Recipe,
     WindowNetwork,
+    WindowRecipe,
 )
 from benchmarks.papers.window_scores import window_scores
 from benchmarks.papers.windows import WINDOWS, Window, read_targets, read_window
@@ -38,7 +39,7 @@ TABLE_3 = tuple(method for method in METHODS if method not in (WITHOUT_XABD, WIT
 TABLE_6 = (WITHOUT_XABD, WITHOUT_XABA)
 SHARES = (0.01, 0.05, 0.15, 0.3)  # of the panel's haplotypes, Table 9; all of them are Table 3's
 POINTS = (5, 20, 30)  # h or f, Table 20; 10 are Table 3's
-DROPOUTS, LEARNING_RATES = (0.0, 0.1, 0.4), (1e-3,)  # what is searched; the other as in `Recipe`
+DROPOUTS, LEARNING_RATES = (0.0, 0.1, 0.4), (1e-3,)  # what is searched; the other as in `WindowRecipe`
 
 
 def add_commands(commands: Any) -> None:
@@ -64,17 +65,17 @@ def add_commands(commands: Any) -> None:
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("seed", type=int)
     _add_settings(sub)
-    sub.add_argument("--inducing-points", type=int, default=Recipe.h)
-    sub.add_argument("--latent-attributes", type=int, default=Recipe.f)
+    sub.add_argument("--inducing-points", type=int, default=WindowRecipe.h)
+    sub.add_argument("--latent-attributes", type=int, default=WindowRecipe.f)
     sub.add_argument("--share", type=float, default=1.0, help="of the panel's training people")
     sub.add_argument("--without-targets", action="store_true", help="score the people kept apart alone")
 
 
 def _add_settings(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--data", type=Path, default=DATA)
-    sub.add_argument("--steps", type=int, default=Recipe.steps)
-    sub.add_argument("--dropout", type=float, default=Recipe.dropout)
-    sub.add_argument("--learning-rate", type=float, default=Recipe.learning_rate)
+    sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
+    sub.add_argument("--dropout", type=float, default=WindowRecipe.dropout)
+    sub.add_argument("--learning-rate", type=float, default=WindowRecipe.learning_rate)
 
 
 def table3(arguments: argparse.Namespace) -> Iterator[Cell]:
@@ -127,7 +128,7 @@ def one(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     window = read_window(find_case(arguments.case, arguments.data), arguments.window)
-    recipe = Recipe(
+    recipe = WindowRecipe(
         steps=arguments.steps, dropout=arguments.dropout, learning_rate=arguments.learning_rate,
         h=arguments.inducing_points, f=arguments.latent_attributes,
     )  # fmt: skip
@@ -175,7 +176,9 @@ def _baseline(window: Window, method: str, seed: int) -> dict[str, Any]:
     }
 
 
-def _network(window: Window, method: str, seed: int, recipe: Recipe, ask_targets: bool) -> dict[str, Any]:
+def _network(
+    window: Window, method: str, seed: int, recipe: WindowRecipe, ask_targets: bool
+) -> dict[str, Any]:
     """Trained on the panel; then asked about targets, given the panel, and the panel with shuffled labels."""
     network = WindowNetwork(method, window.typed_NS, window.label_NU, recipe)
     train_N, apart_N = ~window.is_validation_N, window.is_validation_N
@@ -191,5 +194,6 @@ def _network(window: Window, method: str, seed: int, recipe: Recipe, ask_targets
         for name, (typed, truth, context) in asked.items()
     }
     return {
-        "configuration": recipe.as_dict(), "parameters": network.parameters, "found": found, "training": log,
+        "configuration": recipe.as_dict(), "parameters": parameters(network.network), "found": found,
+        "training": log,
     }  # fmt: skip

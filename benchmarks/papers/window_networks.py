@@ -8,56 +8,37 @@ Axes: N rows of a context, Q queries, D columns (30 K-mers of typed sites, 20 of
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.process_memory import bytes_of, forget_peak
+from benchmarks.papers.training import Recipe, train
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
 from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.masking import attribute_weight, mask_tokens, spin_loss
 from spinimpute.nn.npt import NPT
-from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 from spinimpute.nn.set_transformer import SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
 
 SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
 WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 −XABD", "SPIN-16 −XABA"
 NETWORKS = (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA)
-MEASURED_STEPS = 3  # after which the peak of memory is taken: later ones need no more
 QUERIES_AT_ONCE = 256
 
 Network = SPIN | NPT | SetTransformer
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a network of a window is trained; the paper's settings but for what `papers/README.md` says.
+class WindowRecipe(Recipe):
+    """k: SNPs of a K-mer; hidden_attributes: share of the queries' attribute tokens; attribute_weight: the first
+    lambda."""
 
-    hidden_rows: share of a batch that are queries; hidden_attributes: of their attribute tokens; h, f:
-    inducing points and latent attributes; attribute_weight: lambda at the start.
-    """
-
-    steps: int = 1_000
-    batch: int = 256
-    width: int = 16
-    h: int = 10
-    f: int = 10
     k: int = 5
-    dropout: float = 0.0
-    learning_rate: float = 1e-2
-    hidden_rows: float = 0.3
     hidden_attributes: float = 0.15
     attribute_weight: float = 0.5
-    clip: float = 1.0
-    looks: int = 10
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Unread(nn.Module):
@@ -67,7 +48,7 @@ class Unread(nn.Module):
         return a_BNFE
 
 
-def build(method: str, columns: int, recipe: Recipe) -> Network:
+def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
     options = MABOptions(learned_residual=True, dropout=recipe.dropout)
     vocabulary = 2**recipe.k
     if method == NPT_16:
@@ -89,7 +70,7 @@ def build(method: str, columns: int, recipe: Recipe) -> Network:
 class WindowNetwork:
     """A network with the tokens of a window's panel."""
 
-    def __init__(self, method: str, typed_NS: np.ndarray, label_NU: np.ndarray, recipe: Recipe) -> None:
+    def __init__(self, method: str, typed_NS: np.ndarray, label_NU: np.ndarray, recipe: WindowRecipe) -> None:
         self.method, self.recipe = method, recipe
         self.n_sites = label_NU.shape[1]
         self.typed_ND = kmer_tokens(torch.from_numpy(typed_NS), recipe.k)[0]
@@ -98,49 +79,19 @@ class WindowNetwork:
         self.is_label_D = torch.arange(columns) >= self.typed_ND.shape[1]
         self.network = build(method, columns, recipe)
 
-    @property
-    def parameters(self) -> int:
-        return sum(p.numel() for p in self.network.parameters())
-
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
-        """Learn from the rows of train_N; the weights with the least loss on validation_N stay."""
-        recipe, network = self.recipe, self.network
+        """Learn from the rows of train_N; those of validation_N choose which weights stay."""
+        recipe = self.recipe
         generator = torch.Generator().manual_seed(seed)
-        optimiser = Lookahead(Lamb(network.parameters(), lr=recipe.learning_rate))
-        schedule = flat_then_cosine(optimiser, recipe.steps)
         table_ND = torch.cat((self.typed_ND, self.label_ND), 1)
-        train = torch.from_numpy(np.flatnonzero(train_N))
-        forget_peak()
-        before, spent, peak = bytes_of("VmRSS"), 0.0, 0
-        looks: list[dict[str, float]] = []
-        best: dict[str, Tensor] = {}
-        for step in range(recipe.steps):
-            network.train()
-            started = time.process_time()
-            chosen = train[torch.randperm(len(train), generator=generator)[: recipe.batch]]
+        rows = torch.from_numpy(np.flatnonzero(train_N))
+
+        def loss(step: int) -> Tensor:
+            chosen = rows[torch.randperm(len(rows), generator=generator)[: recipe.batch]]
             weight = attribute_weight(step, recipe.steps, recipe.attribute_weight)
-            loss = self._loss(table_ND[chosen], weight, generator)
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
-            optimiser.step()
-            schedule.step()
-            spent += time.process_time() - started
-            if step + 1 == MEASURED_STEPS:
-                peak = bytes_of("VmHWM") - before
-            if (step + 1) % max(1, recipe.steps // recipe.looks) == 0:
-                held_out = self.cross_entropy(train_N, validation_N)
-                if not looks or held_out < min(look["validation loss"] for look in looks):
-                    best = {name: value.clone() for name, value in network.state_dict().items()}
-                looks.append({"step": step + 1, "loss": loss.item(), "validation loss": held_out})
-                print(self.method, looks[-1], f"{spent / (step + 1):.3f} s a step", flush=True)
-        network.load_state_dict(best)
-        return {
-            "looks": looks,
-            "seconds a step": spent / recipe.steps,
-            "peak bytes of training": peak,
-            "bytes of weights, gradients and optimiser": 20 * self.parameters,
-        }
+            return self._loss(table_ND[chosen], weight, generator)
+
+        return train(self.network, recipe, loss, lambda: self.cross_entropy(train_N, validation_N))
 
     def _loss(self, batch_ND: Tensor, weight: float, generator: torch.Generator) -> Tensor:
         recipe, hidden_token = self.recipe, 2**self.recipe.k

@@ -25,6 +25,7 @@ from benchmarks.papers.claims import (
     published_number,
 )
 from benchmarks.papers.section_genomics import section
+from benchmarks.papers.training import parameters
 from benchmarks.papers.window_baselines import BASELINES, BEAGLE, FREQUENCIES, KNN
 from benchmarks.papers.window_networks import (
     NETWORKS,
@@ -32,8 +33,8 @@ from benchmarks.papers.window_networks import (
     SET_TF_16,
     SPIN_16,
     WITHOUT_XABD,
-    Recipe,
     WindowNetwork,
+    WindowRecipe,
 )
 from benchmarks.papers.window_scores import R2, R2_MINOR, window_scores
 from benchmarks.papers.windows import (
@@ -47,7 +48,7 @@ from benchmarks.papers.windows import (
     read_window,
 )
 
-TINY = Recipe(steps=3, batch=16, width=4, h=3, f=2, k=3, looks=1)
+TINY = WindowRecipe(steps=3, batch=16, width=4, h=3, f=2, k=3, looks=1)
 
 
 @pytest.fixture
@@ -102,8 +103,8 @@ def test_people_are_kept_apart_whole() -> None:
 @pytest.mark.parametrize(("method", "millions"), [(SPIN_16, 8.05), (NPT_16, 16.7), (SET_TF_16, 33.4)])
 def test_networks_have_the_weights_of_the_paper(method: str, millions: float) -> None:
     bits = np.zeros((2, 250), np.int8)
-    network = WindowNetwork(method, bits[:, :150], bits[:, 150:], Recipe())
-    assert network.parameters / 1e6 == pytest.approx(millions, abs=0.05)
+    network = WindowNetwork(method, bits[:, :150], bits[:, 150:], WindowRecipe())
+    assert parameters(network.network) / 1e6 == pytest.approx(millions, abs=0.05)
 
 
 @pytest.mark.parametrize("method", NETWORKS)
@@ -255,7 +256,8 @@ def test_what_was_not_run_has_no_verdict_and_no_number(tmp_path: Path) -> None:
 def test_the_page_reads_results(tmp_path: Path) -> None:
     rows = [
         result(SPIN_16, 0.9123, 0.9123), result(SPIN_16, 0.9555, 0.9555, steps=900),
-        result(NPT_16, 0.9150, 0.5), result(SET_TF_16, 0.9, 0.9), result(BEAGLE, 0.98, 0.98), result(BEAGLE, 0.97, 0.97, window=4),
+        result(NPT_16, 0.9150, 0.5), result(SET_TF_16, 0.9, 0.9), result(BEAGLE, 0.98, 0.98),
+        result(BEAGLE, 0.97, 0.97, window=4),
     ]  # fmt: skip
     for i, row in enumerate(rows):
         path = tmp_path / "table3" / f"{i}.json"
