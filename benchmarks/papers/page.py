@@ -47,7 +47,7 @@ def make_sections(results: Path) -> list[Section]:
         section_genomics.section(results),
         section_tables.section(TABULAR),
         section_processes.section(PROCESSES),
-        section_probes.section(TABULAR / "probes"),
+        section_probes.section(TABULAR / "probes", results),
     ]
 
 

@@ -33,8 +33,8 @@ Network = SPIN | NPT | SetTransformer
 
 @dataclass(frozen=True)
 class WindowRecipe(Recipe):
-    """k: SNPs of a K-mer; hidden_attributes: share of the queries' attribute tokens; attribute_weight: the first
-    lambda."""
+    """k: SNPs of a K-mer; hidden_attributes: share of the queries' attribute tokens; attribute_weight: lambda
+    of the first step."""
 
     k: int = 5
     hidden_attributes: float = 0.15

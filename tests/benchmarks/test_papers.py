@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from benchmarks.imputation.cases import Case
-from benchmarks.papers import cells, genomics, page, window_baselines, windows
+from benchmarks.papers import cells, genomics, images, page, window_baselines, windows
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
 from benchmarks.papers.claims import (
@@ -297,3 +297,31 @@ def test_the_page_is_what_the_results_say() -> None:
 def test_published_figures_have_their_table() -> None:
     assert published(SPIN_PAPER, "3")["R2", "SPIN-16"] == "95.92 ± 0.12"
     assert published_number(SPIN_PAPER, "3", "parameters", "NPT-16") == pytest.approx(16.7e6)
+
+
+def test_patches_are_cut_row_by_row() -> None:
+    pixels = np.arange(32).reshape(2, 4, 4)
+    assert images.cut(pixels, 2)[1].tolist() == [
+        [16, 17, 20, 21], [18, 19, 22, 23], [24, 25, 28, 29], [26, 27, 30, 31]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["SPIN", "NPT"])
+def test_labels_of_queried_images_are_not_seen(method: str) -> None:
+    torch.manual_seed(1)
+    model = images.ImageNetwork(method, images.load(images.DIGITS), replace(TINY, width=8))
+    model.network.eval()
+    chosen = torch.arange(5)
+    with torch.no_grad():
+        told = [
+            model.label_logits(model.context(), model.rows("test", chosen, label))
+            for label in (torch.zeros(5, dtype=torch.int64), torch.arange(5))
+        ]
+    torch.testing.assert_close(told[0], told[1], rtol=0, atol=0)
+
+
+def test_parts_of_images_are_apart() -> None:
+    parts = images.load(images.DIGITS).patches
+    rows = [{tuple(image.flatten().tolist()) for image in parts[name]} for name in ("train", "test")]
+    assert not rows[0] & rows[1]
+    assert sum(map(len, parts.values())) == 1797
