@@ -1,8 +1,9 @@
-"""Tables 3, 6, 7, 9, 10 and 20 of the SPIN paper: methods on windows of the genome, a cell for each and seed.
+"""Tables 3, 5 to 7, 9, 10 and 20 of the SPIN paper: methods on windows of the genome, cell by cell and seed.
 
 Table 7 has the windows of Table 3 one by one. Table 10 is the search of settings, which never reads a target.
-Tables 6, 9 and 20 change one thing each about SPIN-16: a part of it is missing, fewer panel haplotypes are
-shown, or other numbers of inducing points and latent attributes.
+Tables 5, 6, 9 and 20 change one thing each about SPIN-16: training hides single labels of a query, a part of
+the network is missing, fewer panel haplotypes are shown, or other numbers of inducing points and latent
+attributes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ TRUE, SHUFFLED, KEPT_APART = "panel", "panel, labels shuffled", "people kept apa
 METHODS = (*BASELINES, *NETWORKS)
 TABLE_3 = tuple(method for method in METHODS if method not in (WITHOUT_XABD, WITHOUT_XABA))
 TABLE_6 = (WITHOUT_XABD, WITHOUT_XABA)
+TOKEN_MASKING = 0.3  # of the label tokens of a query, Table 5; all of them are Table 3's
 SHARES = (0.01, 0.05, 0.15, 0.3)  # of the panel's haplotypes, Table 9; all of them are Table 3's
 POINTS = (5, 20, 30)  # h or f, Table 20; 10 are Table 3's
 DROPOUTS, LEARNING_RATES = (0.0, 0.1, 0.4), (1e-3,)  # what is searched; the other as in `WindowRecipe`
@@ -45,6 +47,7 @@ DROPOUTS, LEARNING_RATES = (0.0, 0.1, 0.4), (1e-3,)  # what is searched; the oth
 def add_commands(commands: Any) -> None:
     for name, make, about in (
         ("table3", table3, "windows of the genome (Tables 3 and 7)"),
+        ("table5", table5, "the same with token masking"),
         ("table6", table6, "the same without XABD, without XABA"),
         ("table9", table9, "the same with fewer panel haplotypes"),
         ("table10", table10, "the search of dropout and learning rate, on people kept apart"),
@@ -67,6 +70,7 @@ def add_commands(commands: Any) -> None:
     _add_settings(sub)
     sub.add_argument("--inducing-points", type=int, default=WindowRecipe.h)
     sub.add_argument("--latent-attributes", type=int, default=WindowRecipe.f)
+    sub.add_argument("--hidden-labels", type=float, default=WindowRecipe.hidden_labels)
     sub.add_argument("--share", type=float, default=1.0, help="of the panel's training people")
     sub.add_argument("--without-targets", action="store_true", help="score the people kept apart alone")
 
@@ -81,6 +85,10 @@ def _add_settings(sub: argparse.ArgumentParser) -> None:
 def table3(arguments: argparse.Namespace) -> Iterator[Cell]:
     for method in arguments.methods:
         yield from _cells("table3", arguments, method)
+
+
+def table5(arguments: argparse.Namespace) -> Iterator[Cell]:
+    yield from _cells("table5", arguments, SPIN_16, hidden_labels=TOKEN_MASKING)
 
 
 def table6(arguments: argparse.Namespace) -> Iterator[Cell]:
@@ -130,7 +138,7 @@ def one(arguments: argparse.Namespace) -> None:
     window = read_window(find_case(arguments.case, arguments.data), arguments.window)
     recipe = WindowRecipe(
         steps=arguments.steps, dropout=arguments.dropout, learning_rate=arguments.learning_rate,
-        h=arguments.inducing_points, f=arguments.latent_attributes,
+        h=arguments.inducing_points, f=arguments.latent_attributes, hidden_labels=arguments.hidden_labels,
     )  # fmt: skip
     window = with_share(window, arguments.share)
     started = time.process_time()

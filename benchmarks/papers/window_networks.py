@@ -33,11 +33,12 @@ Network = SPIN | NPT | SetTransformer
 
 @dataclass(frozen=True)
 class WindowRecipe(Recipe):
-    """k: SNPs of a K-mer; hidden_attributes: share of the queries' attribute tokens; attribute_weight: lambda
-    of the first step."""
+    """k: SNPs of a K-mer; hidden_attributes, hidden_labels: share of the queries' tokens (all labels: chunk
+    masking, less: token masking); attribute_weight: lambda of the first step."""
 
     k: int = 5
     hidden_attributes: float = 0.15
+    hidden_labels: float = 1.0
     attribute_weight: float = 0.5
 
 
@@ -101,11 +102,13 @@ class WindowNetwork:
             true_1QD, recipe.hidden_attributes if weight else 0.0, hidden_token, generator,
             columns=~self.is_label_D,
         )  # fmt: skip
-        hidden_1QD = query.mask | self.is_label_D
+        asked_1QD = self.is_label_D.expand(true_1QD.shape)
+        if recipe.hidden_labels < 1:
+            asked_1QD = asked_1QD & (torch.rand(true_1QD.shape, generator=generator) < recipe.hidden_labels)
         logit_1QDK = self._logits(
-            context_1ND, query.tokens.masked_fill(self.is_label_D, hidden_token), hidden_1QD
+            context_1ND, query.tokens.masked_fill(asked_1QD, hidden_token), query.mask | asked_1QD
         )
-        return spin_loss(logit_1QDK, true_1QD, query.loss | self.is_label_D, self.is_label_D, weight)
+        return spin_loss(logit_1QDK, true_1QD, query.loss | asked_1QD, self.is_label_D, weight)
 
     def _logits(self, context_1ND: Tensor, query_1QD: Tensor, hidden_1QD: Tensor) -> Tensor:
         shown_1ND = torch.zeros_like(context_1ND, dtype=torch.bool)

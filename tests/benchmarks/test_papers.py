@@ -218,7 +218,13 @@ def test_a_cell_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pyt
 
 def test_cells_of_a_table_have_names_of_their_own() -> None:
     parser = make_parser()
-    for table, number in (("table3", 6 * 10 + 3 * 10), ("table6", 20), ("table9", 40), ("table10", 40)):
+    for table, number in (
+        ("table3", 6 * 10 + 3 * 10),
+        ("table5", 10),
+        ("table6", 20),
+        ("table9", 40),
+        ("table10", 40),
+    ):
         arguments = parser.parse_args([table])
         names = [cell.path(Path()) for cell in arguments.cells(arguments)]
         assert len(set(names)) == len(names) == number
