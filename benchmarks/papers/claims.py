@@ -75,6 +75,14 @@ def published(paper: str, table: str) -> dict[tuple[str, str], str]:
         }
 
 
+def published_table(paper: str, table: str) -> str:
+    """The whole table as it is in the paper, where nothing of ours stands beside it."""
+    figures = published(paper, table)
+    rows, columns = (list(dict.fromkeys(key[i] for key in figures)) for i in (0, 1))
+    lines = [[f"{paper} paper, Table {table}", *columns]]
+    return markdown([*lines, *([row, *(figures.get((row, c), "") for c in columns)] for row in rows)])
+
+
 def published_number(paper: str, table: str, row: str, column: str) -> float:
     """Without its spread; of millions (16.7M) the number itself."""
     text = published(paper, table)[row, column].partition(" ")[0]
