@@ -118,17 +118,18 @@ class WindowNetwork:
         logits: Tensor = self.network(context_1ND, shown_1ND, query_1QD, hidden_1QD)
         return logits
 
-    @torch.no_grad()
     def label_logits(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
         """Logits (Q, label columns, K) of queries that show their typed K-mers, given a context."""
-        self.network.eval()
         hidden_token, n_labels = 2**self.recipe.k, self.label_ND.shape[1]
         query_1QD = nn.functional.pad(typed_QD, (0, n_labels), value=hidden_token)[None]
-        parts = [
-            self._logits(context_ND[None], part, self.is_label_D.expand(part.shape))[0, :, self.is_label_D]
-            for part in query_1QD.split(QUERIES_AT_ONCE, 1)
-        ]
-        return torch.cat(parts)
+        hidden_1QD = self.is_label_D.expand(query_1QD.shape)
+        return self._logits(context_ND[None], query_1QD, hidden_1QD)[0, :, self.is_label_D]
+
+    @torch.no_grad()
+    def predict(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
+        """The same when training is over, in parts."""
+        self.network.eval()
+        return torch.cat([self.label_logits(context_ND, part) for part in typed_QD.split(QUERIES_AT_ONCE)])
 
     def context(self, chosen_N: np.ndarray, shuffled_labels: int | None = None) -> Tensor:
         """Rows of the panel with their labels; with a seed, each row with those of another."""
@@ -140,13 +141,12 @@ class WindowNetwork:
 
     def cross_entropy(self, context_N: np.ndarray, asked_N: np.ndarray) -> float:
         """Nats a K-mer of panel rows, given others."""
-        logit_QDK = self.label_logits(self.context(context_N), self.typed_ND[asked_N])
+        logit_QDK = self.predict(self.context(context_N), self.typed_ND[asked_N])
         return float(nn.functional.cross_entropy(logit_QDK.flatten(0, 1), self.label_ND[asked_N].flatten()))
 
     def probabilities(self, typed_QS: np.ndarray, context_ND: Tensor) -> np.ndarray:
         """P(ALT) of each haplotype, (Q, U)."""
         typed_QD = kmer_tokens(torch.from_numpy(typed_QS), self.recipe.k)[0]
-        p_QU: np.ndarray = kmer_allele_probabilities(
-            self.label_logits(context_ND, typed_QD), self.n_sites
-        ).numpy()
+        logit_QDK = self.predict(context_ND, typed_QD)
+        p_QU: np.ndarray = kmer_allele_probabilities(logit_QDK, self.n_sites).numpy()
         return p_QU

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from benchmarks.imputation.cases import Case
-from benchmarks.papers import cells, genomics, images, page, window_baselines, windows
+from benchmarks.papers import cells, genomics, images, page, random_bits, window_baselines, windows
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
 from benchmarks.papers.claims import (
@@ -331,3 +331,12 @@ def test_parts_of_images_are_apart() -> None:
     rows = [{tuple(image.flatten().tolist()) for image in parts[name]} for name in ("train", "test")]
     assert not rows[0] & rows[1]
     assert sum(map(len, parts.values())) == 1797
+
+
+@pytest.mark.parametrize("method", random_bits.METHODS)
+def test_copied_rows_of_random_bits_are_asked_for(method: str) -> None:
+    found = random_bits.random_bits(method, 1, replace(TINY, k=1, attribute_weight=0.0), rows=60, copied=30)
+    assert set(found["found"]) == {*random_bits.PARTS, random_bits.SHUFFLED}
+    assert all(0.2 < share < 0.8 for share in found["found"].values())
+    if method == "XABA alone":
+        assert found["found"]["test"] == found["found"][random_bits.SHUFFLED]
