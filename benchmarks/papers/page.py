@@ -45,7 +45,7 @@ def page(arguments: argparse.Namespace) -> None:
 def make_sections(results: Path) -> list[Section]:
     return [
         section_genomics.section(results),
-        section_tables.section(TABULAR),
+        section_tables.section(TABULAR, results),
         section_processes.section(PROCESSES),
         section_probes.section(TABULAR / "probes", results),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.papers.cells import read_results as read_cells
 from benchmarks.papers.claims import (
     CANNOT,
     FAILS,
@@ -28,6 +30,7 @@ from benchmarks.papers.claims import (
     published_table,
     verdict,
 )
+from benchmarks.papers.small_tables import SHUFFLED, TRUE
 from benchmarks.tabular.cost import power
 from benchmarks.tabular.report import mean_ranks, read_results, score
 
@@ -44,9 +47,9 @@ OF_FT_PAPER = {"FTTransformer": "FT-Transformer", "ResNet": "ResNet", "MLP": "ML
 SLACK = 0.01  # ranks, ratios: equal
 
 
-def section(results: Path) -> Section:
-    """results: of `benchmarks.tabular`."""
-    found = read_results(results / "tables")
+def section(results: Path, own: Path) -> Section:
+    """results: of `benchmarks.tabular`; own: of this folder."""
+    found, in_form = read_results(results / "tables"), read_cells("table11", own)
     memory = json.loads((results / "memory" / "memory.json").read_text())
     costs = json.loads((results / "cost" / "cost.json").read_text())
     poker = [
@@ -56,6 +59,7 @@ def section(results: Path) -> Section:
     parts = [
         protocol("tables"),
         "### Tables 11 and 12 of the SPIN paper, 8 and 11 of NPT's", _scores(found),
+        "### Table 11, networks in the paper's form", _in_form(in_form),
         "### Tables 1, 14 and 15 of the SPIN paper: ranks and memory", _ranks(found), _memory(memory),
         "### Table 2 of the SPIN paper: Poker", _poker(poker),
         "### Table 21 of the SPIN paper: how costs grow", _growth(costs),
@@ -63,7 +67,8 @@ def section(results: Path) -> Section:
         "### As they are in the papers", *(published_table(paper, table) for paper, table in WHOLE),
     ]  # fmt: skip
     claims = [
-        _first_rank(found), _beside_npt(found), _less_memory(memory), _context_helps(poker),
+        _first_rank(found), _beside_npt(found), _beside_npt_in_form(in_form),
+        _less_memory(memory), _context_helps(poker),
         _linear(costs),
         Claim("SPIN 12", "Kick, Forest Cover, Higgs", CANNOT, "The data cannot be had here."),
         _ft_order(california), _importances(california), _deep_beats_trees(found),
@@ -97,6 +102,45 @@ def _scores(found: Fits) -> str:
 
 
 SETS = (*REGRESSION, *CLASSIFICATION)
+
+
+def _by_fold(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[int, dict[str, Any]]]:
+    """By set, method and steps."""
+    found: dict[tuple[str, str, int], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        found[row["set"], row["method"], row["configuration"]["steps"]][row["fold"]] = row
+    return found
+
+
+def _in_form(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return "Not run yet: `python -m benchmarks.papers table11`."
+    theirs = published(SPIN_PAPER, "11")
+    lines = [["RMSE", "set", "ours", "context's labels shuffled", "paper", "weights", "steps", "folds"]]
+    for (name, method, steps), of in sorted(_by_fold(rows).items()):
+        first = next(iter(of.values()))
+        lines.append([
+            method, name, mean_text([row["found"][TRUE] for row in of.values()]),
+            mean_text([row["found"][SHUFFLED] for row in of.values()]), theirs[name, method],
+            f"{first['parameters'] / 1e6:.2f}M", f"{steps:,}", ", ".join(str(fold) for fold in sorted(of)),
+        ])  # fmt: skip
+    return markdown(lines)
+
+
+def _beside_npt_in_form(rows: Sequence[dict[str, Any]]) -> Claim:
+    """On folds that both have, with equal steps."""
+    says = "SPIN in the paper's form is as good as NPT on small tables"
+    found, level, told = _by_fold(rows), [], []
+    for (name, method, steps), of in sorted(found.items()):
+        npt = found.get((name, "NPT", steps), {})
+        folds = sorted(of.keys() & npt.keys())
+        if method == "SPIN" and folds:
+            mine, theirs = (float(np.mean([x[fold]["found"][TRUE] for fold in folds])) for x in (of, npt))
+            level.append(mine <= theirs)
+            told.append(f"{name}: SPIN {mine:.2f}, NPT {theirs:.2f} ({len(folds)} folds)")
+    if not level:
+        return not_run("SPIN 11", says, "`python -m benchmarks.papers table11`")
+    return Claim("SPIN 11", says, verdict(level), "; ".join(told))
 
 
 def _ranks(found: Fits) -> str:

@@ -13,7 +13,16 @@ import pytest
 import torch
 
 from benchmarks.imputation.cases import Case
-from benchmarks.papers import cells, genomics, images, page, random_bits, window_baselines, windows
+from benchmarks.papers import (
+    cells,
+    genomics,
+    images,
+    page,
+    random_bits,
+    small_tables,
+    window_baselines,
+    windows,
+)
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
 from benchmarks.papers.claims import (
@@ -340,3 +349,34 @@ def test_copied_rows_of_random_bits_are_asked_for(method: str) -> None:
     assert all(0.2 < share < 0.8 for share in found["found"].values())
     if method == "XABA alone":
         assert found["found"]["test"] == found["found"][random_bits.SHUFFLED]
+
+
+@pytest.mark.parametrize("method", small_tables.METHODS)
+def test_test_rows_of_a_table_teach_nothing(method: str) -> None:
+    """Neither weights nor scales: labels and features of tests are others, and the network is the same."""
+    rng = np.random.default_rng(1)
+    table_ND = rng.normal(size=(40, 4))
+    train_N, validation_N, test_N = np.arange(24), np.arange(24, 32), np.arange(32, 40)
+    recipe = small_tables.TableRecipe(steps=2, width=8, h=3, f=2, heads=2, looks=1)
+    trained = []
+    for spoilt in (0.0, 100.0):
+        other_ND = table_ND.copy()
+        other_ND[test_N] += spoilt
+        torch.manual_seed(1)
+        network = small_tables.TableNetwork(method, other_ND, train_N, recipe)
+        network.train(train_N, validation_N, seed=1)
+        trained.append(network.network.state_dict())
+    for name, value in trained[0].items():
+        torch.testing.assert_close(value, trained[1][name], rtol=0, atol=0)
+
+
+def test_the_label_of_a_queried_row_is_not_seen() -> None:
+    table_ND = np.random.default_rng(1).normal(size=(30, 4))
+    network = small_tables.TableNetwork("SPIN", table_ND, np.arange(20), small_tables.TableRecipe(width=8))
+    network.network.eval()
+    query_ND, told = network.table_ND[20:].clone(), []
+    for _ in range(2):
+        hidden_ND = network.is_label_D.expand(query_ND.shape)
+        told.append(network.outputs(network.table_ND[:20], query_ND, hidden_ND))
+        query_ND[:, -1] += 1
+    torch.testing.assert_close(*told, rtol=0, atol=0)
