@@ -32,7 +32,7 @@ from benchmarks.papers.window_networks import (
     WindowRecipe,
 )
 from benchmarks.papers.window_scores import window_scores
-from benchmarks.papers.windows import WINDOWS, Window, read_targets, read_window
+from benchmarks.papers.windows import Cut, Window, read_targets, read_window
 
 TRUE, SHUFFLED, KEPT_APART = "panel", "panel, labels shuffled", "people kept apart"
 METHODS = (*BASELINES, *NETWORKS)
@@ -56,7 +56,7 @@ def add_commands(commands: Any) -> None:
         sub = commands.add_parser(name, help=about)
         sub.set_defaults(cells=make)
         sub.add_argument("--cases", nargs="+", default=list(REAL))
-        sub.add_argument("--windows", type=int, nargs="+", default=list(range(1, WINDOWS + 1)))
+        sub.add_argument("--windows", type=int, nargs="+", default=list(range(1, Cut.windows + 1)))
         sub.add_argument("--seeds", type=int, nargs="+", default=[1])
         if name == "table3":
             sub.add_argument("--methods", nargs="+", choices=TABLE_3, default=list(TABLE_3))

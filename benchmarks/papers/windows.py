@@ -19,11 +19,19 @@ import numpy as np
 
 from benchmarks.imputation.cases import Case
 
-UNTYPED, TYPED, WINDOWS = 100, 150, 5
 VALIDATION = 0.12 / 0.98  # the paper keeps .86, .12 and .02; here targets are in files of their own
 PLACES_SEED, PEOPLE_SEED = 2023, 17  # of the windows' places; of who is kept apart
 
 Site = tuple[int, str, str]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How many windows are cut, of how many untyped SNPs and typed sites."""
+
+    windows: int = 5
+    untyped: int = 100
+    typed: int = 150
 
 
 class Sites(NamedTuple):
@@ -75,47 +83,54 @@ def read_sites(path: Path) -> Sites:
     return Sites(sites, allele_VX)
 
 
-def nearest_typed(position_T: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Indices, in order, of the 150 typed sites that are nearest to the stretch from start to stop."""
+def nearest_typed(position_T: np.ndarray, start: int, stop: int, number: int) -> np.ndarray:
+    """Indices, in order, of the typed sites that are nearest to the stretch from start to stop."""
     distance_T = np.maximum(np.maximum(start - position_T, position_T - stop), 0)
-    chosen: np.ndarray = np.sort(np.argsort(distance_T, kind="stable")[:TYPED])
+    chosen: np.ndarray = np.sort(np.argsort(distance_T, kind="stable")[:number])
     return chosen
 
 
-def first_untyped(n_untyped: int, number: int) -> int:
-    """Where window `number` begins among the untyped SNPs: anywhere in its fifth of them."""
+def first_untyped(n_untyped: int, cut: Cut) -> list[int]:
+    """Where windows begin among the untyped SNPs: each anywhere in its part, a fifth where there are five."""
     rng = np.random.default_rng(PLACES_SEED)
-    edges = np.linspace(0, n_untyped, WINDOWS + 1).astype(int)
-    starts = [int(rng.integers(low, high - UNTYPED + 1)) for low, high in pairwise(edges)]
-    return starts[number - 1]
+    edges = np.linspace(0, n_untyped, cut.windows + 1).astype(int)
+    return [int(rng.integers(low, high - cut.untyped + 1)) for low, high in pairwise(edges)]
 
 
 def is_snp(site: Site) -> bool:
     return len(site[1]) == 1 and len(site[2]) == 1
 
 
-def read_window(case: Case, number: int) -> Window:
-    """Window 1 to 5 of a case. Of the target's file and of the truth the sites alone are used."""
+def read_window(case: Case, number: int, cut: Cut = Cut()) -> Window:
+    """One of the windows, counted from 1."""
+    return read_windows(case, cut)[number - 1]
+
+
+def read_windows(case: Case, cut: Cut) -> list[Window]:
+    """All of a case. Of the target's file and of the truth the sites alone are used."""
     panel = read_sites(case.panel)
     typed, true = set(_site_names(case.target)), set(_site_names(case.truth))
     varies_V = panel.allele_VX.min(1) < panel.allele_VX.max(1)
-    untyped_V = np.array(
-        [varies and is_snp(site) and site in true and site not in typed
-         for site, varies in zip(panel.sites, varies_V, strict=True)]
+    untyped = np.array(
+        [i for i, site in enumerate(panel.sites)
+         if varies_V[i] and is_snp(site) and site in true and site not in typed]
     )  # fmt: skip
-    untyped = np.flatnonzero(untyped_V)
-    first = first_untyped(len(untyped), number)
-    untyped = untyped[first : first + UNTYPED]
-    start, stop = panel.sites[untyped[0]][0], panel.sites[untyped[-1]][0]
     on_array = np.array([i for i, site in enumerate(panel.sites) if site in typed])
     position_T = np.array([panel.sites[i][0] for i in on_array])
-    on_array = on_array[nearest_typed(position_T, start, stop)]
-    return Window(
-        case, number, start, stop,
-        [panel.sites[i] for i in on_array], [panel.sites[i] for i in untyped],
-        np.ascontiguousarray(panel.allele_VX[on_array].T), np.ascontiguousarray(panel.allele_VX[untyped].T),
-        kept_apart(panel.allele_VX.shape[1] // 2),
-    )  # fmt: skip
+    apart_N = kept_apart(panel.allele_VX.shape[1] // 2)
+    windows = []
+    for number, first in enumerate(first_untyped(len(untyped), cut), 1):
+        asked = untyped[first : first + cut.untyped]
+        start, stop = panel.sites[asked[0]][0], panel.sites[asked[-1]][0]
+        near = on_array[nearest_typed(position_T, start, stop, cut.typed)]
+        window = Window(
+            case, number, start, stop,
+            [panel.sites[i] for i in near], [panel.sites[i] for i in asked],
+            np.ascontiguousarray(panel.allele_VX[near].T), np.ascontiguousarray(panel.allele_VX[asked].T),
+            apart_N,
+        )  # fmt: skip
+        windows.append(window)
+    return windows
 
 
 def kept_apart(n_people: int) -> np.ndarray:

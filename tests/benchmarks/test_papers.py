@@ -21,7 +21,6 @@ from benchmarks.papers import (
     random_bits,
     small_tables,
     window_baselines,
-    windows,
 )
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
@@ -47,7 +46,7 @@ from benchmarks.papers.window_networks import (
 )
 from benchmarks.papers.window_scores import R2, R2_MINOR, window_scores
 from benchmarks.papers.windows import (
-    WINDOWS,
+    Cut,
     Window,
     first_untyped,
     kept_apart,
@@ -55,52 +54,47 @@ from benchmarks.papers.windows import (
     read_sites,
     read_targets,
     read_window,
+    read_windows,
 )
 
+SMALL = Cut(windows=5, untyped=8, typed=9)
 TINY = WindowRecipe(steps=3, batch=16, width=4, h=3, f=2, k=3, looks=1)
 
 
 @pytest.fixture
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "UNTYPED", 8)
-    monkeypatch.setattr(windows, "TYPED", 9)
+def window(simulated: Case) -> Window:
+    return read_window(simulated, 2, SMALL)
 
 
-@pytest.fixture
-def window(simulated: Case, small_windows: None) -> Window:
-    return read_window(simulated, 2)
-
-
-def test_a_window_has_untyped_snps_in_a_row_and_the_nearest_typed_ones(
-    simulated: Case, small_windows: None
-) -> None:
+def test_a_window_has_untyped_snps_in_a_row_and_the_nearest_typed_ones(simulated: Case) -> None:
     panel, typed = read_sites(simulated.panel), set(read_sites(simulated.target).sites)
     untyped = [
         site
         for site, alleles in zip(panel.sites, panel.allele_VX, strict=True)
         if site not in typed and 0 < alleles.sum() < len(alleles) and len(site[1] + site[2]) == 2
     ]
-    found = [read_window(simulated, number) for number in range(1, WINDOWS + 1)]
+    found = read_windows(simulated, SMALL)
+    assert len(found) == SMALL.windows
     for number, one in enumerate(found):
         first = untyped.index(one.untyped_sites[0])
         assert one.untyped_sites == untyped[first : first + 8]
-        assert number * len(untyped) // WINDOWS <= first + 1
-        assert first + 8 <= -(-(number + 1) * len(untyped) // WINDOWS)
+        assert number * len(untyped) // SMALL.windows <= first + 1
+        assert first + 8 <= -(-(number + 1) * len(untyped) // SMALL.windows)
         assert set(one.typed_sites) <= typed
+        assert len(one.typed_sites) == 9
         row = panel.sites.index(one.untyped_sites[3])
         np.testing.assert_array_equal(one.label_NU[:, 3], panel.allele_VX[row])
 
 
-def test_nearest_typed_sites_are_those_of_the_least_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "TYPED", 4)
+def test_nearest_typed_sites_are_those_of_the_least_distance() -> None:
     positions = np.array([10, 50, 90, 105, 120, 180, 400])
     # distances to 100-110: 90, 50, 10, 0, 10, 70, 290
-    assert nearest_typed(positions, 100, 110).tolist() == [1, 2, 3, 4]
+    assert nearest_typed(positions, 100, 110, 4).tolist() == [1, 2, 3, 4]
 
 
-def test_windows_do_not_overlap() -> None:
-    starts = [first_untyped(16_644, number) for number in range(1, WINDOWS + 1)]
-    assert all(b - a >= windows.UNTYPED for a, b in pairwise(starts))
+def test_windows_are_the_papers_and_do_not_overlap() -> None:
+    assert Cut() == Cut(windows=5, untyped=100, typed=150)
+    assert all(b - a >= 100 for a, b in pairwise(first_untyped(16_644, Cut())))
 
 
 def test_people_are_kept_apart_whole() -> None:
