@@ -13,7 +13,7 @@ import argparse
 import math
 from pathlib import Path
 
-from benchmarks.papers import genomics, images, page, random_bits, small_tables
+from benchmarks.papers import genomics, images, many_windows, page, random_bits, small_tables
 from benchmarks.papers.cells import RESULTS, make_cells
 
 
@@ -26,6 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     genomics.add_commands(commands)
     images.add_command(commands)
+    many_windows.add_command(commands)
     small_tables.add_command(commands)
     random_bits.add_command(commands)
     page.add_command(commands)

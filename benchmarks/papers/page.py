@@ -12,7 +12,13 @@ from pathlib import Path
 
 from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import RESULTS as PROCESSES
-from benchmarks.papers import section_genomics, section_probes, section_processes, section_tables
+from benchmarks.papers import (
+    section_genomics,
+    section_many_windows,
+    section_probes,
+    section_processes,
+    section_tables,
+)
 from benchmarks.papers.cells import RESULTS
 from benchmarks.papers.claims import CANNOT, FAILS, HOLDS, NOT_RUN, PARTLY, Claim, Section, protocol
 from benchmarks.tabular.report import PAPER
@@ -45,6 +51,7 @@ def page(arguments: argparse.Namespace) -> None:
 def make_sections(results: Path) -> list[Section]:
     return [
         section_genomics.section(results),
+        section_many_windows.section(results),
         section_tables.section(TABULAR, results),
         section_processes.section(PROCESSES),
         section_probes.section(TABULAR / "probes", results),

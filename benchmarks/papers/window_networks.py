@@ -8,7 +8,7 @@ Axes: N rows of a context, Q queries, D columns (30 K-mers of typed sites, 20 of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from benchmarks.papers.training import Recipe, train
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
 from spinimpute.nn.attention import MABOptions
+from spinimpute.nn.cipnp import CIPNP
 from spinimpute.nn.masking import attribute_weight, mask_tokens, spin_loss
 from spinimpute.nn.npt import NPT
 from spinimpute.nn.set_transformer import SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
 
 SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
+CIPNP_16 = "CIPNP-16"  # with the head of the paper's network for several windows
 WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 −XABD", "SPIN-16 −XABA"
 NETWORKS = (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA)
 QUERIES_AT_ONCE = 256
@@ -56,12 +58,13 @@ def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
         return NPT(vocabulary, columns, recipe.width, 2, options)
     if method == SET_TF_16:
         return SetTransformer(vocabulary, columns, recipe.width, 2, recipe.h, recipe.f, options)
-    network = SPIN(
-        SPINConfig(
-            vocabulary, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
-            learned_residual=True, dropout=recipe.dropout,
-        )
+    config = SPINConfig(
+        vocabulary, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
+        learned_residual=True, dropout=recipe.dropout,
     )  # fmt: skip
+    if method == CIPNP_16:
+        return CIPNP(replace(config, predictor="tokenwise"))
+    network = SPIN(config)
     if method == WITHOUT_XABA:
         for block in network.encoder.blocks:
             block.xaba = Unread()
@@ -69,30 +72,40 @@ def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
 
 
 class WindowNetwork:
-    """A network with the tokens of a window's panel."""
+    """A network with the tokens of a window's panel. network: one that other windows have, too."""
 
-    def __init__(self, method: str, typed_NS: np.ndarray, label_NU: np.ndarray, recipe: WindowRecipe) -> None:
+    def __init__(
+        self,
+        method: str,
+        typed_NS: np.ndarray,
+        label_NU: np.ndarray,
+        recipe: WindowRecipe,
+        network: Network | None = None,
+    ) -> None:
         self.method, self.recipe = method, recipe
         self.n_sites = label_NU.shape[1]
         self.typed_ND = kmer_tokens(torch.from_numpy(typed_NS), recipe.k)[0]
         self.label_ND = kmer_tokens(torch.from_numpy(label_NU), recipe.k)[0]
         columns = self.typed_ND.shape[1] + self.label_ND.shape[1]
         self.is_label_D = torch.arange(columns) >= self.typed_ND.shape[1]
-        self.network = build(method, columns, recipe)
+        self.network = build(method, columns, recipe) if network is None else network
 
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
         """Learn from the rows of train_N; those of validation_N choose which weights stay."""
-        recipe = self.recipe
         generator = torch.Generator().manual_seed(seed)
-        table_ND = torch.cat((self.typed_ND, self.label_ND), 1)
+        return train(
+            self.network,
+            self.recipe,
+            lambda step: self.loss(step, train_N, generator),
+            lambda: self.cross_entropy(train_N, validation_N),
+        )
+
+    def loss(self, step: int, train_N: np.ndarray, generator: torch.Generator) -> Tensor:
+        """Of a batch of the rows of train_N."""
         rows = torch.from_numpy(np.flatnonzero(train_N))
-
-        def loss(step: int) -> Tensor:
-            chosen = rows[torch.randperm(len(rows), generator=generator)[: recipe.batch]]
-            weight = attribute_weight(step, recipe.steps, recipe.attribute_weight)
-            return self._loss(table_ND[chosen], weight, generator)
-
-        return train(self.network, recipe, loss, lambda: self.cross_entropy(train_N, validation_N))
+        chosen = rows[torch.randperm(len(rows), generator=generator)[: self.recipe.batch]]
+        weight = attribute_weight(step, self.recipe.steps, self.recipe.attribute_weight)
+        return self._loss(torch.cat((self.typed_ND[chosen], self.label_ND[chosen]), 1), weight, generator)
 
     def _loss(self, batch_ND: Tensor, weight: float, generator: torch.Generator) -> Tensor:
         recipe, hidden_token = self.recipe, 2**self.recipe.k

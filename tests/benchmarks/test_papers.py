@@ -17,8 +17,10 @@ from benchmarks.papers import (
     cells,
     genomics,
     images,
+    many_windows,
     page,
     random_bits,
+    section_many_windows,
     small_tables,
     window_baselines,
 )
@@ -374,3 +376,23 @@ def test_the_label_of_a_queried_row_is_not_seen() -> None:
         told.append(network.outputs(network.table_ND[:20], query_ND, hidden_ND))
         query_ND[:, -1] += 1
     torch.testing.assert_close(*told, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", many_windows.METHODS)
+def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
+    trained = []
+    for flip in (0, 1):
+        cut = replace(SMALL, windows=10, untyped=6)
+        found = [
+            replace(w, label_NU=w.label_NU ^ flip) if w.number in many_windows.UNSEEN else w
+            for w in read_windows(simulated, cut)
+        ]
+        told = many_windows.train_together(found, method, 1, TINY)
+        assert list(told["found"][many_windows.NEVER_SEEN]) == list(map(str, many_windows.UNSEEN))
+        assert len(told["found"][many_windows.TRAINED]) == 8
+        trained.append([look["validation loss"] for look in told["training"]["looks"]])
+        text = section_many_windows._table(
+            [{**told, "case": "a", "untyped sites": 6, "method": "b", "seed": 1}]
+        )
+        assert "| b | a | 6 | chunk | 3 | 1 |" in text
+    assert trained[0] == trained[1]
