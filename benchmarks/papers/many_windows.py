@@ -73,7 +73,10 @@ def one(arguments: argparse.Namespace) -> None:
     started = time.process_time()
     windows = read_windows(find_case(arguments.case, arguments.data), Cut(WINDOWS, arguments.untyped))
     recipe = WindowRecipe(
-        steps=arguments.steps, hidden_labels=arguments.hidden_labels, attribute_weight=FIRST_WEIGHT
+        steps=arguments.steps,
+        dropout=0.0,
+        hidden_labels=arguments.hidden_labels,
+        attribute_weight=FIRST_WEIGHT,
     )
     told = {
         "case": windows[0].case.name, "untyped sites": arguments.untyped, "method": arguments.method,

@@ -58,7 +58,7 @@ def table_a7(arguments: argparse.Namespace) -> Iterator[Cell]:
 def one(arguments: argparse.Namespace) -> None:
     """Prints one line of JSON."""
     torch.set_num_threads(1)
-    recipe = WindowRecipe(steps=arguments.steps, k=1, attribute_weight=0.0)
+    recipe = WindowRecipe(steps=arguments.steps, k=1, dropout=0.0, attribute_weight=0.0)
     print(json.dumps(random_bits(arguments.method, arguments.seed, recipe)))
 
 

@@ -38,6 +38,7 @@ class WindowRecipe(Recipe):
     """k: SNPs of a K-mer; hidden_attributes, hidden_labels: share of the queries' tokens (all labels: chunk
     masking, less: token masking); attribute_weight: lambda of the first step."""
 
+    dropout: float = 0.4  # as searched: Table 10
     k: int = 5
     hidden_attributes: float = 0.15
     hidden_labels: float = 1.0
