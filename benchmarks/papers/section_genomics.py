@@ -358,7 +358,7 @@ def _classical(rows: Sequence[Row]) -> Claim:
     mean = {m: float(np.mean([_points(found[m][place]) for place in places])) for m in methods}
     holds = [mean[MLP] >= mean[m] for m in methods[1:]]
     told = ", ".join(f"{m} {x:.2f}" for m, x in mean.items())
-    return Claim("SPIN 3", says, verdict(holds), f"{told} (mean of {len(places)} windows)")
+    return Claim("SPIN 3", says, verdict(holds), f"{told} (mean of {_named(places)})")
 
 
 def _resources(rows: Sequence[Row]) -> Claim:
