@@ -88,13 +88,14 @@ def _steps(row: Row) -> int:
 
 
 def _by_steps(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
-    """Method, its name with the steps of training, and its rows; in the order of METHODS."""
-    found: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    """Method, its name with steps and dropout of training, and its rows; in the order of METHODS."""
+    found: dict[tuple[int, int, float], list[Row]] = defaultdict(list)
     for row in rows:
-        found[METHODS.index(row["method"]), _steps(row)].append(row)
+        dropout = row["configuration"].get("dropout", 0.0)
+        found[METHODS.index(row["method"]), _steps(row), dropout].append(row)
     return [
-        (METHODS[i], METHODS[i] + (f", {steps:,} steps" if steps else ""), found[i, steps])
-        for i, steps in sorted(found)
+        (METHODS[i], METHODS[i] + (f", {steps:,} steps, dropout {dropout:g}" if steps else ""), of)
+        for (i, steps, dropout), of in sorted(found.items(), key=lambda pair: pair[0])
     ]
 
 

@@ -288,7 +288,7 @@ def test_the_page_reads_results(tmp_path: Path) -> None:
         != NOT_RUN
     )
     text = section(tmp_path).text
-    assert "| SPIN-16, 900 steps | 95.92 ± 0.12 | chr20_eur | 3 × 1 | 95.55 |" in text
+    assert "| SPIN-16, 900 steps, dropout 0.4 | 95.92 ± 0.12 | chr20_eur | 3 × 1 | 95.55 |" in text
     out = tmp_path / "page"
     out.mkdir()
     make_page = make_parser().parse_args(["page", "--results", str(tmp_path), "--out", str(out)])
