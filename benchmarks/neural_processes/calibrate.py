@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import folder_of, mean_and_spread
+from benchmarks.papers.claims import SPIN_PAPER, published
 from spinimpute.neural_processes.evaluation import calibration
 from spinimpute.neural_processes.gaussian_tasks import settings_of
 from spinimpute.neural_processes.models import KINDS
@@ -17,14 +18,6 @@ from spinimpute.neural_processes.plots import CONTEXTS, plot_calibration, plot_p
 from spinimpute.neural_processes.training import load_model
 
 PUBLISHED_CONTEXT = (64, 128)  # that models were trained with
-# at 4, 8 and 16 context points
-PUBLISHED = {
-    "CANP": (0.065, 0.025, 0.006),
-    "BANP": (0.062, 0.024, 0.005),
-    "ANP": (0.065, 0.026, 0.005),
-    "CIPNP": (0.006, 0.002, 0.011),
-    "IPNP": (0.023, 0.004, 0.008),
-}
 
 
 def calibrate(arguments: argparse.Namespace) -> None:
@@ -53,9 +46,9 @@ def calibrate(arguments: argparse.Namespace) -> None:
             curves[path.stem] = found
             shown.setdefault(kind, (path.stem, model.cpu()))
         if errors:
-            published = [f"{e:.3f}" for e in PUBLISHED.get(kind, ())] or [""] * len(CONTEXTS)
+            of_paper = [published(SPIN_PAPER, "18").get((str(n), kind), "") for n in CONTEXTS]
             means = [mean_and_spread(of_context) for of_context in zip(*errors, strict=True)]
-            rows.append([kind, *means, str(len(errors)), *(published if as_published else [])])
+            rows.append([kind, *means, str(len(errors)), *(of_paper if as_published else [])])
     if not shown:
         raise SystemExit(f"no model in {arguments.models_folder}: train some with --context {low} {high}")
     inside = {name: [one.inside for one in found] for name, found in curves.items()}

@@ -23,11 +23,10 @@ from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.poker import poker
 from benchmarks.tabular.probes import NAMES as PROBES
 from benchmarks.tabular.probes import probes
-from benchmarks.tabular.report import report
+from benchmarks.tabular.report import RESULTS, report
 from benchmarks.tabular.tables import one, tables
 from spinimpute.tabular.datasets import NAMES
 
-RESULTS = Path(__file__).parent / "results"
 SETS = [
     "yacht", "concrete", "boston", "breast_cancer", "protein", "california", "adult", "income", "poker",
 ]  # fmt: skip

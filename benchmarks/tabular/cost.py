@@ -112,19 +112,25 @@ def _report(results: list[dict[str, Any]], out: Path) -> None:
     growth = [["", "against", "power of the time of a step", "of predictions", "of the memory"]]
     for kind in KINDS:
         for axis in ("rows", "columns"):
-            rows = [row for row in results if (row["kind"], row["axis"]) == (kind, axis)][-3:]
-            if len(rows) < 2:
-                continue
-            size = np.log([row["size"] for row in rows])
-            powers = [
-                np.polyfit(size, np.log([row[name] for row in rows]), 1)[0]
-                for name in ("step_seconds", "predict_seconds", "peak_bytes")
-            ]
-            growth.append([kind, axis, *(f"{power:.2f}" for power in powers)])
+            powers = [power(results, kind, axis, name) for name in MEASURED]
+            if None not in powers:
+                growth.append([kind, axis, *(f"{one:.2f}" for one in powers)])
     text = f"{markdown(lines)}\n\nGrowth, from the largest three sizes:\n\n{markdown(growth)}"
     (out / "report.md").write_text(f"# Cost\n\n{text}\n")
     print(text)
     _plot(results, out / "cost.png")
+
+
+MEASURED = ("step_seconds", "predict_seconds", "peak_bytes")
+
+
+def power(results: list[dict[str, Any]], kind: str, axis: str, measure: str) -> float | None:
+    """With which power of the size a cost grows, by the largest three sizes; None for a single one."""
+    rows = [row for row in results if (row["kind"], row["axis"]) == (kind, axis)][-3:]
+    if len(rows) < 2:
+        return None
+    costs = [row[measure] for row in rows]
+    return float(np.polyfit(np.log([row["size"] for row in rows]), np.log(costs), 1)[0])
 
 
 def _plot(results: list[dict[str, Any]], path: Path) -> None:

@@ -7,9 +7,7 @@ what the process has after a fit to 20 rows: libraries alone have 100 MB. More s
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,6 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.process_memory import bytes_of, forget_peak
 from benchmarks.tabular.methods import ATTENTION, METHODS, Problem
 from benchmarks.tabular.tables import ONE_THREAD
 from spinimpute.tabular.datasets import load_table, split
@@ -63,23 +62,16 @@ def one_memory(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     fit = METHODS[arguments.method]
     fit(small)
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
-    before = _status("VmRSS")
+    forget_peak()
+    before = bytes_of("VmRSS")
     fitted = fit(problem)
-    peak = _status("VmHWM") - before
+    peak = bytes_of("VmHWM") - before
     row = {
         "set": arguments.name, "method": arguments.method, "rows": len(problem.train),
         "columns": problem.train.shape[1], "peak_bytes": peak, "settings": fitted.settings, **fitted.told,
         "torch": torch.__version__,
     }  # fmt: skip
     print(json.dumps(row))
-
-
-def _status(name: str) -> int:
-    """Bytes, of this process."""
-    (kib,) = re.findall(rf"^{name}:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.M)
-    return 1024 * int(kib)
 
 
 def _report(rows: list[dict], out: Path) -> None:

@@ -7,17 +7,18 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import rankdata
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.papers.claims import SPIN_PAPER, published
 from benchmarks.tabular.contexts import context_table
 from benchmarks.tabular.methods import ATTENTION, METHODS
 
-# Rastogi et al. 2023, tables 11 and 12: RMSE; accuracy in per cent
-PAPER = Path(__file__).parent / "paper.tsv"
+RESULTS = Path(__file__).parent / "results"
+OF_PAPER = ("SPIN", "NPT", "Set-TF", "GBT", "KNN", "MLP")  # as the SPIN paper calls them
 
 
 def read_results(folder: Path) -> dict[str, dict[str, list[dict]]]:
@@ -37,7 +38,7 @@ def report(arguments: argparse.Namespace) -> None:
     print(text)
 
 
-def _score(row: dict) -> float:
+def score(row: dict[str, Any]) -> float:
     """RMSE, or accuracy in per cent."""
     return row["loss"] if row["task"] == "regression" else 100 * (1 - row["loss"])
 
@@ -47,12 +48,13 @@ def _scores(found: dict) -> str:
     for method in METHODS:
         line = [method]
         for by_method in found.values():
-            scores = np.array([_score(row) for row in by_method.get(method, [])])
+            scores = np.array([score(row) for row in by_method.get(method, [])])
             sd = f" ± {scores.std(ddof=1):.2f}" if len(scores) > 1 else ""
             line.append(f"{scores.mean():.2f}{sd}" if len(scores) else "")
         lines.append(line)
-    paper = pd.read_csv(PAPER, sep="\t", index_col="set", dtype=str).reindex(list(found)).fillna("")
-    lines += [[f"paper: {method}", *paper[method]] for method in paper]
+    # RMSE; accuracy in per cent
+    paper = published(SPIN_PAPER, "11") | published(SPIN_PAPER, "12")
+    lines += [[f"paper: {method}", *(paper.get((name, method), "") for name in found)] for method in OF_PAPER]
     measure = ["RMSE" if _any(by_method)["task"] == "regression" else "%" for by_method in found.values()]
     folds = [str(max(len(rows) for rows in by_method.values())) for by_method in found.values()]
     seconds = [f"{_any(by_method)['budget_seconds']:.0f}" for by_method in found.values()]

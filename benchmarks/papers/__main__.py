@@ -1,0 +1,52 @@
+"""The tables of the papers on SPIN, NPT and FT-Transformer, by the papers' protocols, and one page of them.
+
+    python -m benchmarks.papers table3 --seeds 1 2 3
+    python -m benchmarks.papers page
+
+A cell of a table (window, method, seed) has a result file of its own and is not made again: an interrupted
+command goes on where it was. Every cell has one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from benchmarks.papers import genomics, images, many_windows, page, random_bits, small_tables
+from benchmarks.papers.cells import RESULTS, make_cells
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    genomics.add_commands(commands)
+    images.add_command(commands)
+    many_windows.add_command(commands)
+    small_tables.add_command(commands)
+    random_bits.add_command(commands)
+    page.add_command(commands)
+    for sub in commands.choices.values():
+        if sub.get_default("cells"):
+            sub.set_defaults(function=_make)
+            sub.add_argument("--results", type=Path, default=RESULTS)
+            text = "begin no cell after so many seconds"
+            sub.add_argument("--limit", type=float, default=math.inf, metavar="SECONDS", help=text)
+    return parser
+
+
+def _make(arguments: argparse.Namespace) -> None:
+    make_cells(arguments.cells(arguments), arguments.results, arguments.limit)
+
+
+def main() -> None:
+    arguments = make_parser().parse_args()
+    arguments.function(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""`page`: every table of the papers, ours beside theirs, and a verdict for each claim.
+
+tables.md has all, README.md the five verdicts that matter most. Both are made of result files alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.neural_processes.results import RESULTS as PROCESSES
+from benchmarks.papers import (
+    section_genomics,
+    section_many_windows,
+    section_probes,
+    section_processes,
+    section_tables,
+)
+from benchmarks.papers.cells import RESULTS
+from benchmarks.papers.claims import CANNOT, FAILS, HOLDS, NOT_RUN, PARTLY, Claim, Section, protocol
+from benchmarks.tabular.report import RESULTS as TABULAR
+
+HERE = Path(__file__).parent
+# by what they say
+FOREMOST = (
+    "SPIN-16 is level with Beagle or ahead",
+    "SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)",
+    "SPIN predicts from the training set, by its inducing points",
+    "SPIN needs half of NPT's memory, the Set Transformer more than NPT",
+    "Inducing-point models (CIPNP, IPNP) are ahead of CANP, ANP and BANP at most context sizes",
+)
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    sub = commands.add_parser("page", help="tables.md and README.md from all results")
+    sub.set_defaults(function=page)
+    sub.add_argument("--results", type=Path, default=RESULTS)
+    sub.add_argument("--out", type=Path, default=HERE)
+
+
+def page(arguments: argparse.Namespace) -> None:
+    sections = make_sections(arguments.results)
+    (arguments.out / "tables.md").write_text(tables(sections))
+    (arguments.out / "README.md").write_text(readme(sections))
+
+
+def make_sections(results: Path) -> list[Section]:
+    return [
+        section_genomics.section(results),
+        section_many_windows.section(results),
+        section_tables.section(TABULAR, results),
+        section_processes.section(PROCESSES),
+        section_probes.section(TABULAR / "probes", results),
+    ]
+
+
+def tables(sections: Sequence[Section]) -> str:
+    head = (
+        "# The papers' tables\n\nMade by `python -m benchmarks.papers page`: do not edit. Figures of the "
+        "papers are in `published.tsv`, all others are read from result files."
+    )
+    return "\n\n".join([head, *(section.text for section in sections), protocol("without_figures")]) + "\n"
+
+
+def readme(sections: Sequence[Section]) -> str:
+    claims = [claim for section in sections for claim in section.claims]
+    counts = Counter(claim.verdict for claim in claims)
+    counted = ", ".join(f"{counts[v]} {v}" for v in (HOLDS, PARTLY, FAILS, CANNOT, NOT_RUN))
+    by_words: dict[str, Claim] = {claim.says: claim for claim in claims}
+    foremost = [["table", "claim", "verdict", "found"], *(by_words[says].row for says in FOREMOST)]
+    told = f"Of {len(claims)} claims: {counted}."
+    parts = [protocol("readme_head"), markdown(foremost), told, protocol("readme_commands")]
+    return "\n\n".join(parts) + "\n"

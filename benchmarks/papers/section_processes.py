@@ -1,0 +1,163 @@
+"""The page's part on neural processes: Figure 4 and Table 18 of the SPIN paper."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.neural_processes.contexts import BEFORE, Run, read_runs
+from benchmarks.neural_processes.results import STEPS, find_folder
+from benchmarks.papers.claims import (
+    SPIN_PAPER,
+    Claim,
+    Section,
+    mean_text,
+    not_run,
+    protocol,
+    published,
+    verdict,
+)
+from spinimpute.neural_processes.evaluation import LEVELS
+
+KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP")
+RANGES = ((64, 128), (128, 256), (256, 512), (512, 1_024), (1_024, 2_048))
+INDUCING = ("CIPNP", "IPNP")
+FEW, MANY = ("4", "8"), "16"  # context points of Table 18
+COSTS_AT = "1024"
+
+
+def section(results: Path) -> Section:
+    """results: of `benchmarks.neural_processes`."""
+    runs = {run: rows for run, rows in read_runs(results).items() if run.after is None and not run.low_floor}
+    costs, calibration = _costs(results), _calibration(results)
+    parts = [
+        protocol("processes"),
+        "### Figure 4: log-likelihood by context", _figure4(runs),
+        "### Table 18: calibration with few points", _table18(calibration),
+    ]  # fmt: skip
+    claims = [_ahead(runs), _cheap(costs), _calibrated(calibration)]
+    claims.append(
+        not_run(
+            "SPIN Figure 4",
+            "After 100,000 steps, 3,000 batches",
+            "At least 20,000 steps are wanted; 2,000 are there.",
+        )
+    )
+    return Section("Neural processes (SPIN 4.2, A.6)", parts, claims)
+
+
+def _values(
+    runs: dict[Run, list[dict[str, Any]]], context: tuple[int, int], kind: str, steps: int = STEPS
+) -> list[float]:
+    """Log-likelihoods of the seeds."""
+    run = Run(context, None, steps, False)
+    return [row["log_likelihood"] for row in runs.get(run, []) if row["kind"] == kind]
+
+
+def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
+    columns = [(context, STEPS) for context in RANGES] + [
+        (RANGES[0], run.steps) for run in runs if run.context == RANGES[0] and run.steps != STEPS
+    ]
+    heads = [
+        f"{low:,}–{high:,}" + ("" if steps == STEPS else f", {steps:,} steps")
+        for (low, high), steps in columns
+    ]
+    lines = [["context points", *heads]]
+    for kind in [name + when for name in KINDS for when in (("", BEFORE) if name in INDUCING else ("",))]:
+        cells = [mean_text(_values(runs, context, kind, steps), 3) for context, steps in columns]
+        if any(cell != "–" for cell in cells):
+            lines.append([kind, *cells])
+    oracles = []
+    for context, steps in columns:
+        rows = runs.get(Run(context, None, steps, False), [])
+        oracles.append(f"{np.mean([row['floored'] for row in rows]):.3f}" if rows else "–")
+    lines.append(["who knows the process (σ ≥ .1)", *oracles])
+    return f"{markdown(lines)}\n\nMean ± sd over seeds (how many). The paper has a figure, no numbers."
+
+
+def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
+    """In the paper's form where both forms are there."""
+    says = "Inducing-point models (CIPNP, IPNP) are ahead of CANP, ANP and BANP at most context sizes"
+    ahead, told = [], []
+    for context in RANGES:
+        means = {}
+        for kind in KINDS:
+            values = _values(runs, context, kind + BEFORE) or _values(runs, context, kind)
+            if values:
+                means[kind] = float(np.mean(values))
+        ours = {kind: mean for kind, mean in means.items() if kind in INDUCING}
+        theirs = {kind: mean for kind, mean in means.items() if kind not in INDUCING}
+        if ours and theirs:
+            best, rival = max(ours, key=lambda k: ours[k]), max(theirs, key=lambda k: theirs[k])
+            ahead.append(ours[best] > theirs[rival])
+            told.append(
+                f"{context[0]:,}–{context[1]:,}: {best} {ours[best]:.3f}, {rival} {theirs[rival]:.3f}"
+            )
+    return Claim("SPIN Figure 4", says, verdict(ahead), f"Paper's form, {STEPS} steps. {'; '.join(told)}")
+
+
+def _costs(results: Path) -> dict[str, tuple[float, float]]:
+    """Seconds of a step and MB kept, by kind, at COSTS_AT points."""
+    folder = find_folder("cost", results)
+    if folder is None:
+        return {}
+    with (folder / "cost.tsv").open() as file:
+        return {
+            row["kind"]: (float(row["seconds"]), float(row["MB"]))
+            for row in csv.DictReader(file, delimiter="\t")
+            if row["context"] == COSTS_AT
+        }
+
+
+def _cheap(costs: dict[str, tuple[float, float]]) -> Claim:
+    says = "Inducing-point models use up to 50 % less of time and memory"
+    if not costs:
+        return not_run("SPIN Figure 4", says, "`python -m benchmarks.neural_processes cost`")
+    pairs = [("CIPNP", "CANP"), ("IPNP", "ANP")]
+    holds = [costs[a][i] <= 0.5 * costs[b][i] for a, b in pairs for i in (0, 1)]
+    told = "; ".join(f"{k} {costs[k][0]:.2f} s and {costs[k][1]:.0f} MB" for k in KINDS if k in costs)
+    return Claim("SPIN Figure 4", says, verdict(holds), f"A step with {COSTS_AT} context points: {told}")
+
+
+def _calibration(results: Path) -> dict[str, dict[str, list[float]]]:
+    """Equation 1 for every seed, by kind and context points."""
+    folder = find_folder("calibration", results)
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    if folder is None:
+        return found
+    curves: dict[str, list[list[float]]] = json.loads((folder / "curves.json").read_text())
+    for name, of_context in curves.items():
+        kind = name.split("-")[-2]
+        for points, inside in zip((*FEW, MANY), of_context, strict=True):
+            error = float(np.mean([(p - level) ** 2 for p, level in zip(inside, LEVELS, strict=True)]))
+            found[kind][points].append(error)
+    return found
+
+
+def _table18(calibration: dict[str, dict[str, list[float]]]) -> str:
+    theirs = published(SPIN_PAPER, "18")
+    points = (*FEW, MANY)
+    lines = [["", *(x for n in points for x in (f"{n} points", "paper"))]]
+    for kind in KINDS:
+        cells = [x for n in points for x in (mean_text(calibration[kind][n], 4), theirs[n, kind])]
+        lines.append([kind, *cells])
+    return f"{markdown(lines)}\n\nModels trained with 64 to 128 points; lower is better."
+
+
+def _calibrated(calibration: dict[str, dict[str, list[float]]]) -> Claim:
+    says = "With 4 and 8 points CIPNP and IPNP are far better calibrated than the others"
+    if not calibration:
+        return not_run("SPIN 18", says, "`python -m benchmarks.neural_processes calibration`")
+    means = {(kind, n): float(np.mean(calibration[kind][n])) for kind in KINDS for n in FEW}
+    rivals = [kind for kind in KINDS if kind not in INDUCING]
+    holds = [means[kind, n] < min(means[rival, n] for rival in rivals) for kind in INDUCING for n in FEW]
+    told = "; ".join(
+        f"{n} points: {', '.join(f'{kind} {means[kind, n]:.3f}' for kind in KINDS)}" for n in FEW
+    )
+    return Claim("SPIN 18", says, verdict(holds), told)

@@ -1,0 +1,357 @@
+"""The page's part on tables: SPIN 1, 2, 11 to 15, NPT 8 and 11, FT-Transformer 2, 4 and 6."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.imputation.tables import markdown
+from benchmarks.papers.cells import read_results as read_cells
+from benchmarks.papers.claims import (
+    CANNOT,
+    FAILS,
+    FT_PAPER,
+    HOLDS,
+    NPT_PAPER,
+    PARTLY,
+    SPIN_PAPER,
+    Claim,
+    Section,
+    mean_text,
+    not_run,
+    protocol,
+    published,
+    published_number,
+    published_table,
+    verdict,
+)
+from benchmarks.papers.small_tables import SHUFFLED, TRUE
+from benchmarks.tabular.cost import power
+from benchmarks.tabular.report import mean_ranks, read_results, score
+
+Fits = Mapping[str, Mapping[str, Sequence[dict[str, Any]]]]
+
+REGRESSION, CLASSIFICATION = ("boston", "yacht", "concrete", "protein"), ("breast_cancer", "income", "poker")
+CANNOT_BE_HAD = ("kick", "forest", "higgs")
+# our names, and the papers'
+OURS = {
+    "SPIN": "SPIN", "NPT": "NPT", "SetTransformer": "Set-TF", "sklearn boosting": "GBT", "lightgbm": "",
+    "xgboost": "", "sklearn MLP": "MLP", "k-NN": "KNN",
+}  # fmt: skip
+OF_FT_PAPER = {"FTTransformer": "FT-Transformer", "ResNet": "ResNet", "MLP": "MLP"}
+SLACK = 0.01  # ranks, ratios: equal
+
+
+def section(results: Path, own: Path) -> Section:
+    """results: of `benchmarks.tabular`; own: of this folder."""
+    found, in_form = read_results(results / "tables"), read_cells("table11", own)
+    memory = json.loads((results / "memory" / "memory.json").read_text())
+    costs = json.loads((results / "cost" / "cost.json").read_text())
+    poker = [
+        row for path in sorted((results / "poker").glob("*-*.json")) for row in json.loads(path.read_text())
+    ]
+    california = [json.loads(path.read_text()) for path in sorted((results / "california").glob("*-*.json"))]
+    parts = [
+        protocol("tables"),
+        "### Tables 11 and 12 of the SPIN paper, 8 and 11 of NPT's", _scores(found),
+        "### Table 11, networks in the paper's form", _in_form(in_form),
+        "### Tables 1, 14 and 15 of the SPIN paper: ranks and memory", _ranks(found), _memory(memory),
+        "### Table 2 of the SPIN paper: Poker", _poker(poker),
+        "### Table 21 of the SPIN paper: how costs grow", _growth(costs),
+        "### Tables 2, 4 and 6 of the FT-Transformer paper", _ft_paper(found, california),
+        "### As they are in the papers", *(published_table(paper, table) for paper, table in WHOLE),
+    ]  # fmt: skip
+    claims = [
+        _first_rank(found), _beside_npt(found), _beside_npt_in_form(in_form),
+        _less_memory(memory), _context_helps(poker),
+        _linear(costs),
+        Claim("SPIN 12", "Kick, Forest Cover, Higgs", CANNOT, "The data cannot be had here."),
+        _ft_order(california), _importances(california), _deep_beats_trees(found),
+        not_run("FT-Transformer 2", "SNN, NODE, TabNet, GrowNet, DCN2, AutoInt are behind", NO_COMMAND),
+        not_run("NPT 4, 5", "What NPT owes to its parts", NO_COMMAND),
+    ]  # fmt: skip
+    return Section("Tables (SPIN 4.1, A.4, A.5; NPT 4.1; FT-Transformer 4)", parts, claims)
+
+
+OTHER_PROTOCOL = "Not the paper's protocol: equal seconds, and a SPIN that carries labels."
+WHOLE = ((NPT_PAPER, "8"), (NPT_PAPER, "11"), (FT_PAPER, "2"), (FT_PAPER, "4"), (FT_PAPER, "6"))
+NO_COMMAND = "There is no command for it yet."
+
+
+def _mean(found: Fits, name: str, method: str) -> float | None:
+    rows = found.get(name, {}).get(method, [])
+    return float(np.mean([score(row) for row in rows])) if rows else None
+
+
+def _scores(found: Fits) -> str:
+    lines = [["", *(f"{name}, {'RMSE' if name in REGRESSION else '%'}" for name in SETS)]]
+    theirs = published(SPIN_PAPER, "11") | published(SPIN_PAPER, "12")
+    for method, name in OURS.items():
+        scores = [mean_text([score(row) for row in found.get(s, {}).get(method, [])]) for s in SETS]
+        lines.append([f"ours: {method}", *scores])
+        if name:
+            lines.append([f"SPIN paper: {name}", *(theirs.get((s, name), "") for s in SETS)])
+    npt = published(NPT_PAPER, "8") | published(NPT_PAPER, "11")
+    lines.append(["NPT paper: NPT", *(npt.get(("NPT", s), "") for s in SETS)])
+    return f"{markdown(lines)}\n\nMean ± standard deviation over folds (how many)."
+
+
+SETS = (*REGRESSION, *CLASSIFICATION)
+
+
+def _by_fold(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[int, dict[str, Any]]]:
+    """By set, method and steps."""
+    found: dict[tuple[str, str, int], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        found[row["set"], row["method"], row["configuration"]["steps"]][row["fold"]] = row
+    return found
+
+
+def _in_form(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return "Not run yet: `python -m benchmarks.papers table11`."
+    theirs = published(SPIN_PAPER, "11")
+    lines = [["RMSE", "set", "ours", "context's labels shuffled", "paper", "weights", "steps", "folds"]]
+    for (name, method, steps), of in sorted(_by_fold(rows).items()):
+        first = next(iter(of.values()))
+        lines.append([
+            method, name, mean_text([row["found"][TRUE] for row in of.values()]),
+            mean_text([row["found"][SHUFFLED] for row in of.values()]), theirs[name, method],
+            f"{first['parameters'] / 1e6:.2f}M", f"{steps:,}", ", ".join(str(fold) for fold in sorted(of)),
+        ])  # fmt: skip
+    return markdown(lines)
+
+
+def _beside_npt_in_form(rows: Sequence[dict[str, Any]]) -> Claim:
+    """On folds that both have, with equal steps."""
+    says = "SPIN in the paper's form is as good as NPT on small tables"
+    found, level, told = _by_fold(rows), [], []
+    for (name, method, steps), of in sorted(found.items()):
+        npt = found.get((name, "NPT", steps), {})
+        folds = sorted(of.keys() & npt.keys())
+        if method == "SPIN" and folds:
+            mine, theirs = (float(np.mean([x[fold]["found"][TRUE] for fold in folds])) for x in (of, npt))
+            level.append(mine <= theirs)
+            told.append(f"{name}: SPIN {mine:.2f}, NPT {theirs:.2f} ({len(folds)} folds)")
+    if not level:
+        return not_run("SPIN 11", says, "`python -m benchmarks.papers table11`")
+    return Claim("SPIN 11", says, verdict(level), "; ".join(told))
+
+
+def _ranks(found: Fits) -> str:
+    lines = [
+        [
+            "mean rank",
+            "ours",
+            "paper: all ten sets",
+            "ours, regression",
+            "paper",
+            "ours, classification",
+            "paper",
+        ]
+    ]
+    columns = []
+    for table, sets in (("1", SETS), ("14", REGRESSION), ("15", CLASSIFICATION)):
+        ranks = dict(
+            zip(RANKED, mean_ranks({s: found[s] for s in sets if s in found}, RANKED)[0], strict=True)
+        )
+        columns.append((ranks, published(SPIN_PAPER, table)))
+    for method in RANKED:
+        line = [method]
+        for ranks, theirs in columns:
+            line += [f"{ranks[method]:.2f}", theirs["rank", OURS[method]]]
+        lines.append(line)
+    return f"{markdown(lines)}\n\nOf these six on the {len(SETS)} sets that can be had."
+
+
+RANKED = tuple(method for method, name in OURS.items() if name)
+
+
+def _ratios(memory: Sequence[dict[str, Any]], method: str, sets: Sequence[str] = ()) -> list[float]:
+    """Of NPT's peak, set by set."""
+    by = {(row["set"], row["method"]): row["peak_bytes"] for row in memory}
+    names = [name for name, of in by if of == "NPT" and (not sets or name in sets)]
+    return [by[name, method] / by[name, "NPT"] for name in names if (name, method) in by]
+
+
+def _memory(memory: Sequence[dict[str, Any]]) -> str:
+    lines = [["peak memory, of NPT's", "ours", "paper"]]
+    theirs = published(SPIN_PAPER, "1")
+    for method, name in (("NPT", "NPT"), ("SetTransformer", "Set-TF"), ("SPIN", "SPIN")):
+        lines.append([method, mean_text(_ratios(memory, method)), theirs["memory of NPT's", name]])
+    return f"{markdown(lines)}\n\nMean ± standard deviation over sets (how many); SPIN in the paper's form."
+
+
+def _poker(poker: Sequence[dict[str, Any]]) -> str:
+    lines = [["accuracy, %", "context", "ours", "labels shuffled"]]
+    lines += [
+        [
+            row["model"], f"{row['context']:,}", f"{100 * np.mean(row['accuracy']):.2f}",
+            f"{100 * np.mean(row['labels_shuffled']):.2f}",
+        ]
+        for row in poker
+    ]  # fmt: skip
+    theirs = [["paper", *CONTEXTS]]
+    figures = published(SPIN_PAPER, "2")
+    theirs += [
+        [of, *(figures.get((f"{of}, accuracy", size), "") for size in CONTEXTS)] for of in ("NPT", "SPIN")
+    ]
+    return f"{markdown(lines)}\n\n{markdown(theirs)}"
+
+
+def _growth(costs: list[dict[str, Any]]) -> str:
+    theirs = published(SPIN_PAPER, "21")
+    lines = [
+        ["power of the size", "rows: a step", "rows: predictions", "columns: a step", "paper, a step: rows"]
+    ]
+    for kind in ("SPIN", "NPT", "SetTransformer"):
+        powers = [
+            power(costs, kind, axis, measure)
+            for axis, measure in (("rows", STEP), ("rows", "predict_seconds"), ("columns", STEP))
+        ]
+        lines.append(
+            [
+                kind,
+                *("–" if one is None else f"{one:.2f}" for one in powers),
+                theirs[OURS[kind], "power of rows"],
+            ]
+        )
+    note = (
+        "By the largest three sizes: 10,000 to 100,000 rows of SPIN, 1,000 to 10,000 of NPT. The paper's are "
+        "calculated: linear in rows for SPIN and the Set Transformer, quadratic for NPT."
+    )
+    return f"{markdown(lines)}\n\n{note}"
+
+
+STEP = "step_seconds"
+
+
+def _linear(costs: list[dict[str, Any]]) -> Claim:
+    says = "A SPIN's step is linear in rows, NPT's quadratic; SPIN's predictions do not grow"
+    spin, npt, asked = (
+        power(costs, kind, "rows", measure)
+        for kind, measure in (("SPIN", STEP), ("NPT", STEP), ("SPIN", "predict_seconds"))
+    )
+    if spin is None or npt is None or asked is None:
+        return not_run("SPIN 21", says, "`python -m benchmarks.tabular cost`")
+    told = f"Powers: SPIN {spin:.2f}, NPT {npt:.2f}, SPIN's predictions {asked:.2f}"
+    return Claim("SPIN 21", says, verdict([spin < 1.2, npt > 1.5, asked < 0.2]), told)
+
+
+CONTEXTS = ("4096", "10K", "15K", "30K")
+
+
+def _ft_paper(found: Fits, california: Sequence[dict[str, Any]]) -> str:
+    theirs, trees = published(FT_PAPER, "2"), published(FT_PAPER, "4")
+    lines = [["", "California, RMSE, published settings", "paper", "Adult, accuracy, equal seconds", "paper"]]
+    for method, name in OF_FT_PAPER.items():
+        errors = [row["rmse"] for row in california if row["model"] == method]
+        adult = _mean(found, "adult", method)
+        lines.append([
+            method, mean_text(errors, 3), theirs.get((name, "california"), ""),
+            "–" if adult is None else f"{adult / 100:.3f}", theirs.get((name, "adult"), ""),
+        ])  # fmt: skip
+    boosted, adult = _mean(found, "california", "xgboost"), _mean(found, "adult", "xgboost")
+    if boosted is not None and adult is not None:
+        lines.append([
+            "XGBoost, equal seconds", f"{boosted / 1e5:.3f}", trees["XGBoost, tuned", "california"],
+            f"{adult / 100:.3f}", trees["XGBoost, tuned", "adult"],
+        ])  # fmt: skip
+    ranks = [row["rank_correlation"] for row in california if row["model"] == "FTTransformer"]
+    of_paper = published(FT_PAPER, "6")["attention", "california"]
+    table6 = markdown([
+        ["rank correlation of importances, California", "ours", "paper"],
+        ["[CLS] attention against permutation", mean_text(ranks), of_paper],
+    ])  # fmt: skip
+    return f"{markdown(lines)}\n\n{table6}"
+
+
+def _first_rank(found: Fits) -> Claim:
+    ranks = dict(zip(RANKED, mean_ranks({s: found[s] for s in SETS if s in found}, RANKED)[0], strict=True))
+    first = min(ranks, key=lambda method: ranks[method])
+    told = ", ".join(
+        f"{method} {rank:.2f}" for method, rank in sorted(ranks.items(), key=lambda pair: pair[1])
+    )
+    holds = at_most_partly(HOLDS if first == "SPIN" else FAILS)
+    return Claim("SPIN 1", "SPIN has the best mean rank", holds, f"{told}. {OTHER_PROTOCOL}")
+
+
+def _beside_npt(found: Fits) -> Claim:
+    better = {}
+    for name in SETS:
+        spin, npt = _mean(found, name, "SPIN"), _mean(found, name, "NPT")
+        if spin is not None and npt is not None:
+            better[name] = spin <= npt if name in REGRESSION else spin >= npt
+    told = f"As good or better on {sum(better.values())} of {len(better)} sets. {OTHER_PROTOCOL}"
+    return Claim(
+        "SPIN 11, 12", "SPIN is as good as NPT", at_most_partly(verdict(list(better.values()))), told
+    )
+
+
+def _less_memory(memory: Sequence[dict[str, Any]]) -> Claim:
+    says = "SPIN needs half of NPT's memory, the Set Transformer more than NPT"
+    spin, set_tf = float(np.mean(_ratios(memory, "SPIN"))), float(np.mean(_ratios(memory, "SetTransformer")))
+    half = published_number(SPIN_PAPER, "1", "memory of NPT's", "SPIN")
+    holds = verdict([spin <= half + SLACK, set_tf > 1])
+    return Claim(
+        "SPIN 1", says, holds, f"Of NPT's peak: SPIN (paper's form) {spin:.2f}, Set Transformer {set_tf:.2f}"
+    )
+
+
+def _context_helps(poker: Sequence[dict[str, Any]]) -> Claim:
+    says = "Poker: accuracy grows with the context, which NPT cannot hold"
+    spin = [row for row in poker if row["model"] == "SPIN"]
+    if not spin:
+        return not_run("SPIN 2", says, "`python -m benchmarks.tabular poker`")
+    accuracy, shuffled = (
+        [100 * float(np.mean(row[name])) for row in spin] for name in ("accuracy", "labels_shuffled")
+    )
+    told = (
+        f"SPIN in the paper's form, context given at test time alone, {spin[0]['context']:,} to "
+        f"{spin[-1]['context']:,} hands: {min(accuracy):.2f} to {max(accuracy):.2f} %, with shuffled labels "
+        f"{min(shuffled):.2f} to {max(shuffled):.2f} %. The paper's context is the batch of training, too"
+    )
+    return Claim("SPIN 2", says, HOLDS if accuracy[-1] - accuracy[0] > 1 else FAILS, told)
+
+
+def at_most_partly(found: str) -> str:
+    """Of what was not done by the paper's protocol."""
+    return PARTLY if found == HOLDS else found
+
+
+def _ft_order(california: Sequence[dict[str, Any]]) -> Claim:
+    says = "FT-Transformer is ahead of ResNet, ResNet of the MLP (California)"
+    mean = {m: float(np.mean([row["rmse"] for row in california if row["model"] == m])) for m in OF_FT_PAPER}
+    holds = [mean["FTTransformer"] < mean["ResNet"], mean["ResNet"] < mean["MLP"]]
+    return Claim("FT-Transformer 2", says, verdict(holds), ", ".join(f"{m} {x:.3f}" for m, x in mean.items()))
+
+
+def _importances(california: Sequence[dict[str, Any]]) -> Claim:
+    says = "[CLS] attention ranks columns as permuting them does"
+    ranks = [row["rank_correlation"] for row in california if row["model"] == "FTTransformer"]
+    least = published_number(FT_PAPER, "6", "attention", "california")
+    spread = float(published(FT_PAPER, "6")["attention", "california"].partition(" ± ")[2])
+    mean = float(np.mean(ranks))
+    holds = HOLDS if mean >= least - 2 * spread else PARTLY if mean > 0.5 else FAILS
+    return Claim(
+        "FT-Transformer 6", says, holds, f"California: {mean_text(ranks)}, paper {least:.2f} ± {spread:.2f}"
+    )
+
+
+def _deep_beats_trees(found: Fits) -> Claim:
+    says = "Boosted trees are ahead of FT-Transformer on California and Adult"
+    better = []
+    told = []
+    for name in ("california", "adult"):
+        ft, trees = _mean(found, name, "FTTransformer"), _mean(found, name, "xgboost")
+        if ft is not None and trees is not None:
+            better.append(trees < ft if name == "california" else trees > ft)
+            told.append(f"{name}: FT-Transformer {ft:,.2f}, XGBoost {trees:,.2f}")
+    return Claim(
+        "FT-Transformer 4", says, verdict(better), f"At equal seconds, single models. {'; '.join(told)}"
+    )

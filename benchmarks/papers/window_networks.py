@@ -1,0 +1,166 @@
+"""The papers' networks on one window: K-mers of typed and untyped SNPs as columns, latent inducing points.
+
+Training is in episodes: of a batch, a share of the rows (target masking) are queries, whose labels are all
+hidden, and the others their context. Tests hide the labels of targets in the same way and show the panel.
+
+Axes: N rows of a context, Q queries, D columns (30 K-mers of typed sites, 20 of untyped), K K-mers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.papers.training import Recipe, train
+from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
+from spinimpute.nn.attention import MABOptions
+from spinimpute.nn.cipnp import CIPNP
+from spinimpute.nn.masking import attribute_weight, mask_tokens, spin_loss
+from spinimpute.nn.npt import NPT
+from spinimpute.nn.set_transformer import SetTransformer
+from spinimpute.nn.spin import SPIN, SPINConfig
+
+SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
+CIPNP_16 = "CIPNP-16"  # with the head of the paper's network for several windows
+WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 −XABD", "SPIN-16 −XABA"
+NETWORKS = (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA)
+QUERIES_AT_ONCE = 256
+
+Network = SPIN | NPT | SetTransformer
+
+
+@dataclass(frozen=True)
+class WindowRecipe(Recipe):
+    """k: SNPs of a K-mer; hidden_attributes, hidden_labels: share of the queries' tokens (all labels: chunk
+    masking, less: token masking); attribute_weight: lambda of the first step."""
+
+    dropout: float = 0.4  # as searched: Table 10
+    k: int = 5
+    hidden_attributes: float = 0.15
+    hidden_labels: float = 1.0
+    attribute_weight: float = 0.5
+
+
+class Unread(nn.Module):
+    """In the place of XABA: latent attributes stay what they were."""
+
+    def forward(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
+        return a_BNFE
+
+
+def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
+    options = MABOptions(learned_residual=True, dropout=recipe.dropout)
+    vocabulary = 2**recipe.k
+    if method == NPT_16:
+        return NPT(vocabulary, columns, recipe.width, 2, options)
+    if method == SET_TF_16:
+        return SetTransformer(vocabulary, columns, recipe.width, 2, recipe.h, recipe.f, options)
+    config = SPINConfig(
+        vocabulary, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
+        learned_residual=True, dropout=recipe.dropout,
+    )  # fmt: skip
+    if method == CIPNP_16:
+        return CIPNP(replace(config, predictor="tokenwise"))
+    network = SPIN(config)
+    if method == WITHOUT_XABA:
+        for block in network.encoder.blocks:
+            block.xaba = Unread()
+    return network
+
+
+class WindowNetwork:
+    """A network with the tokens of a window's panel. network: one that other windows have, too."""
+
+    def __init__(
+        self,
+        method: str,
+        typed_NS: np.ndarray,
+        label_NU: np.ndarray,
+        recipe: WindowRecipe,
+        network: Network | None = None,
+    ) -> None:
+        self.method, self.recipe = method, recipe
+        self.n_sites = label_NU.shape[1]
+        self.typed_ND = kmer_tokens(torch.from_numpy(typed_NS), recipe.k)[0]
+        self.label_ND = kmer_tokens(torch.from_numpy(label_NU), recipe.k)[0]
+        columns = self.typed_ND.shape[1] + self.label_ND.shape[1]
+        self.is_label_D = torch.arange(columns) >= self.typed_ND.shape[1]
+        self.network = build(method, columns, recipe) if network is None else network
+
+    def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
+        """Learn from the rows of train_N; those of validation_N choose which weights stay."""
+        generator = torch.Generator().manual_seed(seed)
+        return train(
+            self.network,
+            self.recipe,
+            lambda step: self.loss(step, train_N, generator),
+            lambda: self.cross_entropy(train_N, validation_N),
+        )
+
+    def loss(self, step: int, train_N: np.ndarray, generator: torch.Generator) -> Tensor:
+        """Of a batch of the rows of train_N."""
+        rows = torch.from_numpy(np.flatnonzero(train_N))
+        chosen = rows[torch.randperm(len(rows), generator=generator)[: self.recipe.batch]]
+        weight = attribute_weight(step, self.recipe.steps, self.recipe.attribute_weight)
+        return self._loss(torch.cat((self.typed_ND[chosen], self.label_ND[chosen]), 1), weight, generator)
+
+    def _loss(self, batch_ND: Tensor, weight: float, generator: torch.Generator) -> Tensor:
+        recipe, hidden_token = self.recipe, 2**self.recipe.k
+        n_queries = int(recipe.hidden_rows * len(batch_ND))
+        context_1ND, true_1QD = batch_ND[None, n_queries:], batch_ND[None, :n_queries]
+        query = mask_tokens(
+            true_1QD, recipe.hidden_attributes if weight else 0.0, hidden_token, generator,
+            columns=~self.is_label_D,
+        )  # fmt: skip
+        asked_1QD = self.is_label_D.expand(true_1QD.shape)
+        if recipe.hidden_labels < 1:
+            asked_1QD = asked_1QD & (torch.rand(true_1QD.shape, generator=generator) < recipe.hidden_labels)
+        logit_1QDK = self._logits(
+            context_1ND, query.tokens.masked_fill(asked_1QD, hidden_token), query.mask | asked_1QD
+        )
+        return spin_loss(logit_1QDK, true_1QD, query.loss | asked_1QD, self.is_label_D, weight)
+
+    def _logits(self, context_1ND: Tensor, query_1QD: Tensor, hidden_1QD: Tensor) -> Tensor:
+        shown_1ND = torch.zeros_like(context_1ND, dtype=torch.bool)
+        if self.method == WITHOUT_XABD:
+            assert isinstance(self.network, SPIN)
+            return self.network.predict(query_1QD, hidden_1QD, self.network.encoder.start_points)
+        logits: Tensor = self.network(context_1ND, shown_1ND, query_1QD, hidden_1QD)
+        return logits
+
+    def label_logits(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
+        """Logits (Q, label columns, K) of queries that show their typed K-mers, given a context."""
+        hidden_token, n_labels = 2**self.recipe.k, self.label_ND.shape[1]
+        query_1QD = nn.functional.pad(typed_QD, (0, n_labels), value=hidden_token)[None]
+        hidden_1QD = self.is_label_D.expand(query_1QD.shape)
+        return self._logits(context_ND[None], query_1QD, hidden_1QD)[0, :, self.is_label_D]
+
+    @torch.no_grad()
+    def predict(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
+        """The same when training is over, in parts."""
+        self.network.eval()
+        return torch.cat([self.label_logits(context_ND, part) for part in typed_QD.split(QUERIES_AT_ONCE)])
+
+    def context(self, chosen_N: np.ndarray, shuffled_labels: int | None = None) -> Tensor:
+        """Rows of the panel with their labels; with a seed, each row with those of another."""
+        typed_ND, label_ND = self.typed_ND[chosen_N], self.label_ND[chosen_N]
+        if shuffled_labels is not None:
+            generator = torch.Generator().manual_seed(shuffled_labels)
+            label_ND = label_ND[torch.randperm(len(label_ND), generator=generator)]
+        return torch.cat((typed_ND, label_ND), 1)
+
+    def cross_entropy(self, context_N: np.ndarray, asked_N: np.ndarray) -> float:
+        """Nats a K-mer of panel rows, given others."""
+        logit_QDK = self.predict(self.context(context_N), self.typed_ND[asked_N])
+        return float(nn.functional.cross_entropy(logit_QDK.flatten(0, 1), self.label_ND[asked_N].flatten()))
+
+    def probabilities(self, typed_QS: np.ndarray, context_ND: Tensor) -> np.ndarray:
+        """P(ALT) of each haplotype, (Q, U)."""
+        typed_QD = kmer_tokens(torch.from_numpy(typed_QS), self.recipe.k)[0]
+        logit_QDK = self.predict(context_ND, typed_QD)
+        p_QU: np.ndarray = kmer_allele_probabilities(logit_QDK, self.n_sites).numpy()
+        return p_QU

@@ -1,0 +1,398 @@
+"""The papers' tables: windows, cells that resume, targets that never train, the page."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.imputation.cases import Case
+from benchmarks.papers import (
+    cells,
+    genomics,
+    images,
+    many_windows,
+    page,
+    random_bits,
+    section_many_windows,
+    small_tables,
+    window_baselines,
+)
+from benchmarks.papers.__main__ import make_parser
+from benchmarks.papers.cells import Cell, make_cells, write_result
+from benchmarks.papers.claims import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    SPIN_PAPER,
+    published,
+    published_number,
+)
+from benchmarks.papers.section_genomics import section
+from benchmarks.papers.training import parameters
+from benchmarks.papers.window_baselines import BASELINES, BEAGLE, FREQUENCIES, KNN
+from benchmarks.papers.window_networks import (
+    NETWORKS,
+    NPT_16,
+    SET_TF_16,
+    SPIN_16,
+    WITHOUT_XABD,
+    WindowNetwork,
+    WindowRecipe,
+)
+from benchmarks.papers.window_scores import R2, R2_MINOR, window_scores
+from benchmarks.papers.windows import (
+    Cut,
+    Window,
+    first_untyped,
+    kept_apart,
+    nearest_typed,
+    read_sites,
+    read_targets,
+    read_window,
+    read_windows,
+)
+
+SMALL = Cut(windows=5, untyped=8, typed=9)
+TINY = WindowRecipe(steps=3, batch=16, width=4, h=3, f=2, k=3, looks=1)
+
+
+@pytest.fixture
+def window(simulated: Case) -> Window:
+    return read_window(simulated, 2, SMALL)
+
+
+def test_a_window_has_untyped_snps_in_a_row_and_the_nearest_typed_ones(simulated: Case) -> None:
+    panel, typed = read_sites(simulated.panel), set(read_sites(simulated.target).sites)
+    untyped = [
+        site
+        for site, alleles in zip(panel.sites, panel.allele_VX, strict=True)
+        if site not in typed and 0 < alleles.sum() < len(alleles) and len(site[1] + site[2]) == 2
+    ]
+    found = read_windows(simulated, SMALL)
+    assert len(found) == SMALL.windows
+    for number, one in enumerate(found):
+        first = untyped.index(one.untyped_sites[0])
+        assert one.untyped_sites == untyped[first : first + 8]
+        assert number * len(untyped) // SMALL.windows <= first + 1
+        assert first + 8 <= -(-(number + 1) * len(untyped) // SMALL.windows)
+        assert set(one.typed_sites) <= typed
+        assert len(one.typed_sites) == 9
+        row = panel.sites.index(one.untyped_sites[3])
+        np.testing.assert_array_equal(one.label_NU[:, 3], panel.allele_VX[row])
+
+
+def test_nearest_typed_sites_are_those_of_the_least_distance() -> None:
+    positions = np.array([10, 50, 90, 105, 120, 180, 400])
+    # distances to 100-110: 90, 50, 10, 0, 10, 70, 290
+    assert nearest_typed(positions, 100, 110, 4).tolist() == [1, 2, 3, 4]
+
+
+def test_windows_are_the_papers_and_do_not_overlap() -> None:
+    assert Cut() == Cut(windows=5, untyped=100, typed=150)
+    assert all(b - a >= 100 for a, b in pairwise(first_untyped(16_644, Cut())))
+
+
+def test_people_are_kept_apart_whole() -> None:
+    apart = kept_apart(300)
+    assert (apart[::2] == apart[1::2]).all()
+    assert apart.mean() == pytest.approx(0.12 / 0.98, abs=0.005)
+
+
+@pytest.mark.parametrize(("method", "millions"), [(SPIN_16, 8.05), (NPT_16, 16.7), (SET_TF_16, 33.4)])
+def test_networks_have_the_weights_of_the_paper(method: str, millions: float) -> None:
+    bits = np.zeros((2, 250), np.int8)
+    network = WindowNetwork(method, bits[:, :150], bits[:, 150:], WindowRecipe())
+    assert parameters(network.network) / 1e6 == pytest.approx(millions, abs=0.05)
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_only_rows_of_training_teach(window: Window, method: str) -> None:
+    """Those kept apart choose among the looks; with one look there is nothing to choose."""
+    trained = []
+    for flip in (0, 1):
+        apart = window.is_validation_N
+        label_NU = np.where(apart[:, None], window.label_NU ^ flip, window.label_NU)
+        torch.manual_seed(1)
+        network = WindowNetwork(method, window.typed_NS, label_NU, TINY)
+        network.train(~apart, apart, seed=1)
+        trained.append(network.network.state_dict())
+    for name, value in trained[0].items():
+        torch.testing.assert_close(value, trained[1][name], rtol=0, atol=0)
+
+
+def test_without_xabd_the_context_is_not_read(window: Window) -> None:
+    def change(method: str) -> float:
+        torch.manual_seed(1)
+        network = WindowNetwork(method, window.typed_NS, window.label_NU, TINY)
+        train_N = ~window.is_validation_N
+        told = [
+            network.probabilities(window.typed_NS[:2], network.context(chosen))
+            for chosen in (train_N, window.is_validation_N)
+        ]
+        return float(np.abs(told[0] - told[1]).max())
+
+    assert change(WITHOUT_XABD) == 0
+    assert change(SPIN_16) > 0
+
+
+def test_targets_are_read_when_training_is_over(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            done = function(*arguments)
+            events.append(name)
+            return done
+
+        return call
+
+    monkeypatch.setattr(genomics, "read_targets", noted("targets", read_targets))
+    monkeypatch.setattr(WindowNetwork, "train", noted("trained", WindowNetwork.train))
+    found = genomics._network(window, SPIN_16, 1, TINY, True)["found"]
+    assert events == ["trained", "targets"]
+    assert set(found) == {genomics.KEPT_APART, genomics.TRUE, genomics.SHUFFLED}
+    assert set(genomics._network(window, SPIN_16, 1, TINY, False)["found"]) == {genomics.KEPT_APART}
+    assert events == ["trained", "targets", "trained"]
+
+
+@pytest.mark.parametrize("method", [name for name in BASELINES if name != BEAGLE])
+def test_baselines_beat_frequencies_or_are_them(
+    window: Window, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed (extra: bench)")
+    monkeypatch.setattr(window_baselines, "HIDDEN", (20,))
+    found = genomics._baseline(window, method, 1)["found"][genomics.TRUE]
+    frequency = genomics._baseline(window, FREQUENCIES, 1)["found"][genomics.TRUE]
+    if method == KNN:
+        assert found[R2_MINOR] > frequency[R2_MINOR]
+    assert 0 <= found[R2] <= 1
+
+
+def test_beagle_gives_haplotypes(window: Window, programs: None) -> None:
+    targets = read_targets(window)
+    answer = BASELINES[BEAGLE](window, targets.typed_QS, 1)
+    assert answer.p_QU.shape == targets.truth_QU.shape
+    assert np.mean((answer.p_QU - targets.truth_QU) ** 2) < np.mean(
+        (window.frequency_U - targets.truth_QU) ** 2
+    )
+
+
+def test_scores_are_of_dosages_of_people() -> None:
+    rng = np.random.default_rng(1)
+    truth_QU = (rng.random((40, 6)) < [0.1, 0.9, 0.5, 0.02, 0.3, 0.7]).astype(np.int8)
+    p_QU = np.clip(truth_QU + rng.normal(0, 0.3, truth_QU.shape), 0, 1)
+    frequency_U = np.array([0.1, 0.9, 0.5, 0.02, 0.3, 0.7])
+    found = window_scores(p_QU, truth_QU, frequency_U)
+    dosage, true = p_QU[::2] + p_QU[1::2], truth_QU[::2] + truth_QU[1::2]
+    assert found[R2] == pytest.approx(np.corrcoef(dosage.ravel(), true.ravel())[0, 1] ** 2)
+    turned = [np.where(frequency_U > 0.5, 2 - x, x).ravel() for x in (dosage, true)]
+    assert found[R2_MINOR] == pytest.approx(np.corrcoef(*turned)[0, 1] ** 2)
+    swapped = p_QU.reshape(20, 2, 6)[:, ::-1].reshape(40, 6)
+    assert window_scores(swapped, truth_QU, frequency_U)[R2] == pytest.approx(found[R2])
+
+
+def test_a_cell_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        called.append(command[-1])
+        failed = command[-1] == "2" and len(called) == 2
+        return subprocess.CompletedProcess(command, int(failed), 'told\n{"found": 1}\n')
+
+    monkeypatch.setattr(cells.subprocess, "run", run)
+    monkeypatch.setattr(cells, "commit", lambda: "abc")
+    some = [Cell("table3", ("a", number), ("window", number)) for number in (1, 2, 3)]
+    with pytest.raises(SystemExit, match="1 cells failed: a-2"):
+        make_cells(some, tmp_path)
+    make_cells(some, tmp_path)
+    assert called == ["1", "2", "3", "2"]
+    result = json.loads((tmp_path / "table3" / "a-2.json").read_text())
+    assert result["command"] == "python -m benchmarks.papers window 2"
+    assert (result["commit"], result["found"]) == ("abc", 1)
+    assert not list(tmp_path.rglob("*.part"))
+    with pytest.raises(SystemExit, match="call again"):
+        make_cells([Cell("table3", ("b", 1), ("window", 1))], tmp_path, limit=-1)
+
+
+def test_cells_of_a_table_have_names_of_their_own() -> None:
+    parser = make_parser()
+    for table, number in (
+        ("table3", 6 * 10 + 3 * 10),
+        ("table5", 10),
+        ("table6", 20),
+        ("table9", 40),
+        ("table10", 40),
+    ):
+        arguments = parser.parse_args([table])
+        names = [cell.path(Path()) for cell in arguments.cells(arguments)]
+        assert len(set(names)) == len(names) == number
+    longer = parser.parse_args(["table6", "--steps", "5"])
+    names = {cell.path(Path()) for cell in longer.cells(longer)}
+    assert not names & {cell.path(Path()) for cell in arguments.cells(arguments)}
+
+
+def result(method: str, r2: float, shuffled: float, window: int = 3, steps: int = 600) -> dict[str, Any]:
+    scores = dict.fromkeys(window_scores(np.eye(4), np.eye(4), np.full(4, 0.25)), 0.5)
+    found = {genomics.TRUE: scores | {R2: r2}}
+    row: dict[str, Any] = {
+        "case": "chr20_eur", "window": window, "method": method, "seed": 1, "untyped": [5, 9], "seconds": 60,
+        "configuration": {}, "found": found,
+    }  # fmt: skip
+    if method in NETWORKS:
+        found[genomics.SHUFFLED] = scores | {R2: shuffled}
+        row["configuration"] = replace(TINY, steps=steps).as_dict()
+        row["parameters"] = 8_000_000
+        row["training"] = {
+            "peak bytes of training": 100 if method == SPIN_16 else 200, "seconds a step": 0.1,
+            "bytes of weights, gradients and optimiser": 10, "looks": [],
+        }  # fmt: skip
+    return row
+
+
+def verdicts(results: Path) -> dict[str, tuple[str, str]]:
+    return {claim.says: (claim.verdict, claim.because) for claim in section(results).claims}
+
+
+def test_what_was_not_run_has_no_verdict_and_no_number(tmp_path: Path) -> None:
+    assert {of for of, _ in verdicts(tmp_path).values()} == {NOT_RUN}
+
+
+def test_the_page_reads_results(tmp_path: Path) -> None:
+    rows = [
+        result(SPIN_16, 0.9123, 0.9123), result(SPIN_16, 0.9555, 0.9555, steps=900),
+        result(NPT_16, 0.9150, 0.5), result(SET_TF_16, 0.9, 0.9), result(BEAGLE, 0.98, 0.98),
+        result(BEAGLE, 0.97, 0.97, window=4),
+    ]  # fmt: skip
+    for i, row in enumerate(rows):
+        path = tmp_path / "table3" / f"{i}.json"
+        path.parent.mkdir(exist_ok=True)
+        write_result(path, ["window"], row)
+    found = verdicts(tmp_path)
+    # networks of equal steps are compared, and Beagle with the longest
+    alike = found["SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)"]
+    assert alike[0] == "holds in part"
+    assert "SPIN-16 91.23; NPT-16 91.50; Set-TF-16 90.00" in alike[1]
+    beagle = found["SPIN-16 is level with Beagle or ahead"]
+    assert beagle[0] == FAILS
+    assert "SPIN-16 less Beagle, points: -2.45 (chr20_eur 3: 1 of 10 windows)" in beagle[1]
+    assert found["SPIN predicts from the training set, by its inducing points"][0] == FAILS
+    assert (
+        found["SPIN-16 needs less memory than NPT-16, the Set Transformer more; half as many weights"][0]
+        != NOT_RUN
+    )
+    text = section(tmp_path).text
+    assert "| SPIN-16, 900 steps, dropout 0.4 | 95.92 ± 0.12 | chr20_eur | 3 × 1 | 95.55 |" in text
+    out = tmp_path / "page"
+    out.mkdir()
+    make_page = make_parser().parse_args(["page", "--results", str(tmp_path), "--out", str(out)])
+    make_page.function(make_page)
+    assert "-2.45" in (out / "README.md").read_text()
+    assert text in (out / "tables.md").read_text()
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    sections, how = page.make_sections(cells.RESULTS), "python -m benchmarks.papers page"
+    assert (page.HERE / "tables.md").read_text() == page.tables(sections), how
+    assert (page.HERE / "README.md").read_text() == page.readme(sections), how
+    assert len(page.readme(sections).splitlines()) < 50
+    assert HOLDS in page.readme(sections)
+
+
+def test_published_figures_have_their_table() -> None:
+    assert published(SPIN_PAPER, "3")["R2", "SPIN-16"] == "95.92 ± 0.12"
+    assert published_number(SPIN_PAPER, "3", "parameters", "NPT-16") == pytest.approx(16.7e6)
+
+
+def test_patches_are_cut_row_by_row() -> None:
+    pixels = np.arange(32).reshape(2, 4, 4)
+    assert images.cut(pixels, 2)[1].tolist() == [
+        [16, 17, 20, 21], [18, 19, 22, 23], [24, 25, 28, 29], [26, 27, 30, 31]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["SPIN", "NPT"])
+def test_labels_of_queried_images_are_not_seen(method: str) -> None:
+    torch.manual_seed(1)
+    model = images.ImageNetwork(method, images.load(images.DIGITS), replace(TINY, width=8))
+    model.network.eval()
+    chosen = torch.arange(5)
+    with torch.no_grad():
+        told = [
+            model.label_logits(model.context(), model.rows("test", chosen, label))
+            for label in (torch.zeros(5, dtype=torch.int64), torch.arange(5))
+        ]
+    torch.testing.assert_close(told[0], told[1], rtol=0, atol=0)
+
+
+def test_parts_of_images_are_apart() -> None:
+    parts = images.load(images.DIGITS).patches
+    rows = [{tuple(image.flatten().tolist()) for image in parts[name]} for name in ("train", "test")]
+    assert not rows[0] & rows[1]
+    assert sum(map(len, parts.values())) == 1797
+
+
+@pytest.mark.parametrize("method", random_bits.METHODS)
+def test_copied_rows_of_random_bits_are_asked_for(method: str) -> None:
+    found = random_bits.random_bits(method, 1, replace(TINY, k=1, attribute_weight=0.0), rows=60, copied=30)
+    assert set(found["found"]) == {*random_bits.PARTS, random_bits.SHUFFLED}
+    assert all(0.2 < share < 0.8 for share in found["found"].values())
+    if method == "XABA alone":
+        assert found["found"]["test"] == found["found"][random_bits.SHUFFLED]
+
+
+@pytest.mark.parametrize("method", small_tables.METHODS)
+def test_test_rows_of_a_table_teach_nothing(method: str) -> None:
+    """Neither weights nor scales: labels and features of tests are others, and the network is the same."""
+    rng = np.random.default_rng(1)
+    table_ND = rng.normal(size=(40, 4))
+    train_N, validation_N, test_N = np.arange(24), np.arange(24, 32), np.arange(32, 40)
+    recipe = small_tables.TableRecipe(steps=2, width=8, h=3, f=2, heads=2, looks=1)
+    trained = []
+    for spoilt in (0.0, 100.0):
+        other_ND = table_ND.copy()
+        other_ND[test_N] += spoilt
+        torch.manual_seed(1)
+        network = small_tables.TableNetwork(method, other_ND, train_N, recipe)
+        network.train(train_N, validation_N, seed=1)
+        trained.append(network.network.state_dict())
+    for name, value in trained[0].items():
+        torch.testing.assert_close(value, trained[1][name], rtol=0, atol=0)
+
+
+def test_the_label_of_a_queried_row_is_not_seen() -> None:
+    table_ND = np.random.default_rng(1).normal(size=(30, 4))
+    network = small_tables.TableNetwork("SPIN", table_ND, np.arange(20), small_tables.TableRecipe(width=8))
+    network.network.eval()
+    query_ND, told = network.table_ND[20:].clone(), []
+    for _ in range(2):
+        hidden_ND = network.is_label_D.expand(query_ND.shape)
+        told.append(network.outputs(network.table_ND[:20], query_ND, hidden_ND))
+        query_ND[:, -1] += 1
+    torch.testing.assert_close(*told, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", many_windows.METHODS)
+def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
+    trained = []
+    for flip in (0, 1):
+        cut = replace(SMALL, windows=10, untyped=6)
+        found = [
+            replace(w, label_NU=w.label_NU ^ flip) if w.number in many_windows.UNSEEN else w
+            for w in read_windows(simulated, cut)
+        ]
+        told = many_windows.train_together(found, method, 1, TINY)
+        assert list(told["found"][many_windows.NEVER_SEEN]) == list(map(str, many_windows.UNSEEN))
+        assert len(told["found"][many_windows.TRAINED]) == 8
+        trained.append([look["validation loss"] for look in told["training"]["looks"]])
+        text = section_many_windows._table(
+            [{**told, "case": "a", "untyped sites": 6, "method": "b", "seed": 1}]
+        )
+        assert "| b | a | 6 | chunk | 3 | 1 |" in text
+    assert trained[0] == trained[1]
