@@ -36,7 +36,7 @@ class Cell:
     words: tuple[object, ...]
 
     def path(self, results: Path) -> Path:
-        name = "-".join(re.sub(r"[^\w.+−]+", "_", str(part)) for part in self.parts)
+        name = "-".join(re.sub(r"[^\w.+]+", "_", str(part)) for part in self.parts)
         return results / self.table / f"{name}.json"
 
 

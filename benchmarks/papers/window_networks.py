@@ -26,7 +26,7 @@ from spinimpute.nn.spin import SPIN, SPINConfig
 
 SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
 CIPNP_16 = "CIPNP-16"  # with the head of the paper's network for several windows
-WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 −XABD", "SPIN-16 −XABA"
+WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 without XABD", "SPIN-16 without XABA"
 NETWORKS = (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA)
 QUERIES_AT_ONCE = 256
 
