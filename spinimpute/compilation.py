@@ -24,6 +24,7 @@ MOST_LETTERS = 500  # of an error, in its one line
 _SECONDS = 40  # of one process, on a processor of 2024
 _SIGNATURE = re.compile(r"([\w.]+)\.(\w+)\((.*)\)")
 _TYPE = re.compile(r"(const )?(\w+)(?:\[(\d)\])?")
+_NAMED_TUPLE = re.compile(r"([\w.]+)\.(\w+)<(.*)>")
 _SHARE = "import sys; sys.path[:] = sys.argv[1:]; import spinimpute.compilation as c; c.compile_share()"
 
 
@@ -181,12 +182,16 @@ def signature_text(kernel: Any, argument_types: tuple[Any, ...]) -> str:
     -------
     str
         Such as "module.name(uint8[2], int64)"; uint8[2] is a contiguous array with two axes, a const one
-        cannot be written to. Other arrays, and values that are compiled in, are as numba has them: the
-        list does not hold them, see `parse_signature`.
+        cannot be written to, and "module.Name<int64[1]; int32[1]>" is a named tuple of two. Other arrays, and
+        values that are compiled in, are as numba has them: the list does not hold them, see
+        `parse_signature`.
     """
     from numba import types
 
     def text(kind: Any) -> str:
+        if isinstance(kind, types.NamedTuple):
+            named = kind.instance_class
+            return f"{named.__module__}.{named.__qualname__}<{'; '.join(map(text, kind.types))}>"
         if isinstance(kind, types.Array) and kind.layout == "C" and kind.aligned:
             return f"{'' if kind.mutable else 'const '}{kind.dtype}[{kind.ndim}]"
         return str(kind)
@@ -203,27 +208,33 @@ def parse_signature(line: str) -> tuple[Any, tuple[Any, ...]]:
     ValueError
         The line is of another form, or there is no such kernel.
     """
-    import numpy as np
-    from numba import from_dtype, types
-
     signature = _SIGNATURE.fullmatch(line)
     if signature is None:
         raise ValueError(f"{line}: not a kernel with its arguments")
     module, name, arguments = signature.groups()
-    kinds = []
-    for argument in arguments.split(", "):
-        kind = _TYPE.fullmatch(argument)
-        try:
-            dtype = from_dtype(np.dtype(kind[2])) if kind else None
-        except TypeError:
-            dtype = None
-        if kind is None or dtype is None:
-            raise ValueError(f"{line}: {argument} is no number and no contiguous array")
-        kinds.append(types.Array(dtype, int(kind[3]), "C", readonly=bool(kind[1])) if kind[3] else dtype)
     try:
+        kinds = tuple(_parse_type(argument) for argument in arguments.split(", "))
         kernel = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{line}: {error}") from error
     if not hasattr(kernel, "py_func"):
         raise ValueError(f"{line}: {name} is not a kernel")
-    return kernel, tuple(kinds)
+    return kernel, kinds
+
+
+def _parse_type(argument: str) -> Any:
+    """The type of an argument, as `signature_text` writes it. Raises ValueError, or what importing raises."""
+    import numpy as np
+    from numba import from_dtype, types
+
+    if parts := _NAMED_TUPLE.fullmatch(argument):
+        kinds = [_parse_type(part) for part in parts[3].split("; ")]
+        return types.NamedTuple(kinds, getattr(import_module(parts[1]), parts[2]))
+    kind = _TYPE.fullmatch(argument)
+    try:
+        dtype = from_dtype(np.dtype(kind[2])) if kind else None
+    except TypeError:
+        dtype = None
+    if kind is None or dtype is None:
+        raise ValueError(f"{argument} is no number and no contiguous array")
+    return types.Array(dtype, int(kind[3]), "C", readonly=bool(kind[1])) if kind[3] else dtype

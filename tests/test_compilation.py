@@ -120,6 +120,8 @@ OTHER_ORDER = FILL_ENDS.replace("int64[2]", "array(int64, 2d, F)")
         FILL_ENDS.replace("_fill_ends", "np"),
         FILL_ENDS.replace(".hmm", ".hidden"),
         FILL_ENDS.removesuffix(")"),
+        FILL_ENDS.replace("int64,", "spinimpute.phasing.fragment_phase.NoFragments<int64[1]>,"),
+        FILL_ENDS.replace("int64,", "spinimpute.phasing.fragment_phase.SweptFragments<int63>,"),
     ],
 )
 def test_lines_of_no_kernel_are_refused(line: str) -> None:
