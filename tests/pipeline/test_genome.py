@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cyvcf2
@@ -267,6 +268,61 @@ def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: 
     spinimpute.impute(genome.target, out, [halves[0], genome.panel("2"), halves[1], genome.panel("10")])
     assert records(out) == apart["10"] + apart["2"] + apart["X"]
     assert {line.split("\t")[9].partition(":")[0] for line in apart["X"]} == {"0", "1"}  # a man
+
+
+class TestPanelsThatCannotBeMerged:
+    """They are found before the first chromosome, 10, is imputed, which may take hours."""
+
+    @pytest.fixture(params=["arrays", "sequenced"])
+    def imputes_nothing(
+        self, request: pytest.FixtureRequest, genome: Genome, tmp_path: Path
+    ) -> Iterator[Callable[[list[Path], str], None]]:
+        out, sequencing = tmp_path / "c{chrom}.vcf", spinimpute.SequencingSettings(genome.target)
+        run: Callable[[list[Path]], object] = {
+            "arrays": lambda panels: spinimpute.impute(genome.target, out, panels),
+            "sequenced": lambda panels: spinimpute.impute_sequenced(out, panels, sequencing),
+        }[request.param]
+
+        def refused(panels: list[Path], said: str) -> None:
+            with pytest.raises(InputError, match=said):
+                run(panels)
+
+        yield refused
+        assert not list(tmp_path.glob("c*.vcf"))
+
+    def test_builds(
+        self, genome: Genome, tmp_path: Path, imputes_nothing: Callable[[list[Path], str], None]
+    ) -> None:
+        panels = [genome.panel("10")]
+        for length in (243_199_373, 242_193_529):
+            text = (genome.folder / "panel2.vcf").read_text()
+            path = tmp_path / f"{length}.vcf"
+            path.write_text(text.replace("<ID=2>", f"<ID=2,length={length}>"))
+            panels.append(path.with_suffix(".spin"))
+            spinimpute.build_panel(path, panels[-1]).close()
+        imputes_nothing(panels, "are of the genome builds GRCh37 and GRCh38")
+
+    def test_a_panel_given_twice(
+        self, genome: Genome, imputes_nothing: Callable[[list[Path], str], None]
+    ) -> None:
+        panels = [genome.panel("10"), genome.panel("2"), genome.panel("2")]
+        imputes_nothing(panels, r"2\.spin and .*2\.spin are the same: give one of them")
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_inducing_points_beside_haplotypes(
+        self,
+        genome: Genome,
+        tmp_path: Path,
+        imputes_nothing: Callable[[list[Path], str], None],
+        first: int,
+    ) -> None:
+        points = tmp_path / "2.spip"
+        with spinimpute.Panel.open(genome.panel("2")) as panel:
+            spinimpute.build_inducing_panel(panel, points, genome.target, 8).close()
+        of_2 = [genome.panel("2"), points]
+        imputes_nothing(
+            [genome.panel("10"), of_2[first], of_2[1 - first]], r"2\.spip.* which holds no haplotypes"
+        )
 
 
 class TestRefused:
