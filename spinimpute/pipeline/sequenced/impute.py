@@ -264,14 +264,13 @@ def _impute(
         if p_S2X is None:
             return
         with summary.stage("write"):
-            for place in part.places:
-                low, high = max(start, place.first), min(start + len(p_S2X), place.last)
+            for low, high in part.written_of(start, start + len(p_S2X)):
                 step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
                 for at in range(low, high, step):
                     rows = slice(at, min(at + step, high))
                     p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
                     _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
-                summary.written_sites += max(0, high - low)
+                summary.written_sites += high - low
 
 
 def _write(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 
 import numpy as np
 
@@ -46,6 +49,12 @@ class Part:
         """Number of panel sites that are written."""
         return sum(place.last - place.first for place in self.places)
 
+    def written_of(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Of the panel sites [start, stop), those [low, high) that are written, for each place."""
+        begin = bisect_right(self.places, start, key=lambda place: place.last)
+        end = bisect_left(self.places, stop, key=lambda place: place.first)
+        return [(max(start, place.first), min(stop, place.last)) for place in self.places[begin:end]]
+
 
 @dataclass(frozen=True)
 class _Reach:
@@ -73,10 +82,14 @@ def _together(panel: Panel, places: Sequence[Place], buffer_cM: float) -> list[l
     return groups
 
 
-def _is_known(found: GenotypeLikelihoods, reach: _Reach) -> bool:
-    """Whether anything is known of any sample near a place."""
-    low, high = np.searchsorted(found.panel_index, [reach.low, reach.high]).tolist()
-    return bool(found.part(slice(low, high)).known_SX.any())
+def _which_known(found: GenotypeLikelihoods, reaches: Sequence[_Reach]) -> list[bool]:
+    """Whether anything is known of any sample near each of some places."""
+    n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # before each of the sites
+    low, high = (
+        n_known[np.searchsorted(found.panel_index, ends)]
+        for ends in ([reach.low for reach in reaches], [reach.high for reach in reaches])
+    )
+    return (high > low).tolist()
 
 
 def read_parts(
@@ -137,9 +150,10 @@ def read_parts(
                 elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], found.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
                 skipped += Counter(found.skipped)
                 skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
-            kept = [reach for reach in together if found is not None and _is_known(found, reach)]
-            for place in [reach.place for reach in together if reach not in kept]:
-                first, last = place.first, place.last
+            known = [False] * len(together) if found is None else _which_known(found, together)
+            kept = list(compress(together, known))
+            for reach in compress(together, map(not_, known)):
+                first, last = reach.place.first, reach.place.last
                 summary.warnings.append(
                     f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
                     f"{one.position[last - 1]}: its {last - first} sites are left out"
