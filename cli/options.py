@@ -47,14 +47,15 @@ class OnceEach(click.Command):
 
 def _refuse_empty_names(parameters: Iterable[click.Parameter], given: Mapping[str, Any]) -> None:
     """Raise InputError for a file without a name, as of a variable of a script that is not set."""
-    for option in parameters:
-        if not isinstance(option, click.Option) or option.metavar not in NAMES:
-            continue
-        value = given.get(option.name or "")
-        if "" in (value if isinstance(value, list) else [value]):
+    for one in parameters:
+        # all arguments are files
+        what = NAMES["FILE"] if isinstance(one, click.Argument) else NAMES.get(one.metavar or "")
+        value = given.get(one.name or "")
+        if what is not None and "" in (value if isinstance(value, list | tuple) else [value]):
+            name = max(one.opts, key=len) if isinstance(one, click.Option) else one.human_readable_name
             raise InputError(
-                f"{max(option.opts, key=len)} is given an empty name: give {NAMES[option.metavar]}"
-                f"{'' if option.required else ', or leave the option out'}"
+                f"{name} is given an empty name: give {what}"
+                f"{'' if one.required else ', or leave the option out'}"
             )
 
 
