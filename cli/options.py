@@ -163,11 +163,13 @@ class Piped(OptionsOnly):
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
     from spinimpute.output_files import CannotWrite, check_outputs
-    from spinimpute.pipeline.genome.plan import PLACEHOLDER
+    from spinimpute.output_names import PLACEHOLDER, words_in_braces
 
     written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))
-    if PLACEHOLDER in str(out):
+    if PLACEHOLDER in str(out) or words_in_braces(
+        out
+    ):  # there may be several, or it is refused in other words
         written["out"] = None
     read: list[object] = []
     for name, value in ctx.params.items():

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from spinimpute.errors import InputError
+from spinimpute.output_names import check_one_file
 from spinimpute.partial_files import PartialFile, temporary_folder_in
 
 STANDARD = "-"  # in place of a file: standard input or output
@@ -109,8 +110,8 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
     Raises
     ------
     InputError
-        As `check_writable`; it is "-"; a folder is in the place of its index; the file exists, without
-        `force`; or it is one of the inputs.
+        As `check_one_file` and `check_writable`; it is "-"; a folder is in the place of its index; the file
+        exists, without `force`; or it is one of the inputs.
     """
     if os.fspath(path) == STANDARD:
         raise InputError(
@@ -118,6 +119,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
             "the name of a file"
         )
     path = Path(path)
+    check_one_file(path)
     for beside in _WRITTEN_BESIDE.get(path.suffix.lower(), ()):
         check_output(path.with_suffix(beside), force, inputs, instead)
     check_writable(path)

@@ -20,7 +20,6 @@ from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import OneOrSeveral, paths_of
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
-from spinimpute.pipeline.genome.plan import PLACEHOLDER, words_in_braces
 from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
@@ -163,11 +162,6 @@ class _Job:
         inputs = [self.vcf, *paths_of(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out = Path(self.out)
-        if words := words_in_braces(out):
-            raise InputError(
-                f"{out}: the output is one file, and its name cannot have {words[0]} in it; {PLACEHOLDER} "
-                "has a meaning for 'impute' only"
-            )
         form = choose_form(out, self.output.output_type)
         with ExitStack() as stack:
             panels = stack.enter_context(
