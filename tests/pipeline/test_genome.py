@@ -258,6 +258,18 @@ def test_chromosomes_that_the_target_lacks_are_named(
     assert any(warning.startswith("chromosome 2 is left out: ") for warning in summary.warnings)
 
 
+def test_a_name_that_no_file_can_have_is_left_out(
+    genome: Genome, apart: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """There is no earlier file of it."""
+    long, target = tmp_path / "long.vcf", genome.write("of-10.vcf", "10")
+    text, name = target.read_text(), "contig" * 50
+    long.write_text(text.replace("\n10\t", f"\n{name}\t").replace("ID=10>", f"ID={name}>"))
+    summary = spinimpute.impute([target, long], tmp_path / "c{chrom}.vcf", genome.panels)
+    assert records(tmp_path / "c10.vcf") == apart["10"]
+    assert any(f"there is no panel of chromosome {name}" in warning for warning in summary.warnings)
+
+
 def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
     """The halves of a panel of men and women make the whole; panels of other chromosomes lie beside."""
     halves = [tmp_path / "a.spin", tmp_path / "b.spin"]
