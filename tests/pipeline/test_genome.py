@@ -314,6 +314,40 @@ class TestPanelsThatCannotBeMerged:
             spinimpute.build_panel(path, panels[-1]).close()
         imputes_nothing(panels, "are of the genome builds GRCh37 and GRCh38")
 
+    @pytest.mark.parametrize(
+        ("lines", "said"),
+        [
+            (
+                lambda position, line: [line.replace(f"\t{position}\t", f"\t{position + 7}\t")],
+                "have 0 sites alike",
+            ),
+            (
+                lambda position, line: [line] if position <= 200_000 else [],
+                r"whole2\.spin has 131 sites, the first at 2:210000, more than 1 cM",
+            ),
+        ],
+    )
+    def test_positions(
+        self,
+        genome: Genome,
+        tmp_path: Path,
+        imputes_nothing: Callable[[list[Path], str], None],
+        lines: Callable[[int, str], list[str]],
+        said: str,
+    ) -> None:
+        """The build that no header states, and a panel of a part of the chromosome: 1 cM is 10 kb here."""
+        panels = [genome.panel("10")]
+        genetic_map = tmp_path / "2.map"
+        genetic_map.write_text("2 . 0 1\n2 . 100 1000000\n")
+        text = (genome.folder / "panel2.vcf").read_text().splitlines(keepends=True)
+        for name, some in (("whole", lambda _, line: [line]), ("part", lines)):
+            path = tmp_path / f"{name}2.vcf"
+            body = [one for x in text if x[0] != "#" for one in some(int(x.split("\t")[1]), x)]
+            path.write_text("".join([x for x in text if x[0] == "#"] + body))
+            panels.append(path.with_suffix(".spin"))
+            spinimpute.build_panel(path, panels[-1], genetic_map).close()
+        imputes_nothing(panels, said)
+
     def test_a_panel_given_twice(
         self, genome: Genome, imputes_nothing: Callable[[list[Path], str], None]
     ) -> None:
