@@ -76,7 +76,7 @@ def impute_sequenced(
         For a panel that is a VCF or BCF.
     region : RegionSettings
         Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given. Regions
-        whose buffers overlap are imputed as one stretch.
+        whose buffers overlap are imputed as one stretch: their records depend on which others are given.
     output : OutputSettings
         Formats, decimals, type and header lines of the file, and a report; nothing else of it.
     resources : Resources
