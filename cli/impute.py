@@ -58,8 +58,8 @@ ONLY_FOR_ARRAYS = (
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
     from spinimpute.output_files import check_outputs
-    from spinimpute.output_names import fixed_output
     from spinimpute.outputs.opening import choose_form
+    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
 
     out, tables = params["out"], _loo_tables(params["loo"]).values()
@@ -192,7 +192,7 @@ def impute(
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
     from spinimpute.memory import parse_size
     from spinimpute.output_files import check_outputs
-    from spinimpute.output_names import fixed_output
+    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.pipeline.impute import impute as run
     from spinimpute.pipeline.settings import (
         OutputSettings,

@@ -162,8 +162,7 @@ class Piped(OptionsOnly):
 
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
-    from spinimpute.output_files import CannotWrite, check_outputs
-    from spinimpute.output_names import PLACEHOLDER, words_in_braces
+    from spinimpute.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
 
     written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))

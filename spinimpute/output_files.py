@@ -18,15 +18,16 @@ from types import TracebackType
 from typing import Self
 
 from spinimpute.errors import InputError
-from spinimpute.output_names import check_one_file
 from spinimpute.partial_files import PartialFile, temporary_folder_in
 
+PLACEHOLDER = "{chrom}"  # in the name of an output that is a file for each chromosome
 STANDARD = "-"  # in place of a file: standard input or output
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
 LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
 _WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
+_IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class CannotWrite(InputError):
@@ -85,6 +86,22 @@ def check_writable(path: Path) -> None:
     if not os.path.isdir(path.parent):
         raise InputError(
             f"cannot write {path}: there is no folder {path.parent}; create it or choose another one"
+        )
+
+
+def words_in_braces(out: str | Path) -> list[str]:
+    """What stands in braces in an output's name. Folders that are there may be called anything."""
+    path = Path(out)
+    there = next((parent for parent in path.parents if os.path.isdir(parent)), None)
+    return _IN_BRACES.findall(str(path if there is None else path.relative_to(there)))
+
+
+def check_one_file(out: str | Path) -> None:
+    """Raise InputError for an output that is one file, and whose name has something in braces."""
+    if words := words_in_braces(out):
+        raise InputError(
+            f"cannot write {out}: {words[0]} would be part of the name as it is; {PLACEHOLDER} has a meaning "
+            "for the output of 'impute' only: give a name without braces"
         )
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spinimpute.errors import InputError
-from spinimpute.output_files import CannotWrite, written_whole
-from spinimpute.output_names import words_in_braces
+from spinimpute.output_files import CannotWrite, words_in_braces, written_whole
 
 if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable

@@ -9,7 +9,7 @@ from pathlib import Path
 from spinimpute.errors import InputError
 from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
-from spinimpute.output_names import PLACEHOLDER, output_of
+from spinimpute.output_files import PLACEHOLDER, words_in_braces
 from spinimpute.panels.opening import PANEL_FILES, is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
@@ -250,6 +250,33 @@ def _place(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     meant = names_of_chromosome(chrom, contigs)
     at = next((i for i, name in enumerate(contigs) if name in meant), len(contigs))
     return at, number, plain
+
+
+def check_placeholders(out: str | Path) -> None:
+    """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER."""
+    unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
+    if unknown is not None:
+        raise InputError(
+            f"output {out}: {unknown} would be part of the name as it is; {PLACEHOLDER} stands for the name "
+            "of each chromosome. Write that, or give a name without braces"
+        )
+
+
+def fixed_output(out: str | Path) -> str | Path | None:
+    """An output that is one file, which can be checked at once; None with PLACEHOLDER.
+
+    Raises
+    ------
+    InputError
+        As of `check_placeholders`.
+    """
+    check_placeholders(out)
+    return None if PLACEHOLDER in str(out) else out
+
+
+def output_of(out: str | Path, chrom: str) -> Path:
+    """The file of a chromosome; out: with PLACEHOLDER."""
+    return Path(str(out).replace(PLACEHOLDER, chrom))
 
 
 def outputs(out: str | Path, plan: Sequence[Chromosome]) -> list[tuple[Path, list[Chromosome]]]:

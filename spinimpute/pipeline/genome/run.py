@@ -13,12 +13,20 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.memory import peak_memory_mb
-from spinimpute.output_names import PLACEHOLDER, check_placeholders, output_of
+from spinimpute.output_files import PLACEHOLDER
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
 from spinimpute.panels.merging.merge import check_mergeable
 from spinimpute.panels.opening import PANELS_HAVE_MAPS, paths_of
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.genome.plan import Chromosome, Panel, outputs, panel_lines, plan_genome
+from spinimpute.pipeline.genome.plan import (
+    Chromosome,
+    Panel,
+    check_placeholders,
+    output_of,
+    outputs,
+    panel_lines,
+    plan_genome,
+)
 from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import RunSummary
 
