@@ -47,14 +47,15 @@ class OnceEach(click.Command):
 
 def _refuse_empty_names(parameters: Iterable[click.Parameter], given: Mapping[str, Any]) -> None:
     """Raise InputError for a file without a name, as of a variable of a script that is not set."""
-    for option in parameters:
-        if not isinstance(option, click.Option) or option.metavar not in NAMES:
-            continue
-        value = given.get(option.name or "")
-        if "" in (value if isinstance(value, list) else [value]):
+    for one in parameters:
+        # all arguments are files
+        what = NAMES["FILE"] if isinstance(one, click.Argument) else NAMES.get(one.metavar or "")
+        value = given.get(one.name or "")
+        if what is not None and "" in (value if isinstance(value, list | tuple) else [value]):
+            name = max(one.opts, key=len) if isinstance(one, click.Option) else one.human_readable_name
             raise InputError(
-                f"{max(option.opts, key=len)} is given an empty name: give {NAMES[option.metavar]}"
-                f"{'' if option.required else ', or leave the option out'}"
+                f"{name} is given an empty name: give {what}"
+                f"{'' if one.required else ', or leave the option out'}"
             )
 
 
@@ -161,12 +162,13 @@ class Piped(OptionsOnly):
 
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
-    from spinimpute.output_files import CannotWrite, check_outputs
-    from spinimpute.pipeline.genome.plan import PLACEHOLDER
+    from spinimpute.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
 
     written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))
-    if PLACEHOLDER in str(out):
+    if PLACEHOLDER in str(out) or words_in_braces(
+        out
+    ):  # there may be several, or it is refused in other words
         written["out"] = None
     read: list[object] = []
     for name, value in ctx.params.items():

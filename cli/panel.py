@@ -12,6 +12,7 @@ from spinimpute.errors import printable
 from .messages import say
 from .options import (
     MOST,
+    OnceEach,
     OptionsOnly,
     command_text,
     device_option,
@@ -148,7 +149,7 @@ def build(
                 say(f"  {count} array sites not used: {reason}")
 
 
-@panel.command()
+@panel.command(cls=OnceEach)
 @click.argument("files", nargs=-1, required=True, metavar="FILE FILE...")
 @out_option("Panel file to write, by convention .spin.")
 @threads_option
@@ -273,7 +274,7 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
         say(f"  {count} records skipped: {reason}")
 
 
-@panel.command()
+@panel.command(cls=OnceEach)
 @click.argument("file")
 def info(file: str) -> None:
     """Say what a panel file holds."""
@@ -301,7 +302,7 @@ def info(file: str) -> None:
                 click.echo(printable(f"{name:<26}{value}"))
 
 
-@panel.command()
+@panel.command(cls=OnceEach)
 @click.argument("file")
 @click.option("--length-cm", type=float, default=20.0, show_default=True, help="Of a chunk, at most.")
 @click.option("--sites", type=click.IntRange(min=1), default=500_000, show_default=True, help="At most.")
@@ -325,7 +326,7 @@ def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
         click.echo(f"{number}\t{chunk.region}\t{chunk.sites}\t{chunk.cM:.3f}\t{haplotypes}")
 
 
-@panel.command()
+@panel.command(cls=OnceEach)
 @click.argument("file")
 def verify(file: str) -> None:
     """Read all of a panel file and check it against its checksums."""

@@ -20,12 +20,14 @@ from typing import Self
 from spinimpute.errors import InputError
 from spinimpute.partial_files import PartialFile, temporary_folder_in
 
+PLACEHOLDER = "{chrom}"  # in the name of an output that is a file for each chromosome
 STANDARD = "-"  # in place of a file: standard input or output
 LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
 LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
 _WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
+_IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class CannotWrite(InputError):
@@ -87,6 +89,22 @@ def check_writable(path: Path) -> None:
         )
 
 
+def words_in_braces(out: str | Path) -> list[str]:
+    """What stands in braces in an output's name. Folders that are there may be called anything."""
+    path = Path(out)
+    there = next((parent for parent in path.parents if os.path.isdir(parent)), None)
+    return _IN_BRACES.findall(str(path if there is None else path.relative_to(there)))
+
+
+def check_one_file(out: str | Path) -> None:
+    """Raise InputError for an output that is one file, and whose name has something in braces."""
+    if words := words_in_braces(out):
+        raise InputError(
+            f"cannot write {out}: {words[0]} would be part of the name as it is; {PLACEHOLDER} has a meaning "
+            "for the output of 'impute' only: give a name without braces"
+        )
+
+
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
     """Check that an output may be written, and what is written beside a .pgen or .bgen.
 
@@ -109,8 +127,8 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
     Raises
     ------
     InputError
-        As `check_writable`; it is "-"; a folder is in the place of its index; the file exists, without
-        `force`; or it is one of the inputs.
+        As `check_one_file` and `check_writable`; it is "-"; a folder is in the place of its index; the file
+        exists, without `force`; or it is one of the inputs.
     """
     if os.fspath(path) == STANDARD:
         raise InputError(
@@ -118,6 +136,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
             "the name of a file"
         )
     path = Path(path)
+    check_one_file(path)
     for beside in _WRITTEN_BESIDE.get(path.suffix.lower(), ()):
         check_output(path.with_suffix(beside), force, inputs, instead)
     check_writable(path)

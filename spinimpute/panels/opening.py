@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.sites import NoRecord
 from spinimpute.memory import TooLittleMemory
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.file_kind import FileKind, starts_as
@@ -66,7 +67,6 @@ def open_panels(
     panel: OneOrSeveral,
     genetic_map: str | Path | GeneticMap | None = None,
     threads: int | None = None,
-    fits: Callable[[Sequence[ReferencePanel]], object] | None = None,
 ) -> Iterator[Sequence[ReferencePanel]]:
     """Open a panel for as long as it is used.
 
@@ -79,9 +79,6 @@ def open_panels(
         For a VCF or BCF.
     threads : int, optional
         That merge; by default all processors.
-    fits : callable, optional
-        Raises InputError for what is not to be used with a panel. Before the merge, which takes long, it is
-        asked of one panel after the other; what fits none is refused in the words of the first.
 
     Yields
     ------
@@ -91,17 +88,14 @@ def open_panels(
     Raises
     ------
     InputError
-        As `open_panel_file`, `build_panels`, `merge_panels` and `fits`, and for a map given with a panel that
-        has its own.
+        As `open_panel_file`, `build_panels` and `merge_panels`, and for a map given with a panel that has its
+        own.
     """
     if isinstance(panel, Sequence) and not isinstance(panel, str):
         if len(panel) > 1:
             if genetic_map is not None:
                 raise InputError(PANELS_HAVE_MAPS)
             paths = paths_of(panel)
-            check_mergeable(paths)
-            if fits is not None:
-                _check_fit(paths, fits)
             with temporary_folder() as folder:
                 merged = folder / merged_name(paths)
                 merge_panels(paths, merged, threads=threads)
@@ -134,10 +128,27 @@ def open_panels(
             yield parts
 
 
-def _check_fit(paths: Sequence[str | Path], fits: Callable[[Sequence[ReferencePanel]], object]) -> None:
-    """Raise what is said of the first panel, unless one fits."""
-    first: InputError | None = None
-    for path in paths:
+def check_before_merging(
+    panels: Sequence[str | Path], fits: Callable[[Sequence[ReferencePanel]], object]
+) -> None:
+    """Check what can be known before several panels of a chromosome are merged, which takes long.
+
+    Parameters
+    ----------
+    panels : sequence of str or Path
+        Panel files.
+    fits : callable
+        Raises InputError for what is not to be used with a panel. It is asked of one panel after the other;
+        what fits none is refused in the words of the first.
+
+    Raises
+    ------
+    InputError
+        As `check_mergeable` and `fits`.
+    """
+    check_mergeable(panels)
+    refused: InputError | None = None
+    for path in panels:
         try:
             # it is told when it is done in earnest
             with open_parts(path) as parts, warnings.catch_warnings(action="ignore"):
@@ -146,9 +157,10 @@ def _check_fit(paths: Sequence[str | Path], fits: Callable[[Sequence[ReferencePa
         except TooLittleMemory:  # whatever the panel is; the second time it would be no news
             raise
         except InputError as error:
-            first = first or error
-    assert first is not None, "there are several"
-    raise first
+            if refused is None or isinstance(refused, NoRecord):  # what is there says more
+                refused = error
+    assert refused is not None, "there are several"
+    raise refused
 
 
 def paths_of(panel: OneOrSeveral) -> list[str | Path]:

@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.sites import NoMatch, Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
 from spinimpute.memory import within_budget
 from spinimpute.output_files import check_outputs, written_whole
@@ -26,8 +26,9 @@ from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import Panel, panel_files, target_files
 from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.impute_part import Run, impute_part
+from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.prepare import prepare
-from spinimpute.pipeline.regions import RegionPart, read_regions, unmatched_sites
+from spinimpute.pipeline.regions import RegionPart, part_to_check, read_regions, unmatched_sites
 from spinimpute.pipeline.settings import (
     OutputSettings,
     PredictorSettings,
@@ -207,17 +208,24 @@ class _Given:
         """Whether unphased heterozygotes can be phased against the parts of a panel."""
         return self.phasing == "auto" and panels[0].haplotypes is not None
 
-    def check_target(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> None:
+    def check_target(self, step: Step, panels: Sequence[ReferencePanel]) -> None:
         """Raise InputError if a target cannot be imputed from the parts of a panel."""
+        regions, _ = step.regions(self.regions, panels[0].chrom)
+        only = part_to_check(step.one.vcf, panels, self.target, regions, self.buffer_cM)
         with within_budget(self.resources.max_memory, "reading the target"):
-            prepare(
-                panels,
-                vcf,
-                ImputationSummary(),
-                self.target,
-                allow_unphased=self.allow_unphased(panels),
-                force=self.force,
-            )
+            try:
+                prepare(
+                    panels,
+                    step.one.vcf,
+                    ImputationSummary(),
+                    self.target,
+                    allow_unphased=self.allow_unphased(panels),
+                    only=only,
+                    force=self.force,
+                )
+            except NoMatch:
+                if only is None:  # else the rest of it may fit
+                    raise
 
 
 def _check_panels(given: _Given) -> None:
@@ -236,10 +244,16 @@ def _impute_chromosome(
     summary, output, resources = given.summary, given.output, given.resources
     threads = choose_threads(resources.threads)
     with ExitStack() as opened:
-        begin_stage(progress, "merging panels" if step.one.more_panels else "opening the panel")
-        with summary.stage("open panel"):
-            fits = partial(given.check_target, step.one.vcf)
-            panels = opened.enter_context(open_panels(step.one.panels, given.genetic_map, threads, fits))
+        panels = opened.enter_context(
+            open_or_merge(
+                step.one.panels,
+                given.genetic_map,
+                threads,
+                partial(given.check_target, step),
+                summary,
+                progress,
+            )
+        )
         _check_leave_one_out(output, panels)
         with summary.stage("load model"):
             loaded, options = given.predictor_of(panels[0])

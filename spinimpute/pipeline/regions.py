@@ -159,11 +159,9 @@ def read_regions(
         the chromosome that the regions lie in.
     """
     places = panel_places(panels, regions, summary.warnings)
-    # reading a part of our own file is enough only if the same sites are used as when it was written
-    as_written = target.ambiguous == "frequency" and target.chain is None and target.samples is None
     whole = min_typed_ratio is not None
     to_read = None
-    if as_written and buffer_cM is not None and len(panels) == 1:
+    if buffer_cM is not None and _may_be_read_in_part(panels, target):
         to_read = part_to_read(vcf, panels[0], predictor, places[panels[0].checksum], buffer_cM, whole)
     only = None if to_read is None else to_read.region
     with summary.stage("read target"), within_budget(max_memory, "reading the target"):
@@ -203,6 +201,55 @@ def read_regions(
             ],
         )
     return chosen
+
+
+def part_to_check(
+    vcf: str | Path,
+    panels: Sequence[ReferencePanel],
+    target: TargetSettings,
+    regions: Sequence[Region],
+    buffer_cM: float | None,
+) -> Region | None:
+    """What is read of a target to see, before panels are merged, whether it fits one of them.
+
+    Parameters
+    ----------
+    vcf
+        As of `read_regions`.
+    panels : sequence of ReferencePanel
+        The parts of one of the panels.
+    target, regions, buffer_cM
+        As of `read_regions`.
+
+    Returns
+    -------
+    Region or None
+        From the first region to the last, with their buffers, of a file that was written for some panel: of
+        that of the merged one no more may be read (`part_to_read`). None for the whole file.
+
+    Raises
+    ------
+    InputError
+        As `panel_places`.
+    """
+    first = panels[0]
+    places = panel_places(panels, regions, [])
+    if not regions or buffer_cM is None or not _may_be_read_in_part(panels, target):
+        return None
+    header, _ = _of_file(vcf)
+    if PANEL_LINE not in header:
+        return None
+    near = [_around(first.cM, place.first, place.last, buffer_cM) for place in places[first.checksum]]
+    return Region(first.chrom, int(first.position[near[0][0]]), int(first.position[near[-1][1] - 1]))
+
+
+def _may_be_read_in_part(panels: Sequence[ReferencePanel], target: TargetSettings) -> bool:
+    """Whether some of a target may be enough.
+
+    Reading a part of our own file is enough only if the same sites are used as when it was written.
+    """
+    as_written = target.ambiguous == "frequency" and target.chain is None and target.samples is None
+    return as_written and len(panels) == 1
 
 
 def _near_each(

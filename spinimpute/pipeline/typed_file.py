@@ -17,10 +17,10 @@ from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.memory import peak_memory_mb
 from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import OneOrSeveral, open_panels, paths_of
+from spinimpute.panels.opening import OneOrSeveral, paths_of
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
-from spinimpute.pipeline.genome.plan import PLACEHOLDER, words_in_braces
+from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.predictors.typed_chunks import starts_line
@@ -162,25 +162,20 @@ class _Job:
         inputs = [self.vcf, *paths_of(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out = Path(self.out)
-        if words := words_in_braces(out):
-            raise InputError(
-                f"{out}: the output is one file, and its name cannot have {words[0]} in it; {PLACEHOLDER} "
-                "has a meaning for 'impute' only"
-            )
         form = choose_form(out, self.output.output_type)
         with ExitStack() as stack:
-            begin_stage(progress, "opening the panel")
-            with summary.stage("open panel"):
-                panels = stack.enter_context(
-                    open_panels(
-                        self.panel,
-                        self.genetic_map,
-                        threads,
-                        lambda parts: prepare(
-                            parts, self.vcf, ImputationSummary(), self.target, force=self.force
-                        ),
-                    )
+            panels = stack.enter_context(
+                open_or_merge(
+                    self.panel,
+                    self.genetic_map,
+                    threads,
+                    lambda parts: prepare(
+                        parts, self.vcf, ImputationSummary(), self.target, force=self.force
+                    ),
+                    summary,
+                    progress,
                 )
+            )
             begin_stage(progress, "reading the target")
             with summary.stage("read target"):
                 prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spinimpute.errors import InputError
-from spinimpute.output_files import CannotWrite, written_whole
+from spinimpute.output_files import CannotWrite, words_in_braces, written_whole
 
 if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable
@@ -61,8 +61,8 @@ class ReportFiles:
         Raises
         ------
         InputError
-            The folder has no name, cannot be made, or is to be an output, too; MultiQC would not find its
-            file.
+            A name has something in braces; the folder has no name, cannot be made, or is to be an output,
+            too; MultiQC would not find its file.
         """
         if self.multiqc is not None and not Path(self.multiqc).name.endswith(SUFFIX):
             raise InputError(
@@ -70,6 +70,12 @@ class ReportFiles:
                 f"as spinimpute{SUFFIX}"
             )
         files = [path for path in (self.page, self.multiqc) if path is not None]
+        for path in files if self.figures is None else [*files, self.figures]:
+            if words := words_in_braces(path):
+                raise InputError(
+                    f"{path}: there is one report for all chromosomes, and {words[0]} would be part of its "
+                    "name as it is: give a name without braces"
+                )
         if self.figures is None:
             return files
         if str(self.figures) in ("", "-"):

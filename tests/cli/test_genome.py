@@ -63,7 +63,7 @@ def test_a_folder_for_each_chromosome(
         assert {line.split("\t")[0] for line in records(tmp_path / chrom / "o.vcf")} == {chrom}
 
 
-@pytest.mark.parametrize("name", ["o.{chr}.vcf", "{CHROM}/o.vcf", "{chrom}.{}.vcf"])
+@pytest.mark.parametrize("name", ["o.{chr}.vcf", "{CHROM}/o.vcf", "{chrom}.{}.vcf", "o.{1}.vcf"])
 def test_other_words_in_braces_are_refused(
     run: Run, example: Path, panel: Path, tmp_path: Path, name: str
 ) -> None:
@@ -72,9 +72,50 @@ def test_other_words_in_braces_are_refused(
         done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / name)
         assert done.code == 2
         assert "} would be part of the name as it is; {chrom} stands for the name of each chro" in done.err
+        assert done.err.endswith("give a name without braces\n")
     (tmp_path / "{run}").mkdir()
     out = tmp_path / "{run}" / "o.vcf"
     assert run("impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out).code == 0
+
+
+def test_the_folder_that_is_missing_is_named(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    """Folders that are there may be called anything."""
+    (tmp_path / "{run}").mkdir()
+    for command in ("impute", "phase"):
+        out = tmp_path / "{run}" / "sub" / "o.vcf"
+        done = run(command, "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out)
+        assert done.code == 2
+        assert f"there is no folder {out.parent}; create it" in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["panel build --vcf {folder}/panel.vcf.gz", "ligate {folder}/a.vcf.gz", "panel merge a.spin b.spin"],
+)
+def test_outputs_of_other_commands_have_no_words_in_braces(
+    run: Run, example: Path, tmp_path: Path, command: str
+) -> None:
+    words = command.replace("{folder}", str(example)).split()
+    done = run(*words, "--out", tmp_path / "o.{chrom}.x")
+    assert done.code == 2
+    assert "{chrom} has a meaning for the output of 'impute' only: give a name without braces\n" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--report", "r.{chrom}.html"), ("--multiqc", "{chrom}_mqc.json"), ("--report-figures", "{chr}")],
+)
+def test_there_is_one_report_for_all_chromosomes(
+    run: Run, example: Path, panel: Path, tmp_path: Path, option: str, name: str
+) -> None:
+    out, target = tmp_path / "o.{chrom}.vcf", example / "target.vcf.gz"
+    for kind in ("--vcf", "--gl"):
+        done = run("impute", kind, target, "--panel", panel, "--out", out, option, tmp_path / name)
+        assert done.code == 2
+        assert f"{name}: there is one report for all chromosomes" in done.err
+        assert done.err.endswith("give a name without braces\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_files_of_an_earlier_run_are_named(

@@ -138,6 +138,23 @@ def test_an_empty_name_is_no_name(run: Run, command: str, option: str, advice: s
         assert failed.err.startswith(f"spinimpute: error: {option} is given an empty name: {advice}")
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "name"),
+    [
+        ("ligate", ["", "", "--out", "x.vcf"], "CHUNK..."),
+        ("ligate", ["a.vcf", "", "--out", "x.vcf"], "CHUNK..."),
+        ("panel merge", ["", "", "--out", "x.spin"], "FILE FILE..."),
+        *((f"panel {command}", [""], "FILE") for command in ("info", "chunks", "verify")),
+        ("np evaluate", [""], "MODELS"),
+        ("tabular info", [""], "MODEL"),
+    ],
+)
+def test_an_empty_argument_is_no_name(run: Run, command: str, words: list[str], name: str) -> None:
+    failed = run(*command.split(), *words)
+    assert failed.code == 2
+    assert failed.err == f"spinimpute: error: {name} is given an empty name: give a file's\n"
+
+
 def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.spin"
     done = run("panel", "build", "--vcf", example / "panel.vcf.gz", "--out", out)

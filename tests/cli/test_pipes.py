@@ -62,6 +62,23 @@ def test_the_same_as_from_file_to_file(
     assert temporary_files(tmp_path) == []
 
 
+@pytest.mark.parametrize("command", ["impute", "phase", "convert"])
+def test_words_in_braces_are_refused_before_anything_is_read(
+    panel: Path, tmp_path: Path, command: str
+) -> None:
+    """Whoever writes into the pipe may take hours."""
+    words = [*CONSOLE_SCRIPT, command, "--vcf", "-", "--panel", panel, "--out", tmp_path / "o.{chr}.vcf"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    try:
+        assert process.wait(60) == 2
+        assert process.stderr is not None
+        assert b"{chr} would be part of the name as it is" in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize(("form", "suffix"), [("z", ".vcf.gz"), ("b", ".bcf")])
 def test_packed_output(
     piped: Piped, example: Path, panel: Path, tmp_path: Path, form: str, suffix: str

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cyvcf2
@@ -257,6 +258,18 @@ def test_chromosomes_that_the_target_lacks_are_named(
     assert any(warning.startswith("chromosome 2 is left out: ") for warning in summary.warnings)
 
 
+def test_a_name_that_no_file_can_have_is_left_out(
+    genome: Genome, apart: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """There is no earlier file of it."""
+    long, target = tmp_path / "long.vcf", genome.write("of-10.vcf", "10")
+    text, name = target.read_text(), "contig" * 50
+    long.write_text(text.replace("\n10\t", f"\n{name}\t").replace("ID=10>", f"ID={name}>"))
+    summary = spinimpute.impute([target, long], tmp_path / "c{chrom}.vcf", genome.panels)
+    assert records(tmp_path / "c10.vcf") == apart["10"]
+    assert any(f"there is no panel of chromosome {name}" in warning for warning in summary.warnings)
+
+
 def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
     """The halves of a panel of men and women make the whole; panels of other chromosomes lie beside."""
     halves = [tmp_path / "a.spin", tmp_path / "b.spin"]
@@ -267,6 +280,95 @@ def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: 
     spinimpute.impute(genome.target, out, [halves[0], genome.panel("2"), halves[1], genome.panel("10")])
     assert records(out) == apart["10"] + apart["2"] + apart["X"]
     assert {line.split("\t")[9].partition(":")[0] for line in apart["X"]} == {"0", "1"}  # a man
+
+
+class TestPanelsThatCannotBeMerged:
+    """They are found before the first chromosome, 10, is imputed, which may take hours."""
+
+    @pytest.fixture(params=["arrays", "sequenced"])
+    def imputes_nothing(
+        self, request: pytest.FixtureRequest, genome: Genome, tmp_path: Path
+    ) -> Iterator[Callable[[list[Path], str], None]]:
+        out, sequencing = tmp_path / "c{chrom}.vcf", spinimpute.SequencingSettings(genome.target)
+        run: Callable[[list[Path]], object] = {
+            "arrays": lambda panels: spinimpute.impute(genome.target, out, panels),
+            "sequenced": lambda panels: spinimpute.impute_sequenced(out, panels, sequencing),
+        }[request.param]
+
+        def refused(panels: list[Path], said: str) -> None:
+            with pytest.raises(InputError, match=said):
+                run(panels)
+
+        yield refused
+        assert not list(tmp_path.glob("c*.vcf"))
+
+    def test_builds(
+        self, genome: Genome, tmp_path: Path, imputes_nothing: Callable[[list[Path], str], None]
+    ) -> None:
+        panels = [genome.panel("10")]
+        for length in (243_199_373, 242_193_529):
+            text = (genome.folder / "panel2.vcf").read_text()
+            path = tmp_path / f"{length}.vcf"
+            path.write_text(text.replace("<ID=2>", f"<ID=2,length={length}>"))
+            panels.append(path.with_suffix(".spin"))
+            spinimpute.build_panel(path, panels[-1]).close()
+        imputes_nothing(panels, "are of the genome builds GRCh37 and GRCh38")
+
+    @pytest.mark.parametrize(
+        ("lines", "said"),
+        [
+            (
+                lambda position, line: [line.replace(f"\t{position}\t", f"\t{position + 7}\t")],
+                "have 0 sites alike",
+            ),
+            (
+                lambda position, line: [line] if position <= 200_000 else [],
+                r"whole2\.spin has 131 sites, the first at 2:210000, more than 1 cM",
+            ),
+        ],
+    )
+    def test_positions(
+        self,
+        genome: Genome,
+        tmp_path: Path,
+        imputes_nothing: Callable[[list[Path], str], None],
+        lines: Callable[[int, str], list[str]],
+        said: str,
+    ) -> None:
+        """The build that no header states, and a panel of a part of the chromosome: 1 cM is 10 kb here."""
+        panels = [genome.panel("10")]
+        genetic_map = tmp_path / "2.map"
+        genetic_map.write_text("2 . 0 1\n2 . 100 1000000\n")
+        text = (genome.folder / "panel2.vcf").read_text().splitlines(keepends=True)
+        for name, some in (("whole", lambda _, line: [line]), ("part", lines)):
+            path = tmp_path / f"{name}2.vcf"
+            body = [one for x in text if x[0] != "#" for one in some(int(x.split("\t")[1]), x)]
+            path.write_text("".join([x for x in text if x[0] == "#"] + body))
+            panels.append(path.with_suffix(".spin"))
+            spinimpute.build_panel(path, panels[-1], genetic_map).close()
+        imputes_nothing(panels, said)
+
+    def test_a_panel_given_twice(
+        self, genome: Genome, imputes_nothing: Callable[[list[Path], str], None]
+    ) -> None:
+        panels = [genome.panel("10"), genome.panel("2"), genome.panel("2")]
+        imputes_nothing(panels, r"2\.spin and .*2\.spin are the same: give one of them")
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_inducing_points_beside_haplotypes(
+        self,
+        genome: Genome,
+        tmp_path: Path,
+        imputes_nothing: Callable[[list[Path], str], None],
+        first: int,
+    ) -> None:
+        points = tmp_path / "2.spip"
+        with spinimpute.Panel.open(genome.panel("2")) as panel:
+            spinimpute.build_inducing_panel(panel, points, genome.target, 8).close()
+        of_2 = [genome.panel("2"), points]
+        imputes_nothing(
+            [genome.panel("10"), of_2[first], of_2[1 - first]], r"2\.spip.* which holds no haplotypes"
+        )
 
 
 class TestRefused:

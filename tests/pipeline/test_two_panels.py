@@ -14,8 +14,11 @@ import pytest
 import spinimpute
 from spinimpute import memory
 from spinimpute.errors import InputError
+from spinimpute.genotypes.sites import Region
 from spinimpute.panels import opening
 from spinimpute.panels.merging.merge import merge_panels
+from spinimpute.pipeline import impute
+from spinimpute.pipeline.prepare import prepare
 from spinimpute.predictors.spin.build import build_inducing_panel
 from spinimpute.quality.summary import ImputationSummary
 
@@ -119,6 +122,52 @@ def test_regions_are_joined_into_the_whole(files: Files, tmp_path: Path) -> None
     assert records[0] == records[1]
 
 
+def test_no_more_is_read_before_merging_than_a_region_needs(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file that was written for the merged panel; the rest of it may need more memory than there is."""
+    typed, elsewhere = tmp_path / "typed.vcf.gz", tmp_path / "first.vcf.gz"
+    spinimpute.convert(files.target, typed, files.merged)
+    spinimpute.convert(files.target, elsewhere, files.first)
+    read: list[Region | None] = []
+
+    def watched(*given: Any, only: Region | None = None, **more: Any) -> Any:
+        read.append(only)
+        return prepare(*given, only=only, **more)
+
+    monkeypatch.setattr(impute, "prepare", watched)
+    with spinimpute.Panel.open(files.merged) as merged:
+        start, end = merged.position[[600, 700]].tolist()
+    where = spinimpute.RegionSettings(f"20:{start}-{end}", buffer_cM=0.01)
+    for vcf in (files.target, typed, elsewhere):
+        imputed(files, tmp_path / "one.vcf", files.merged, vcf, region=where, force=True)
+        imputed(files, tmp_path / "both.vcf", files.both, vcf, region=where, force=True)
+        assert (tmp_path / "both.vcf").read_bytes() == (tmp_path / "one.vcf").read_bytes()
+    whole, region, _ = read
+    assert whole is None
+    assert region is not None
+    assert files.last / 3 < region.start <= start
+    assert end <= region.end < files.last * 2 / 3
+
+
+def test_stages_have_true_names(files: Files, tmp_path: Path) -> None:
+    class Stages:
+        def __init__(self) -> None:
+            self.begun: list[str] = []
+
+        def __call__(self, fraction: float) -> None: ...
+
+        def begin_stage(self, stage: str) -> None:
+            self.begun.append(stage)
+
+    both = ["checking the target", "merging panels", "reading the target"]
+    for panel, expected in ((files.both, both), (files.merged, ["opening the panel", "reading the target"])):
+        stages = Stages()
+        summary = imputed(files, tmp_path / "o.vcf", panel, progress=stages, force=True)
+        assert stages.begun[: len(expected)] == expected
+        assert ({"check target", "merge panels"} <= summary.seconds.keys()) == isinstance(panel, list)
+
+
 def test_calls_left_out_and_a_report(files: Files, tmp_path: Path) -> None:
     found = []
     for name, panel in (("one", files.merged), ("both", files.both)):
@@ -166,7 +215,7 @@ def test_beside_another_chromosome(files: Files, tmp_path: Path) -> None:
 def test_one_merged_panel_is_kept_at_a_time(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chromosome that the target lacks is merged neither."""
+    """A chromosome that the target lacks is not merged either."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     merged: list[list[str]] = []
 

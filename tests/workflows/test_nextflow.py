@@ -84,6 +84,37 @@ def test_stubs_make_what_is_declared(module: Path, tmp_path: Path) -> None:
     made(module, values, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "form", ["--multiqc {}", "--multiqc={} --format GP", "--format GP --multiqc '{}' --decimals 2"]
+)
+def test_the_stub_makes_the_table_that_the_arguments_name(form: str, tmp_path: Path) -> None:
+    """As the command does, whatever the prefix is."""
+    stub = (IMPUTE / "main.nf").read_text().split("    stub:\n")[1]
+    pattern, touched = re.findall(r"args =~ /(--multiqc.+)/\n.*\"(touch .+)\" : ''", stub)[0]
+    assert touched == "touch ${multiqc[0][1]}"
+    found = re.search(pattern, form.format("a.1000G.20_1-9_mqc.json"))
+    assert found is not None
+    values = {"prefix": "b", "extension": "vcf.gz", "suffix": "tbi", "touch_multiqc": f"touch {found[1]}"}
+    run(command(IMPUTE, "stub", values), tmp_path)
+    assert [path.name for path in tmp_path.glob("*.json")] == ["a.1000G.20_1-9_mqc.json"]
+    assert re.search(pattern, "--format GP") is None
+
+
+def test_tables_of_all_regions_have_names_of_their_own() -> None:
+    """By the example's arguments: those of chunks are known to be different."""
+    folder = NEXTFLOW / "subworkflows" / "vcf_impute_spinimpute"
+    config = (folder / "nextflow.config").read_text()
+    prefix = re.search(r'SPINIMPUTE_IMPUTE \{\n +ext\.prefix = \{ "(.+)" \}', config)
+    example = re.search(
+        r'SPINIMPUTE_IMPUTE \{ *\n? *ext\.args = \{ "--multiqc (.+)_mqc\.json" \}',
+        (REPOSITORY / "workflows" / "README.md").read_text(),
+    )
+    assert prefix is not None
+    assert example is not None
+    assert example[1] == prefix[1]
+    assert all(f"meta.{name}" in example[1] for name in ("id", "panel", "region"))
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
 def test_descriptions_name_what_processes_take_and_make(module: Path) -> None:
     text = (module / "main.nf").read_text()

@@ -26,7 +26,7 @@ from spinimpute.errors import InputError
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.merging.filling import Filling
 from spinimpute.panels.merging.same_people import SamePeople, find_same_people
-from spinimpute.panels.merging.site_union import ABSENT, SiteUnion, check_alike, unite_sites
+from spinimpute.panels.merging.site_union import ABSENT, SiteUnion, check_alike, check_positions, unite_sites
 from spinimpute.panels.panel import MERGED, Panel
 from spinimpute.panels.parts import join_panels, open_parts, part_of
 from spinimpute.panels.site_table import SiteTable, raw_columns
@@ -108,6 +108,8 @@ def merged_name(panels: Sequence[str | Path]) -> str:
 def check_mergeable(panels: Sequence[str | Path]) -> None:
     """Check what can be known of panels before their sites are compared, in no time.
 
+    Of a third panel the sites are not looked at: they may be those of the second one.
+
     Parameters
     ----------
     panels : sequence of str or Path
@@ -133,6 +135,8 @@ def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
                 f"panels {one[0].path} and {other[0].path} have other parts of chromosome X "
                 f"({', '.join(names)}; {', '.join(others)}): build both of the same parts"
             )
+    for parts in zip(opened[0], opened[1], strict=True):
+        check_positions(*parts)
 
 
 def _names_of_parts(panels: Sequence[Panel]) -> list[str]:

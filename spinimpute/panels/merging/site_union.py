@@ -133,6 +133,30 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     return union
 
 
+def check_positions(first: Panel, second: Panel) -> None:
+    """Check in no time what the positions of two panels show of their sites.
+
+    Parameters
+    ----------
+    first, second : Panel
+        As of `unite_sites`.
+
+    Raises
+    ------
+    InputError
+        As of `unite_sites`, unless it takes more than positions to know: sites that both have are fewer than
+        positions that both have.
+    """
+    pairs = (first, second), (second, first)
+    shared = [np.isin(panel.position, other.position) for panel, other in pairs]
+    few = shared[1].sum() < _least_shared(first, second)
+    if few or any(
+        (_apart_cM(panel.cM, panel.cM[both]) > MOST_APART_CM).any()
+        for panel, both in zip((first, second), shared, strict=True)
+    ):
+        unite_sites(first, second)
+
+
 def _partners(first: Panel, second: Panel) -> tuple[np.ndarray, np.ndarray]:
     """The first panel's site of each of the second one, or ABSENT; and whether its alleles are exchanged."""
     partner, turned = np.full(second.n_sites, ABSENT), np.zeros(second.n_sites, bool)
@@ -195,8 +219,12 @@ def _builds(first: Panel, second: Panel) -> list[str]:
     return [build_of(panel.contig_line, panel.chrom) for panel in (first, second)]
 
 
+def _least_shared(first: Panel, second: Panel) -> float:
+    return max(1, LEAST_SHARED * min(first.n_sites, second.n_sites))
+
+
 def _check_shared(first: Panel, second: Panel, n_shared: int) -> None:
-    least = max(1, LEAST_SHARED * min(first.n_sites, second.n_sites))
+    least = _least_shared(first, second)
     if n_shared < least:
         raise InputError(
             f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
@@ -233,11 +261,7 @@ def _why_few(first: Panel, second: Panel, least: float) -> str:
 
 def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
     """Raise InputError where one panel has sites far from all that both have."""
-    shared_cM = union.cM[union.shared_T]
-    right = np.searchsorted(shared_cM, union.cM)
-    to_right = shared_cM[right.clip(max=len(shared_cM) - 1)] - union.cM
-    to_left = union.cM - shared_cM[(right - 1).clip(min=0)]
-    far = np.flatnonzero(np.minimum(np.abs(to_left), np.abs(to_right)) > MOST_APART_CM)
+    far = np.flatnonzero(_apart_cM(union.cM, union.cM[union.shared_T]) > MOST_APART_CM)
     if len(far):
         which = int(union.index_S[0][far[0]] == ABSENT)
         has, lacks = ((first, second), (second, first))[which]
@@ -247,3 +271,11 @@ def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
             f"any that {lacks.path} has, too: build both of the same region (build_panel(...) with "
             "region=...)"
         )
+
+
+def _apart_cM(cM: np.ndarray, shared_cM: np.ndarray) -> np.ndarray:
+    """How far places are from the nearest of some, of which there is one at least; both increase."""
+    right = np.searchsorted(shared_cM, cM)
+    to_right = shared_cM[right.clip(max=len(shared_cM) - 1)] - cM
+    to_left = cM - shared_cM[(right - 1).clip(min=0)]
+    return np.minimum(np.abs(to_left), np.abs(to_right))

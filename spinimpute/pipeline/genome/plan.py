@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from spinimpute.errors import InputError
 from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
+from spinimpute.output_files import PLACEHOLDER, words_in_braces
 from spinimpute.panels.opening import PANEL_FILES, is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
@@ -252,23 +252,13 @@ def _place(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     return at, number, plain
 
 
-PLACEHOLDER = "{chrom}"
-_IN_BRACES = re.compile(r"\{[^{}]*\}")
-
-
-def words_in_braces(out: str | Path) -> list[str]:
-    """What stands in braces in an output's name. Folders that are there may be called anything."""
-    path = Path(out)
-    return _IN_BRACES.findall(path.name if path.parent.is_dir() else str(out))
-
-
 def check_placeholders(out: str | Path) -> None:
     """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER."""
     unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
     if unknown is not None:
         raise InputError(
             f"output {out}: {unknown} would be part of the name as it is; {PLACEHOLDER} stands for the name "
-            "of each chromosome"
+            "of each chromosome. Write that, or give a name without braces"
         )
 
 

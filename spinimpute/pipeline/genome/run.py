@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -12,11 +13,12 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.memory import peak_memory_mb
+from spinimpute.output_files import PLACEHOLDER
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
-from spinimpute.panels.opening import PANELS_HAVE_MAPS
+from spinimpute.panels.merging.merge import check_mergeable
+from spinimpute.panels.opening import PANELS_HAVE_MAPS, paths_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.genome.plan import (
-    PLACEHOLDER,
     Chromosome,
     Panel,
     check_placeholders,
@@ -141,8 +143,9 @@ def plan_run(
     Raises
     ------
     InputError
-        As `plan_genome` and `check_placeholders`; the panels are of several kinds; a map is given for panel
-        files; or an output cannot hold what would go into it.
+        As `plan_genome`, `check_placeholders`, and `check_mergeable` of each chromosome with several panels;
+        the panels are of several kinds; a map is given for panel files; or an output cannot hold what would
+        go into it.
     """
     check_placeholders(out)
     if len(files) < 2 and len(panels) < 2 and PLACEHOLDER not in str(out):
@@ -157,8 +160,12 @@ def plan_run(
                 _warn_of_earlier(output_of(out, chrom), chrom, summary)
     if genetic_map is not None:
         raise InputError(PANELS_HAVE_MAPS)
+    with summary.stage("open panel"):
+        for one in plan:
+            if one.more_panels:  # else it would be found when those before are imputed, after hours
+                check_mergeable(paths_of(one.panels))
     first = plan[0]
-    for one in plan:
+    for one in plan:  # panels that can be merged hold the same
         if one.holds != first.holds:
             raise InputError(
                 f"the panel of chromosome {first.name} holds {first.holds}, that of {one.name} {one.holds}: "
@@ -246,7 +253,7 @@ def impute_chromosomes(
 
 def _warn_of_earlier(path: Path, chrom: str, summary: RunSummary) -> None:
     """Warn of the file of a chromosome that is left out, if it is there: nothing shows that it is older."""
-    if path.exists():
+    if os.path.exists(path):  # no error if a contig's name is too long for a file
         summary.warnings.append(
             f"{path} was there before and stays: it is not of this run, which leaves chromosome {chrom} out"
         )

@@ -21,16 +21,17 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.memory import FEWER_SAMPLES, within_budget
 from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import OneOrSeveral, open_panels, path_of
+from spinimpute.panels.opening import OneOrSeveral, path_of
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import panel_files
 from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
+from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
-from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites, check_inputs
-from spinimpute.pipeline.sequenced.parts import Part, read_parts
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
+from spinimpute.pipeline.sequenced.parts import Part, check_inputs, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.sequenced_summary import SequencedSummary
@@ -75,7 +76,7 @@ def impute_sequenced(
         For a panel that is a VCF or BCF.
     region : RegionSettings
         Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given. Regions
-        whose buffers overlap are imputed as one stretch.
+        whose buffers overlap are imputed as one stretch: their records depend on which others are given.
     output : OutputSettings
         Formats, decimals, type and header lines of the file, and a report; nothing else of it.
     resources : Resources
@@ -139,10 +140,13 @@ class _Given:
         """Keeps the budget of memory while samples are read."""
         return within_budget(self.resources.max_memory, "reading the samples", FEWER_SAMPLES)
 
-    def check_inputs(self, sequencing: SequencingSettings, panels: Sequence[ReferencePanel]) -> None:
+    def check_inputs(
+        self, sequencing: SequencingSettings, step: Step, panels: Sequence[ReferencePanel]
+    ) -> None:
         """Raise InputError if samples cannot be imputed from the parts of a panel."""
+        regions, _ = step.regions(self.regions, panels[0].chrom)
         with self.budget_of_reading():
-            check_inputs(sequencing, panels, force=self.force)
+            check_inputs(panels, sequencing, regions, self.buffer_cM, force=self.force)
 
 
 def _impute_chromosome(
@@ -155,10 +159,16 @@ def _impute_chromosome(
     if sequencing.likelihood_files:
         sequencing = replace(sequencing, likelihoods=step.one.vcf)
     with ExitStack() as opened:
-        begin_stage(progress, "merging panels" if step.one.more_panels else "opening the panel")
-        with summary.stage("open panel"):
-            fits = partial(given.check_inputs, sequencing)
-            panels = opened.enter_context(open_panels(step.one.panels, given.genetic_map, threads, fits))
+        panels = opened.enter_context(
+            open_or_merge(
+                step.one.panels,
+                given.genetic_map,
+                threads,
+                partial(given.check_inputs, sequencing, step),
+                summary,
+                progress,
+            )
+        )
         begin_stage(progress, "reading the samples")
         regions, in_file = step.regions(given.regions, panels[0].chrom)
         with summary.stage("read samples"), given.budget_of_reading():
@@ -267,14 +277,13 @@ def _impute(
         if p_S2X is None:
             return
         with summary.stage("write"):
-            for place in part.places:
-                low, high = max(start, place.first), min(start + len(p_S2X), place.last)
+            for low, high in part.written_of(start, start + len(p_S2X)):
                 step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
                 for at in range(low, high, step):
                     rows = slice(at, min(at + step, high))
                     p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
                     _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
-                summary.written_sites += max(0, high - low)
+                summary.written_sites += high - low
 
 
 def _write(

@@ -5,10 +5,11 @@ Axes: S and T sites, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,12 +21,13 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import VariantFile
+
+Read = TypeVar("Read")
 
 CALL_ERROR = 33  # Phred-scaled: an array's allele is wrong
 
@@ -170,70 +172,78 @@ class LikelihoodReader:
         settings = self.settings
         parts = []
         if self._likelihoods is not None:
-            try:
-                parts.append(
-                    read_variant_likelihoods(
-                        self._likelihoods, panel, region, chain=settings.chain, sexes=settings.sexes
-                    )
-                )
-            except (NoRecord, NoMatch):
-                if region is None:
-                    raise
+            parts.append(_unless_absent(region, partial(self._read_likelihoods, panel, region)))
         if panel.checksum in self._calls:
             parts.append(likelihoods_of_calls(self._calls[panel.checksum], region))
         if settings.alignments:
-            try:
-                parts.append(
-                    read_alignments(
-                        settings.alignments,
-                        panel,
-                        region,
-                        names=settings.names,
-                        reference=settings.reference,
-                        sexes=settings.sexes,
-                        settings=settings.pileup,
-                    )
-                )
-            except NoRecord:
-                if region is None:
-                    raise
+            parts.append(_unless_absent(region, partial(self._read_alignments, panel, region)))
+        known = [part for part in parts if part is not None]
         if self._samples is not None:
-            parts = [part.in_order(self._samples) for part in parts]
-        return reduce(merge_likelihoods, parts) if parts else None
+            known = [part.in_order(self._samples) for part in known]
+        return reduce(merge_likelihoods, known) if known else None
 
+    def begins(self, panel: Panel, region: Region | None) -> bool:
+        """Whether `read` may know something, by no more than a file's first record.
 
-def check_inputs(
-    settings: SequencingSettings, panels: Sequence[ReferencePanel], *, force: bool = False
-) -> None:
-    """Check what can be known of the samples' files before much of them is read.
+        Parameters
+        ----------
+        panel, region
+            As of `read`.
 
-    Parameters
-    ----------
-    settings : SequencingSettings
-        As of `LikelihoodReader`.
-    panels : sequence of ReferencePanel
-        The parts of one panel.
-    force : bool
-        As of `LikelihoodReader`.
+        Returns
+        -------
+        bool
+            False if nothing is known at any site.
 
-    Raises
-    ------
-    InputError
-        As of `LikelihoodReader` and `haplotypes_of`, and for files of reads that cannot be used. Of
-        likelihoods all are read if by its header the file is on another genome build.
-    """
-    parts = [haplotypes_of(panel) for panel in panels]
-    LikelihoodReader(settings, parts, force=force)
-    for path in settings.alignments:
-        AlignmentFile(path, parts[-1], settings.reference).close()
-    largest = max(parts, key=lambda part: part.n_sites)
-    for path in settings.likelihood_files:
-        with VariantFile(path, "target") as file:
-            records = ChromosomeRecords(file, None, largest.chrom)
+        Raises
+        ------
+        InputError
+            As of `read`. Of likelihoods all are read if by its header the file is on another genome build.
+        """
+        begun = None
+        if self._likelihoods is not None:
+            begun = _unless_absent(region, partial(self._begin_likelihoods, panel, region))
+        return bool(begun or self.settings.alignments or panel.checksum in self._calls)
+
+    def _begin_likelihoods(self, panel: Panel, region: Region | None) -> bool:
+        assert self._likelihoods is not None
+        lifted = self.settings.chain is not None
+        with VariantFile(Path(self._likelihoods), "target") as file:
+            records = ChromosomeRecords(file, None if lifted else region, panel.chrom)
             next(iter(records))
-        builds = [build_of(one.contig_line, largest.chrom) for one in (records, largest)]
-        if settings.chain is None and all(builds) and builds[0] != builds[1]:
-            read_variant_likelihoods(path, largest, sexes=settings.sexes)
+        builds = [build_of(one.contig_line, panel.chrom) for one in (records, panel)]
+        if not lifted and all(builds) and builds[0] != builds[1]:
+            self._read_likelihoods(panel, region)
+        return True
+
+    def _read_likelihoods(self, panel: Panel, region: Region | None) -> GenotypeLikelihoods:
+        assert self._likelihoods is not None
+        settings = self.settings
+        return read_variant_likelihoods(
+            self._likelihoods, panel, region, chain=settings.chain, sexes=settings.sexes
+        )
+
+    def _read_alignments(self, panel: Panel, region: Region | None) -> GenotypeLikelihoods:
+        settings = self.settings
+        return read_alignments(
+            settings.alignments,
+            panel,
+            region,
+            names=settings.names,
+            reference=settings.reference,
+            sexes=settings.sexes,
+            settings=settings.pileup,
+        )
+
+
+def _unless_absent(region: Region | None, read: Callable[[], Read]) -> Read | None:
+    """What is read; None where a file holds nothing of a region, of which others may know something."""
+    try:
+        return read()
+    except (NoRecord, NoMatch):
+        if region is None:
+            raise
+        return None
 
 
 def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> GenotypeLikelihoods:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.regions import Place, panel_places
 from spinimpute.pipeline.sequenced.inputs import LikelihoodReader, SequencingSettings, haplotypes_of
 from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 BUFFER_CM = 1.0  # of what lies further away next to nothing matters
@@ -46,6 +50,12 @@ class Part:
         """Number of panel sites that are written."""
         return sum(place.last - place.first for place in self.places)
 
+    def written_of(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Of the panel sites [start, stop), those [low, high) that are written, for each place."""
+        begin = bisect_right(self.places, start, key=lambda place: place.last)
+        end = bisect_left(self.places, stop, key=lambda place: place.first)
+        return [(max(start, place.first), min(stop, place.last)) for place in self.places[begin:end]]
+
 
 @dataclass(frozen=True)
 class _Reach:
@@ -73,10 +83,62 @@ def _together(panel: Panel, places: Sequence[Place], buffer_cM: float) -> list[l
     return groups
 
 
-def _is_known(found: GenotypeLikelihoods, reach: _Reach) -> bool:
-    """Whether anything is known of any sample near a place."""
-    low, high = np.searchsorted(found.panel_index, [reach.low, reach.high]).tolist()
-    return bool(found.part(slice(low, high)).known_SX.any())
+def _stretches(
+    panels: Sequence[Panel], places: Mapping[str, Sequence[Place]], buffer_cM: float | None
+) -> Iterator[tuple[Panel, list[_Reach], Region | None]]:
+    """What is read in one go: a panel, places whose buffers overlap, and their region; None for all."""
+    for panel in panels:
+        of_panel = places.get(panel.checksum, [])
+        for together in _together(panel, of_panel, BUFFER_CM if buffer_cM is None else buffer_cM):
+            around = None
+            if together[0].place.region is not None or len(panels) > 1:
+                start, end = panel.position[[together[0].low, together[-1].high - 1]].tolist()
+                around = Region(panel.chrom, start, end)
+            yield panel, together, around
+
+
+def check_inputs(
+    panels: Sequence[ReferencePanel],
+    sequencing: SequencingSettings,
+    regions: Sequence[Region],
+    buffer_cM: float | None,
+    *,
+    force: bool,
+) -> None:
+    """Check what can be known of the samples' files before much of them is read.
+
+    Parameters
+    ----------
+    panels, sequencing, regions, buffer_cM, force
+        As of `read_parts`.
+
+    Raises
+    ------
+    InputError
+        As of `read_parts`, and for files of reads that cannot be used.
+    """
+    places = panel_places(panels, regions, [])
+    of_haplotypes = [haplotypes_of(one) for one in panels]
+    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
+    for path in sequencing.alignments:
+        AlignmentFile(path, of_haplotypes[-1], sequencing.reference).close()
+    if not any(reader.begins(one, around) for one, _, around in _stretches(of_haplotypes, places, buffer_cM)):
+        raise _nothing_known(panels, regions)
+
+
+def _nothing_known(panels: Sequence[ReferencePanel], regions: Sequence[Region]) -> NoRecord:
+    where = regions[0] if len(regions) == 1 else panels[0].chrom
+    return NoRecord(f"nothing is known of any sample in {where}: is it the right file?")
+
+
+def _which_known(found: GenotypeLikelihoods, reaches: Sequence[_Reach]) -> list[bool]:
+    """Whether anything is known of any sample near each of some places."""
+    n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # before each of the sites
+    low, high = (
+        n_known[np.searchsorted(found.panel_index, ends)]
+        for ends in ([reach.low for reach in reaches], [reach.high for reach in reaches])
+    )
+    return (high > low).tolist()
 
 
 def read_parts(
@@ -118,38 +180,32 @@ def read_parts(
         any sample (`NoRecord`).
     """
     places = panel_places(panels, regions, summary.warnings)
-    buffer_cM = BUFFER_CM if buffer_cM is None else buffer_cM
     parts, skipped = [], Counter[str]()
     of_haplotypes = [haplotypes_of(one) for one in panels]
     reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
     summary.warnings += reader.warnings
-    for one in of_haplotypes:
-        for together in _together(one, places.get(one.checksum, []), buffer_cM):
-            start, stop = together[0].low, together[-1].high
-            around = None
-            if together[0].place.region is not None or len(panels) > 1:
-                around = Region(one.chrom, int(one.position[start]), int(one.position[stop - 1]))
-            found = reader.read(one, around)
-            if found is not None:
-                summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
-                summary.count(found, stop - start)
-                # a file without an index is read anew for each group, with all its other chromosomes
-                elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], found.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
-                skipped += Counter(found.skipped)
-                skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
-            kept = [reach for reach in together if found is not None and _is_known(found, reach)]
-            for place in [reach.place for reach in together if reach not in kept]:
-                first, last = place.first, place.last
-                summary.warnings.append(
-                    f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
-                    f"{one.position[last - 1]}: its {last - first} sites are left out"
-                )
-            if found is not None and kept:
-                low, high = kept[0].low, kept[-1].high
-                ends = np.searchsorted(found.panel_index, [low, high]).tolist()
-                parts.append(Part(one, found.part(slice(*ends)), [reach.place for reach in kept], low, high))
+    for one, together, around in _stretches(of_haplotypes, places, buffer_cM):
+        found = reader.read(one, around)
+        if found is not None:
+            summary.panel_haplotypes = max(summary.panel_haplotypes, one.n_haplotypes)
+            summary.count(found, together[-1].high - together[0].low)
+            # a file without an index is read anew for each group, with all its other chromosomes
+            elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], found.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
+            skipped += Counter(found.skipped)
+            skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
+        known = [False] * len(together) if found is None else _which_known(found, together)
+        kept = list(compress(together, known))
+        for reach in compress(together, map(not_, known)):
+            first, last = reach.place.first, reach.place.last
+            summary.warnings.append(
+                f"nothing is known of any sample in {one.chrom}:{one.position[first]}-"
+                f"{one.position[last - 1]}: its {last - first} sites are left out"
+            )
+        if found is not None and kept:
+            low, high = kept[0].low, kept[-1].high
+            ends = np.searchsorted(found.panel_index, [low, high]).tolist()
+            parts.append(Part(one, found.part(slice(*ends)), [reach.place for reach in kept], low, high))
     summary.skipped = dict(+skipped)
     if not parts:
-        where = regions[0] if len(regions) == 1 else panels[0].chrom
-        raise NoRecord(f"nothing is known of any sample in {where}: is it the right file?")
+        raise _nothing_known(panels, regions)
     return parts

@@ -11,10 +11,13 @@ import pytest
 from spinimpute.errors import InputError
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.stretches import in_stretches
+from spinimpute.pipeline import regions
+from spinimpute.pipeline.regions import Place
 from spinimpute.pipeline.sequenced import impute
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 World = Any
 Lines = Callable[[Path], list[str]]
@@ -247,3 +250,46 @@ def test_sites_of_neighbouring_regions_count_once(world: World, gl: Path, tmp_pa
         impute_sequenced(tmp_path / "one.vcf", world.panel, given, region=alone, force=True)
         apart += records(tmp_path / "one.vcf")
     assert records(tmp_path / "parts.vcf") == apart
+
+
+def test_work_grows_with_the_number_of_regions_alone(
+    world: World, gl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with its square, as exomes have hundreds of thousands: places are not compared, nor walked anew."""
+    looked_at, computed = [0], [0]
+
+    class CountedPlace(Place):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("places are compared")
+
+        __hash__ = Place.__hash__
+
+        def __getattribute__(self, name: str) -> Any:
+            looked_at[0] += name in ("first", "last")
+            return super().__getattribute__(name)
+
+    known_SX = GenotypeLikelihoods.known_SX.fget  # type: ignore[attr-defined]
+
+    def counted(likelihoods: GenotypeLikelihoods) -> Any:
+        computed[0] += len(likelihoods.panel_index)
+        return known_SX(likelihoods)
+
+    def in_small_pieces(panel: Panel, first: int, phred_SX3: np.ndarray, *more: Any) -> Any:
+        for start, p_S2X in in_stretches(panel, first, phred_SX3, *more):
+            for at in range(0, len(p_S2X), 4):
+                yield start + at, p_S2X[at : at + 4]
+
+    monkeypatch.setattr(regions, "Place", CountedPlace)
+    monkeypatch.setattr(GenotypeLikelihoods, "known_SX", property(counted))
+    monkeypatch.setattr(impute, "in_stretches", in_small_pieces)
+    work = []
+    for n_places in (25, 100):
+        looked_at[0] = computed[0] = 0
+        position = world.position[:: len(world.position) // n_places][:n_places]
+        where = RegionSettings([f"20:{at}-{at}" for at in position], buffer_cM=1_000.0)
+        out = tmp_path / f"{n_places}.vcf"
+        impute_sequenced(out, world.panel, SequencingSettings(gl), region=where)
+        assert [int(line.split("\t")[1]) for line in records(out)] == position
+        work.append((looked_at[0], computed[0]))
+    assert work[1][0] < 5 * work[0][0]
+    assert work[1][1] == work[0][1]

@@ -40,7 +40,8 @@ process SPINIMPUTE_IMPUTE {
     prefix = task.ext.prefix ?: "${meta.id}"
     extension = args =~ /(-O|--output-type)[ =]?b/ ? 'bcf' : 'vcf.gz'
     def suffix = extension == 'bcf' ? 'csi' : 'tbi'
-    def touch_multiqc = args =~ /--multiqc[ =]/ ? "touch ${prefix}_mqc.json" : ''
+    def multiqc = args =~ /--multiqc[ =]('[^']+'|"[^"]+"|\S+)/
+    def touch_multiqc = multiqc ? "touch ${multiqc[0][1]}" : ''
     """
     echo '' | gzip > ${prefix}.${extension}
     touch ${prefix}.${extension}.${suffix}

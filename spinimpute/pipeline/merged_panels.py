@@ -1,0 +1,68 @@
+"""Opens the panel of a run, or merges several: whether the target fits is seen before, as that takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from spinimpute.errors import InputError
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.panels.opening import (
+    PANELS_HAVE_MAPS,
+    OneOrSeveral,
+    check_before_merging,
+    open_panels,
+    paths_of,
+)
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.progress import Progress, begin_stage
+from spinimpute.quality.summary import RunSummary
+
+
+@contextmanager
+def open_or_merge(
+    panel: OneOrSeveral,
+    genetic_map: str | Path | GeneticMap | None,
+    threads: int,
+    fits: Callable[[Sequence[ReferencePanel]], object],
+    summary: RunSummary,
+    progress: Progress | None,
+) -> Iterator[Sequence[ReferencePanel]]:
+    """Open a panel for as long as it is used.
+
+    Parameters
+    ----------
+    panel, genetic_map, threads
+        As of `open_panels`.
+    fits : callable
+        As of `check_before_merging`; not called for a single panel.
+    summary : RunSummary
+        Gets the time.
+    progress : callable or None
+        Is told the stages.
+
+    Yields
+    ------
+    sequence of ReferencePanel
+        The parts of the panel.
+
+    Raises
+    ------
+    InputError
+        As of `open_panels` and `check_before_merging`.
+    """
+    paths = paths_of(panel)
+    stage, shown = "open panel", "opening the panel"
+    if len(paths) > 1:
+        if genetic_map is not None:
+            raise InputError(PANELS_HAVE_MAPS)
+        begin_stage(progress, "checking the target")
+        with summary.stage("check target"):
+            check_before_merging(paths, fits)
+        stage, shown = "merge panels", "merging panels"
+    begin_stage(progress, shown)
+    with ExitStack() as stack:
+        with summary.stage(stage):
+            panels = stack.enter_context(open_panels(panel, genetic_map, threads))
+        yield panels
