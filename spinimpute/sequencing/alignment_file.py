@@ -223,13 +223,25 @@ class AlignmentFile:
                 "samtools quickcheck, or get it again"
             ) from error
 
-    def name(self, read: Read) -> str:
-        """The name of a read, which both mates of a pair have; raises InputError if it is no text."""
+    def fragment(self, read: Read) -> str:
+        """What a read has in common with its mate, and with no other read: name and where both begin.
+
+        The name alone is not enough: names begin anew where runs were joined, and a file may have none (*).
+        Where a mate's place is not stated the name has to do. Raises InputError if that is no text.
+        """
         try:
-            return str(read.query_name)
+            name = read.query_name
         except UnicodeDecodeError as error:
             place = f"{self.contig}:{read.reference_start + 1}"
             raise self.error(f"the name of a read at {place} {_NO_TEXT}") from error
+        start, named = read.reference_start, name not in (None, "", "*")
+        if read.is_paired and not read.mate_is_unmapped:
+            if read.next_reference_id == read.reference_id:
+                low, high = sorted((start, read.next_reference_start))
+                return f"{name} {low} {high}" if named else f"{low} {high} {abs(read.template_length)}"
+            if read.next_reference_id < 0 and named:
+                return str(name)
+        return f"{name} {start}" if named else f"{start} {read.cigarstring} {read.query_sequence}"
 
     def error(self, what: str) -> InputError:
         """What to raise for a defect of the file."""

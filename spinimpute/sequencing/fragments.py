@@ -67,7 +67,7 @@ class ReadBases:
     Attributes
     ----------
     name_hash : uint64 (B,)
-        Of the read's name: the same for both mates.
+        Of the read's fragment: the same for both mates.
     panel_index : int64 (B,)
         The panel's site.
     allele : uint8 (B,)

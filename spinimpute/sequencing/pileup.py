@@ -178,7 +178,7 @@ def _bases_of_reads(
         if end is None or letters is None or quality is None:
             n_bare += 1
             continue
-        name_hash = int.from_bytes(blake2b(file.name(read).encode(), digest_size=8).digest(), "little")
+        name_hash = int.from_bytes(blake2b(file.fragment(read).encode(), digest_size=8).digest(), "little")
         for site, offset in _sites_in_read(read, position, first):
             if quality[offset] < least:
                 n_poor += 1
@@ -186,7 +186,9 @@ def _bases_of_reads(
             letter = letters[offset]
             hashes.append(name_hash)
             sites.append(site)
-            alleles.append(0 if letter == ref[site] else 1 if letter == alt[site] else OTHER_ALLELE)
+            # "=" stands for the base of the reference genome
+            is_ref = letter in (ref[site], "=")
+            alleles.append(0 if is_ref else 1 if letter == alt[site] else OTHER_ALLELE)
             qualities.append(quality[offset])
     skipped["reads marked as duplicate, secondary, supplementary, unmapped or failed"] += n_marked
     skipped[f"reads with a mapping quality below {settings.min_mapping_quality}"] += n_misplaced

@@ -68,6 +68,7 @@ class ReadLine:
     qualities: str | None
     flag: int = 0
     mapping_quality: int = 60
+    mate: int | None = None  # where it begins; by default that is not stated
 
 
 @pytest.fixture
@@ -102,6 +103,8 @@ def write_reads(tmp_path: Path) -> Callable[..., Path]:
                 read.query_name, read.flag, read.reference_id = line.name, line.flag, 0
                 read.reference_start, read.mapping_quality = line.position - 1, line.mapping_quality
                 read.cigarstring, read.query_sequence = line.cigar, line.letters
+                if line.mate is not None:
+                    read.next_reference_id, read.next_reference_start = 0, line.mate - 1
                 if line.qualities is not None:
                     read.query_qualities = pysam.qualitystring_to_array(line.qualities)
                 file.write(read)

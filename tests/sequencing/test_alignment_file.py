@@ -40,7 +40,7 @@ def reads(read_line: type) -> list:
 
 def names(path: Path, panel: SimpleNamespace, reference: Path | None = None) -> list[str]:
     with AlignmentFile(path, panel, reference) as file:
-        return [file.name(read) for read in file.reads(103, 105)]
+        return [file.fragment(read).split()[0] for read in file.reads(103, 105)]
 
 
 def refused(path: Path, panel: SimpleNamespace, said: str, reference: Path | None = None) -> None:

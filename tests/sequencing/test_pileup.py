@@ -56,8 +56,7 @@ def test_by_hand(write_reads: WriteReads, read_line: type, panel_of: PanelOf) ->
         read_line("none", 103, "5M", None, None),
         read_line("away", 130, "5M", "AAAAA", "55555"),
     ]
-    found = read_alignments([write_reads(reads)], panel_of(PANEL))
-    likelihoods = found
+    likelihoods = read_alignments([write_reads(reads)], panel_of(PANEL))
     assert likelihoods.samples == ["NA1"]
     assert likelihoods.ploidy.tolist() == [2]
     assert likelihoods.panel_index.tolist() == [0, 1, 3, 4, 5]
@@ -71,7 +70,7 @@ def test_by_hand(write_reads: WriteReads, read_line: type, panel_of: PanelOf) ->
         "fragments at a site with another allele": 2,
     }
     by_site: dict[int, set[tuple[int, int]]] = {}
-    for _, site, allele, quality in columns(found):
+    for _, site, allele, quality in columns(likelihoods):
         by_site.setdefault(site, set()).add((allele, quality))
     assert by_site == {
         0: {(0, 20), (1, 10)},  # r1 and r3 alike, r2
@@ -80,8 +79,8 @@ def test_by_hand(write_reads: WriteReads, read_line: type, panel_of: PanelOf) ->
         4: {(1, 30)},  # r3
         5: {(0, 30)},
     }
-    of_r3 = next(number for number, site, *_ in columns(found) if site == 4)
-    assert [row[1] for row in columns(found) if row[0] == of_r3] == [0, 4]
+    of_r3 = next(number for number, site, *_ in columns(likelihoods) if site == 4)
+    assert [row[1] for row in columns(likelihoods) if row[0] == of_r3] == [0, 4]
     assert likelihoods.depth_SX is not None
     assert likelihoods.depth_SX[:, 0].tolist() == [3, 3, 1, 1, 1]
     # 103: two A of 20, one C of 10: 2 * 0.0436 + 10, 3 * 3.0103, 2 * 20 + 0.4576
@@ -208,6 +207,39 @@ def plainly_counted(
         return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
     return {x: {n: of[n] for n in sorted(of, key=hashed)[:depth]} for x, of in counted.items()}
+
+
+@pytest.mark.parametrize("name", ["*", "same"])
+def test_reads_that_share_a_name_are_fragments_of_their_own(
+    write_reads: WriteReads, read_line: type, panel_of: PanelOf, name: str
+) -> None:
+    """Names begin anew where runs were joined, and may be left out; mates are one fragment all the same."""
+    reads = [
+        read_line(name, 103, "6M", "AAGAAC", "555555"),
+        read_line(name, 104, "5M", "ATAAT", "55555"),  # unpaired: another fragment, with T at 105
+        read_line(name, 100, "6M", "AAACAT", "555555", 0x1 | 0x40, mate=118),
+        read_line(name, 118, "4M", "AAGA", "5555", 0x1 | 0x80, mate=100),
+        read_line(name, 101, "6M", "AACAGA", "555555", 0x1 | 0x40, mate=119),
+        read_line(name, 119, "4M", "ATAA", "5555", 0x1 | 0x80, mate=101),
+    ]
+    found = read_alignments([write_reads(reads)], panel_of(PANEL))
+    by_fragment: dict[int, set[tuple[int, int]]] = {}
+    for fragment, site, allele, _ in columns(found):
+        by_fragment.setdefault(fragment, set()).add((site, allele))
+    assert sorted(map(sorted, by_fragment.values())) == [
+        [(0, 0), (1, 0), (3, 0), (4, 0)],
+        [(0, 1), (1, 0), (5, 0)],
+        [(0, 1), (1, 1), (5, 1)],
+        [(1, 1), (3, 1)],
+    ]
+    assert not any("disagree" in reason for reason in found.skipped)
+
+
+def test_an_equals_sign_is_the_base_of_the_reference(
+    write_reads: WriteReads, read_line: type, panel_of: PanelOf
+) -> None:
+    found = read_alignments([write_reads([read_line("r", 103, "6M", "======", "555555")])], panel_of(PANEL))
+    assert {(site, allele) for _, site, allele, _ in columns(found)} == {(0, 0), (1, 0), (3, 0), (4, 0)}
 
 
 @pytest.mark.parametrize("max_depth", [2, 40])

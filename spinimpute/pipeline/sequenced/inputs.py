@@ -111,6 +111,8 @@ class LikelihoodReader:
     ----------
     warnings : list of str
         Of the array's calls.
+    absent : list of str
+        Why a file knows nothing of what was read.
 
     Raises
     ------
@@ -126,7 +128,7 @@ class LikelihoodReader:
             raise InputError(
                 f"{len(files)} files of likelihoods are given: give that of this chromosome alone"
             )
-        self.settings, self.warnings = settings, list[str]()
+        self.settings, self.warnings, self.absent = settings, list[str](), list[str]()
         self._likelihoods = files[0] if files else None
         self._calls: dict[str, Prepared] = {}
         self._samples: list[str] | None = None
@@ -172,11 +174,11 @@ class LikelihoodReader:
         settings = self.settings
         parts = []
         if self._likelihoods is not None:
-            parts.append(_unless_absent(region, partial(self._read_likelihoods, panel, region)))
+            parts.append(self._unless_absent(region, partial(self._read_likelihoods, panel, region)))
         if panel.checksum in self._calls:
             parts.append(likelihoods_of_calls(self._calls[panel.checksum], region))
         if settings.alignments:
-            parts.append(_unless_absent(region, partial(self._read_alignments, panel, region)))
+            parts.append(self._unless_absent(region, partial(self._read_alignments, panel, region)))
         known = [part for part in parts if part is not None]
         if self._samples is not None:
             known = [part.in_order(self._samples) for part in known]
@@ -202,7 +204,7 @@ class LikelihoodReader:
         """
         begun = None
         if self._likelihoods is not None:
-            begun = _unless_absent(region, partial(self._begin_likelihoods, panel, region))
+            begun = self._unless_absent(region, partial(self._begin_likelihoods, panel, region))
         return bool(begun or self.settings.alignments or panel.checksum in self._calls)
 
     def _begin_likelihoods(self, panel: Panel, region: Region | None) -> bool:
@@ -235,15 +237,16 @@ class LikelihoodReader:
             settings=settings.pileup,
         )
 
-
-def _unless_absent(region: Region | None, read: Callable[[], Read]) -> Read | None:
-    """What is read; None where a file holds nothing of a region, of which others may know something."""
-    try:
-        return read()
-    except (NoRecord, NoMatch):
-        if region is None:
-            raise
-        return None
+    def _unless_absent(self, region: Region | None, read: Callable[[], Read]) -> Read | None:
+        """What is read; None where a file holds nothing of a region, of which others may know something."""
+        try:
+            return read()
+        except (NoRecord, NoMatch) as error:
+            if region is None:
+                raise
+            if str(error) not in self.absent:
+                self.absent.append(str(error))
+            return None
 
 
 def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> GenotypeLikelihoods:

@@ -21,6 +21,7 @@ from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 BUFFER_CM = 1.0  # of what lies further away next to nothing matters
+_MOST_REASONS = 3  # of a message
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,15 @@ def check_inputs(
     for path in sequencing.alignments:
         AlignmentFile(path, of_haplotypes[-1], sequencing.reference).close()
     if not any(reader.begins(one, around) for one, _, around in _stretches(of_haplotypes, places, buffer_cM)):
-        raise _nothing_known(panels, regions)
+        raise _nothing_known(panels, regions, reader.absent)
 
 
-def _nothing_known(panels: Sequence[ReferencePanel], regions: Sequence[Region]) -> NoRecord:
+def _nothing_known(
+    panels: Sequence[ReferencePanel], regions: Sequence[Region], reasons: Sequence[str]
+) -> NoRecord:
     where = regions[0] if len(regions) == 1 else panels[0].chrom
-    return NoRecord(f"nothing is known of any sample in {where}: is it the right file?")
+    why = "; ".join(reasons[:_MOST_REASONS]) or "is it the right file?"
+    return NoRecord(f"nothing is known of any sample in {where}: {why}")
 
 
 def _which_known(found: GenotypeLikelihoods, reaches: Sequence[_Reach]) -> list[bool]:
@@ -207,5 +211,5 @@ def read_parts(
             parts.append(Part(one, found.part(slice(*ends)), [reach.place for reach in kept], low, high))
     summary.skipped = dict(+skipped)
     if not parts:
-        raise _nothing_known(panels, regions)
+        raise _nothing_known(panels, regions, reader.absent)
     return parts
