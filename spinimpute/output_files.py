@@ -26,6 +26,7 @@ LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes
 LONGEST_MACHINE = 64  # letters of its name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
+_INDEX_SUFFIXES = (".csi", ".tbi", ".bai", ".crai", ".fai")  # behind the name of what they index
 _WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
@@ -364,7 +365,7 @@ def check_outputs(
     force : bool
         Whether existing files may be overwritten.
     inputs : iterable
-        As of `check_output`; the files beside those of PLINK count, too.
+        As of `check_output`; the files beside those of PLINK count, too, and indexes.
     streamed : str, Path or None
         One of the outputs, which may be "-": standard output.
 
@@ -379,6 +380,7 @@ def check_outputs(
         if isinstance(source, str | Path):
             suffixes = _BESIDE.get(Path(source).suffix, ())
             read += [Path(source).with_suffix(suffix) for suffix in suffixes]
+            read += [Path(f"{source}{suffix}") for suffix in _INDEX_SUFFIXES]
     taken: dict[Path, str | Path] = {}
     for given in paths:
         if given is None:

@@ -314,7 +314,9 @@ def test_a_region_of_which_nothing_is_known(
 
 
 def test_outputs(refused: Refused, gl: Path, bam: Path, tmp_path: Path) -> None:
-    """An input is never written over, and another file only with --force."""
+    """An input is never written over, nor its index, and another file only with --force."""
+    index = next(path for path in bam.parent.iterdir() if path.name.startswith(f"{bam.name}."))
+    refused("it is also read from", "--bam", bam, "--force", "--output-type", "z", out=index)
     own = tmp_path / "own.vcf"
     own.write_bytes(gl.read_bytes())
     link = tmp_path / "link.vcf"
