@@ -12,6 +12,7 @@ from operator import not_
 import numpy as np
 
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
+from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.regions import Place, panel_places
@@ -212,4 +213,7 @@ def read_parts(
     summary.skipped = dict(+skipped)
     if not parts:
         raise _nothing_known(panels, regions, reader.absent)
+    sexes = sequencing.sexes
+    if sexes and is_x(panels[0].chrom) and not set(sexes) & set(parts[0].likelihoods.samples):
+        summary.warnings.append("none of the samples is in the list of sexes: all have two copies of X")
     return parts

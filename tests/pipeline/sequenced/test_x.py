@@ -125,8 +125,9 @@ def test_a_part_of_which_nothing_is_known_is_told(
     rows = [row for row in rows if x_world.position[row[0]] > PAR1_END]
     gl = x_world.write_vcf(tmp_path / "gl.vcf", rows)
     out = tmp_path / "o.vcf"
-    summary = impute_sequenced(out, x_world.panel, SequencingSettings(gl))
-    (warning,) = summary.warnings
+    summary = impute_sequenced(out, x_world.panel, SequencingSettings(gl, sexes={"nobody": True}))
+    warning, of_sexes = summary.warnings
+    assert of_sexes == "none of the samples is in the list of sexes: all have two copies of X"
     assert "nothing is known of any sample in X:" in warning
     written = [int(line.split("\t")[1]) for line in without_header(out)[1:]]
     assert written == [x_world.position[s] for s, _ in rows]
