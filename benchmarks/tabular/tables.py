@@ -9,13 +9,11 @@ import platform
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
-import lightgbm
 import numpy as np
-import sklearn
 import torch
-import xgboost
 
 from benchmarks.tabular.contexts import errors_by_context
 from benchmarks.tabular.methods import METHODS, Problem, loss
@@ -76,7 +74,7 @@ def one(arguments: argparse.Namespace) -> None:
         "budget_seconds": arguments.seconds, "fit_seconds": round(fit_seconds, 1),
         "predict_seconds": round(time.process_time() - started, 2),
         "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
-        "versions": {module.__name__: module.__version__ for module in (torch, sklearn, lightgbm, xgboost)},
+        "versions": {name: version(name) for name in ("torch", "scikit-learn", "lightgbm", "xgboost")},
         "processor": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
     if arguments.method == "SPIN":
