@@ -13,10 +13,9 @@ The file is a `container` of compressed sections, with
 It is a compression, and no proof of privacy. An inducing point that stands for one panel haplotype is that
 haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
 reveal nearly every sample. Of files made of random halves of a panel (1,127 samples, 1 Mb, 32,781 sites),
-an attacker who has the haplotypes of a sample distinguished members from others with an AUC of .995 by the
-counts and .996 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .546 by the counts, and
-by the file .741 with h = 16, .863 with 64 and .977 with 256; of 150 samples even h = 8 gives .98. See
-benchmarks/inducing.
+an attacker who has the haplotypes of a sample distinguished members from others with an AUC of .993 by the
+counts and .994 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .545 by the counts, and
+by the file .827 with h = 16, .921 with 64 and .976 with 256. See benchmarks/inducing.
 """
 
 from __future__ import annotations
