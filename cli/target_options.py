@@ -204,6 +204,8 @@ def sequencing_settings(
 
 def _listed_reads(path: str) -> list[tuple[str, str | None]]:
     """The files in a list, and the names of their samples where it gives any."""
+    from pathlib import Path
+
     from spinimpute.errors import InputError
 
     found = []
@@ -213,6 +215,11 @@ def _listed_reads(path: str) -> list[tuple[str, str | None]]:
             raise InputError(
                 f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
                 "sample's name, or the file alone"
+            )
+        if not Path(file).exists():
+            raise InputError(
+                f"list of reads {path}: '{file}' is not there; each line names a BAM or CRAM, as seen from "
+                "where the command is run"
             )
         found.append((file, names[0] if names else None))
     return found

@@ -104,7 +104,7 @@ class AlignmentFile:
 
     def _sample(self) -> str:
         groups = self._file.header.to_dict().get("RG", [])
-        names = list(dict.fromkeys(group["SM"] for group in groups if "SM" in group))
+        names = list(dict.fromkeys(group["SM"] for group in groups if group.get("SM", "").strip()))
         if len(names) > 1:
             raise self.error(
                 f"it holds reads of {len(names)} samples ({_some(names)}); give a file for each (samtools "

@@ -66,7 +66,7 @@ class ReadBases:
 
     Attributes
     ----------
-    name_hash : uint64 (B,)
+    fragment_hash : uint64 (B,)
         Of the read's fragment: the same for both mates.
     panel_index : int64 (B,)
         The panel's site.
@@ -76,14 +76,14 @@ class ReadBases:
         As in `FragmentBases`.
     """
 
-    name_hash: np.ndarray
+    fragment_hash: np.ndarray
     panel_index: np.ndarray
     allele: np.ndarray
     quality: np.ndarray
 
     def take(self, chosen: np.ndarray) -> ReadBases:
         """Some of the bases (integers or booleans), in that order."""
-        columns = (self.name_hash, self.panel_index, self.allele, self.quality)
+        columns = (self.fragment_hash, self.panel_index, self.allele, self.quality)
         return ReadBases(*(column[chosen] for column in columns))
 
 
@@ -108,9 +108,9 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
     FragmentBases
         Of REF and ALT alone.
     """
-    bases = bases.take(np.lexsort((bases.name_hash, bases.panel_index)))
+    bases = bases.take(np.lexsort((bases.fragment_hash, bases.panel_index)))
     first = np.flatnonzero(
-        _changes(bases.panel_index) | _changes(bases.name_hash)
+        _changes(bases.panel_index) | _changes(bases.fragment_hash)
     )  # at a site, of a fragment
     if len(first):
         lowest, highest = (f.reduceat(bases.allele, first) for f in (np.minimum, np.maximum))
@@ -125,7 +125,7 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
         rank = np.arange(n_bases) - np.repeat(starts, np.diff(starts, append=n_bases))
         skipped[f"fragments at a site beyond the first {max_depth}"] += int((rank >= max_depth).sum())
         bases = bases.take(rank < max_depth)
-    _, fragment = np.unique(bases.name_hash, return_inverse=True)
+    _, fragment = np.unique(bases.fragment_hash, return_inverse=True)
     return FragmentBases(
         fragment.astype(np.int32), bases.panel_index.astype(np.int32), bases.allele, bases.quality
     )

@@ -178,13 +178,14 @@ def _bases_of_reads(
         if end is None or letters is None or quality is None:
             n_bare += 1
             continue
-        name_hash = int.from_bytes(blake2b(file.fragment(read).encode(), digest_size=8).digest(), "little")
+        digest = blake2b(file.fragment(read).encode(), digest_size=8).digest()
+        fragment_hash = int.from_bytes(digest, "little")
         for site, offset in _sites_in_read(read, position, first):
             if quality[offset] < least:
                 n_poor += 1
                 continue
             letter = letters[offset]
-            hashes.append(name_hash)
+            hashes.append(fragment_hash)
             sites.append(site)
             # "=" stands for the base of the reference genome
             is_ref = letter in (ref[site], "=")

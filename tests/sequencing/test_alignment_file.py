@@ -116,7 +116,7 @@ def test_samples(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> Non
     refused(write_reads(reads, groups=two), panel, r"reads of 2 samples \(NA1, NA2\); give a file for each")
     many = [{"ID": f"{i}", "SM": f"s{i}"} for i in range(12)]
     refused(write_reads(reads, groups=many), panel, r"12 samples \(s0, .*, s9 and 2 more\)")
-    for groups in ([], [{"ID": "a"}]):
+    for groups in ([], [{"ID": "a"}], [{"ID": "a", "SM": " "}]):
         with AlignmentFile(write_reads(reads, name="NA7.x.bam", groups=groups), panel) as file:
             assert file.sample == "NA7.x"
 

@@ -8,6 +8,7 @@ from unittest import mock
 
 import cyvcf2
 import numpy as np
+import pytest
 
 import spinimpute
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -58,7 +59,10 @@ class TestArguments:
             "force": False,
         }
 
-    def test_everything(self, run: Run, tmp_path: Path) -> None:
+    def test_everything(self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in ("c.bam", "d e.cram"):
+            (tmp_path / name).touch()
         listed, sex = tmp_path / "list", tmp_path / "sex"
         listed.write_text("\nc.bam\n  d e.cram \tMr D\n")
         sex.write_text("one M\n")
