@@ -61,6 +61,7 @@ def check(
     min_mapping_quality: int,
     min_base_quality: int,
     max_depth: int,
+    indels: bool,
     panel: str | tuple[str, ...],
     genetic_map: str | None,
     ambiguous: str,
@@ -87,7 +88,7 @@ def check(
             refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
         if not gl:
             refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
-        counted = (min_mapping_quality, min_base_quality, max_depth)
+        counted = (min_mapping_quality, min_base_quality, max_depth, indels)
         given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex, chain)
         check_outputs([samples_out], force, (bam_list, *each(panel), genetic_map, sex, *given.paths))
         _check_sequenced(given, panel, genetic_map, samples_out)

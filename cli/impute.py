@@ -153,6 +153,7 @@ def impute(
     min_mapping_quality: int,
     min_base_quality: int,
     max_depth: int,
+    indels: bool,
     panel: str | tuple[str, ...],
     genetic_map: str | None,
     out: str,
@@ -233,9 +234,8 @@ def impute(
         )
         files = ReportFiles(report, report_figures, multiqc).to_check([out])
         check_outputs([fixed_output(out), *files], force, read, streamed=out)
-        given = sequencing_settings(
-            gl, bam, bam_list, vcf, reference, (min_mapping_quality, min_base_quality, max_depth), sex, chain
-        )
+        counted = (min_mapping_quality, min_base_quality, max_depth, indels)
+        given = sequencing_settings(gl, bam, bam_list, vcf, reference, counted, sex, chain)
         gc.freeze()
         gc.enable()
         with progress_bar("imputing", quiet) as progress:

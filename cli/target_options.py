@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PANEL_VARIABLE = "SPINIMPUTE_PANEL"
 ONLY_FOR_LIKELIHOODS = ("chain",)
-ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth")
+ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth", "indels")
 
 
 def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> str | None:
@@ -147,6 +147,7 @@ def sequencing_options(command: Command, *, several: bool = False) -> Command:
     """
     quality: dict[str, Any] = {"type": click.IntRange(0, 255), "default": 10, "show_default": True}
     for option in (
+        click.option("--indels", is_flag=True, help="Reads count at insertions and deletions, too."),
         click.option(
             "--max-depth",
             type=click.IntRange(1, 65_535),
@@ -187,11 +188,11 @@ def sequencing_settings(
     bam_list: str | None,
     array: str | None,
     reference: str | None,
-    counted: tuple[int, int, int],
+    counted: tuple[int, int, int, bool],
     sex: str | None,
     chain: str | None,
 ) -> SequencingSettings:
-    """What the options of `sequencing_options` say; counted: mapping quality, base quality and depth."""
+    """What the options of `sequencing_options` say; counted: as of `PileupSettings`."""
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
     from spinimpute.sequencing.pileup import PileupSettings
 

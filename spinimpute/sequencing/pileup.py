@@ -1,7 +1,6 @@
-"""Genotype likelihoods from BAM and CRAM files: the bases of reads over a panel's SNPs.
+"""Genotype likelihoods from BAM and CRAM files: what reads show at a panel's SNPs, and at its indels.
 
-Which of a read's bases lie at sites follows from its CIGAR. Indels get no likelihoods: aligners place the
-same one in several ways.
+Which of a read's bases lie at sites follows from its CIGAR.
 
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
@@ -11,18 +10,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.sites import NoRecord, Region, Sites
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.sequencing.alignment_file import AlignmentFile, Read
+from spinimpute.sequencing.aligned_blocks import AlignedBlock, aligned_blocks, places_in_read
+from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.fragments import (
     OTHER_ALLELE,
     FragmentBases,
@@ -30,6 +31,7 @@ from spinimpute.sequencing.fragments import (
     fragment_bases,
     phred_of_bases,
 )
+from spinimpute.sequencing.indels import indel_of, shown_by_read
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -40,8 +42,9 @@ from spinimpute.sequencing.likelihoods import (
 
 # unmapped, secondary, failed quality checks, duplicate, supplementary
 _NOT_COUNTED = 0x4 | 0x100 | 0x200 | 0x400 | 0x800
-_MATCHES, _IN_READ, _IN_REFERENCE = (0, 7, 8), (1, 4), (2, 3)  # CIGAR: M = X; I S; D N
 _BASES = frozenset("ACGT")
+_NOT_LEFTMOST = "insertions and deletions that the panel does not place as far to the left as they go"
+_HIGHEST_QUALITY = 93  # of a base in SAM; what is above, as 255, says that it is not known
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,14 @@ class PileupSettings:
         Of the base.
     max_depth : int
         Fragments that count at a site.
+    indels : bool
+        Whether insertions and deletions count, see `indels`.
     """
 
     min_mapping_quality: int = 10
     min_base_quality: int = 10
     max_depth: int = 40
+    indels: bool = False
 
 
 def read_alignments(
@@ -73,10 +79,10 @@ def read_alignments(
     sexes: dict[str, bool] | None = None,
     settings: PileupSettings = PileupSettings(),
 ) -> GenotypeLikelihoods:
-    """Read what BAM or CRAM files show at the SNPs of a panel.
+    """Read what BAM or CRAM files show at the SNPs of a panel, and at its insertions and deletions.
 
     Duplicates and secondary, supplementary and failed alignments do not count. Mates of a pair count once
-    where they overlap. Bases other than REF and ALT are ignored.
+    where they overlap. Alleles other than REF and ALT are ignored.
 
     Parameters
     ----------
@@ -98,81 +104,101 @@ def read_alignments(
     Returns
     -------
     GenotypeLikelihoods
-        At the SNPs that a counted base of any sample covers, with the bases. They do not depend on the
+        At the sites that a counted base of any sample covers, with the bases. They do not depend on the
         order of reads with the same place.
 
     Raises
     ------
     InputError
-        As of `AlignmentFile`; no file, or two of one sample; not as many names as files; the panel has no SNP
-        in the region, or no base counts (`NoRecord`).
+        As of `AlignmentFile`; no file, or two of one sample; not as many names as files; the panel has no
+        such site in the region, or no base counts (`NoRecord`).
     """
     if not paths:
         raise InputError("there is no file of reads: give a BAM or CRAM for each sample")
     if names and len(names) != len(paths):
         raise InputError(f"there are {len(names)} names of samples for {len(paths)} files of reads")
     check_region(region, panel)
-    snps = _snps(panel.sites, region)
-    if not len(snps.panel_index):
-        raise NoRecord(f"the panel has no SNP in {region or panel.chrom}: reads cannot be used there")
     samples: list[str] = []
     fragments: list[FragmentBases] = []
     skipped: Counter[str] = Counter()
+    snps, indels = _wanted(panel.sites, region, settings, skipped)
+    panel_index = np.sort(np.array([*snps.panel_index, *indels.panel_index], np.int64))
+    kinds = "SNP" + ", insertion or deletion" * settings.indels
+    if not len(panel_index):
+        raise NoRecord(f"the panel has no {kinds} in {region or panel.chrom}: reads cannot be used there")
     for path, name in zip(paths, names or [None] * len(paths), strict=True):
         with AlignmentFile(path, panel, reference) as file:
             samples.append(name or file.sample)
-            bases = _bases_of_reads(file, snps, settings, skipped)
+            bases = _bases_of_reads(file, snps, indels, settings, skipped)
         fragments.append(fragment_bases(bases, settings.max_depth, skipped))
     if (twice := repeated(samples)) is not None:
         both = [str(path) for path, name in zip(paths, samples, strict=True) if name == twice]
         raise InputError(f"reads of sample {twice} are in {' and '.join(both)}; join them (samtools merge)")
-    n_snps = len(snps.panel_index)
     if not any(len(one.fragment) for one in fragments):
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+skipped).items())
         raise NoRecord(
-            f"reads {', '.join(map(str, paths))}: no base counts at the {n_snps} SNPs of the panel in "
-            f"{region or panel.chrom} ({counts or 'no read is there'})"
+            f"reads {', '.join(map(str, paths))}: no base counts at the {len(panel_index)} {kinds}s of "
+            f"the panel in {region or panel.chrom} ({counts or 'no read is there'})"
         )
-    return _likelihoods(samples, fragments, panel, snps.panel_index, skipped, sexes)
+    return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
 
 
-class _Snps(NamedTuple):
-    """Panel sites of single bases: index in the panel, 0-based position, letters."""
+class _Places(NamedTuple):
+    """Panel sites that reads are looked at for: 0-based position, index in the panel, what may be there.
 
-    panel_index: np.ndarray
+    That is REF and ALT of SNPs; indels have the position of the letter before them.
+    """
+
     position: list[int]
-    ref: list[str]
-    alt: list[str]
+    panel_index: list[int]
+    alleles: list[Any]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, Any]]) -> Self:
+        columns = zip(*sorted(rows, key=lambda row: row[:2]), strict=True)
+        return cls(*(map(list, columns) if rows else ([], [], [])))
+
+    def any_in(self, start: int, end: int) -> bool:
+        """Whether there is one at [start, end)."""
+        first = bisect_left(self.position, start)
+        return first < len(self.position) and self.position[first] < end
 
 
-def _snps(sites: Sites, region: Region | None) -> _Snps:
-    chosen = [
-        (index, position - 1, ref, alt)
-        for index, (position, ref, alt) in enumerate(sites.keys())
-        if {ref, alt} <= _BASES and (region is None or region.start <= position <= region.end)
-    ]
-    index, position, ref, alt = map(list, zip(*chosen, strict=True)) if chosen else ([], [], [], [])
-    return _Snps(np.array(index, np.int64), position, ref, alt)
+def _wanted(
+    sites: Sites, region: Region | None, settings: PileupSettings, skipped: Counter[str]
+) -> tuple[_Places, _Places]:
+    """SNPs and indels of a panel."""
+    snps, indels = list[tuple[int, int, Any]](), list[tuple[int, int, Any]]()
+    for index, (position, ref, alt) in enumerate(sites.keys()):
+        if region is not None and not region.start <= position <= region.end:
+            continue
+        if {ref, alt} <= _BASES:
+            snps.append((position - 1, index, (ref, alt)))
+        elif settings.indels and (indel := indel_of(position, ref, alt)) is not None:
+            if indel.is_leftmost:
+                indels.append((indel.before, index, indel))
+            else:
+                skipped[_NOT_LEFTMOST] += 1
+    return _Places.of(snps), _Places.of(indels)
 
 
 def _bases_of_reads(
-    file: AlignmentFile, snps: _Snps, settings: PileupSettings, skipped: Counter[str]
+    file: AlignmentFile, snps: _Places, indels: _Places, settings: PileupSettings, skipped: Counter[str]
 ) -> ReadBases:
-    """The bases at the SNPs that are good enough."""
+    """What reads show at the sites, where they are good enough."""
     hashes, sites, alleles, qualities = array("Q"), array("q"), array("B"), array("B")
-    position, ref, alt = snps.position, snps.ref, snps.alt
     least = settings.min_base_quality
-    n_marked = n_misplaced = n_bare = n_poor = 0
-    for read in file.reads(position[0] + 1, position[-1] + 1):
+    n_marked = n_misplaced = n_bare = n_poor = n_unstated = 0
+    position = [place for of in (snps, indels) for place in (*of.position[:1], *of.position[-1:])]
+    for read in file.reads(min(position) + 1, max(position) + 1):
         if read.flag & _NOT_COUNTED:
             n_marked += 1
             continue
         if read.mapping_quality < settings.min_mapping_quality:
             n_misplaced += 1
             continue
-        end = read.reference_end  # None without a CIGAR
-        first = bisect_left(position, read.reference_start)
-        if end is not None and (first == len(position) or position[first] >= end):
+        start, end = read.reference_start, read.reference_end  # None without a CIGAR
+        if end is not None and not (snps.any_in(start, end) or indels.any_in(start, end)):
             continue
         letters, quality = read.query_sequence, read.query_qualities
         if end is None or letters is None or quality is None:
@@ -180,53 +206,63 @@ def _bases_of_reads(
             continue
         digest = blake2b(file.fragment(read).encode(), digest_size=8).digest()
         fragment_hash = int.from_bytes(digest, "little")
-        for site, offset in _sites_in_read(read, position, first):
-            if quality[offset] < least:
+        blocks = aligned_blocks(read)
+        shown = chain(_bases(snps, blocks, letters, quality), _indels(indels, blocks, letters, quality))
+        for site, allele, of_bases, highest in shown:
+            if of_bases > _HIGHEST_QUALITY:
+                n_unstated += 1
+            elif of_bases < least:
                 n_poor += 1
-                continue
-            letter = letters[offset]
-            hashes.append(fragment_hash)
-            sites.append(site)
-            # "=" stands for the base of the reference genome
-            is_ref = letter in (ref[site], "=")
-            alleles.append(0 if is_ref else 1 if letter == alt[site] else OTHER_ALLELE)
-            qualities.append(quality[offset])
+            else:
+                hashes.append(fragment_hash)
+                sites.append(site)
+                alleles.append(allele)
+                qualities.append(min(of_bases, highest))
     skipped["reads marked as duplicate, secondary, supplementary, unmapped or failed"] += n_marked
     skipped[f"reads with a mapping quality below {settings.min_mapping_quality}"] += n_misplaced
     skipped["reads without bases, qualities or CIGAR"] += n_bare
     skipped[f"bases with a quality below {least}"] += n_poor
+    skipped["bases without a quality"] += n_unstated
     return ReadBases(
         np.array(hashes, np.uint64),
-        snps.panel_index[np.array(sites, np.int64)],
+        np.array(sites, np.int64),
         np.array(alleles, np.uint8),
         np.array(qualities, np.uint8),
     )
 
 
-def _sites_in_read(read: Read, position: list[int], site: int) -> list[tuple[int, int]]:
-    """(site, place in the read's sequence) of the sites from number `site` on that a read has a base at."""
-    found = []
-    at, offset, n_sites = read.reference_start, 0, len(position)
-    for operation, length in read.cigartuples:
-        if operation in _MATCHES:
-            stop = at + length
-            while site < n_sites and position[site] < stop:
-                found.append((site, offset + position[site] - at))
-                site += 1
-            at, offset = stop, offset + length
-        elif operation in _IN_READ:
-            offset += length
-        elif operation in _IN_REFERENCE:
-            at += length
-            site = bisect_left(position, at, site)
-    return found
+_Shown = tuple[int, int, int, int]  # panel site, allele, quality of bases, and the highest that counts
+
+
+def _bases(
+    snps: _Places, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
+) -> Iterator[_Shown]:
+    """What a read shows of the SNPs."""
+    for site, offset in places_in_read(blocks, snps.position):
+        letter, (ref, alt) = letters[offset], snps.alleles[site]
+        # "=" stands for the base of the reference genome
+        allele = 0 if letter in (ref, "=") else 1 if letter == alt else OTHER_ALLELE
+        yield snps.panel_index[site], allele, quality[offset], _HIGHEST_QUALITY
+
+
+def _indels(
+    indels: _Places, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
+) -> Iterator[_Shown]:
+    """What a read shows of the insertions and deletions."""
+    for site, _ in places_in_read(blocks, indels.position):
+        shown = shown_by_read(blocks, letters, indels.alleles[site])
+        if shown is not None:
+            # either one may lack
+            lowest, highest = sorted((quality[shown.before], quality[shown.behind]))
+            of_bases = highest if highest > _HIGHEST_QUALITY else lowest
+            yield indels.panel_index[site], shown.allele, of_bases, shown.highest_quality
 
 
 def _likelihoods(
     samples: list[str],
     fragments: list[FragmentBases],
     panel: ReferencePanel,
-    snp_index: np.ndarray,
+    site_index: np.ndarray,
     skipped: Counter[str],
     sexes: dict[str, bool] | None,
 ) -> GenotypeLikelihoods:
@@ -245,8 +281,8 @@ def _likelihoods(
         panel_index,
         phred_SX3,
         depth_SX,
-        len(snp_index),
+        len(site_index),
         dict(+skipped),
-        snp_index,
+        site_index,
         bases_X=fragments,
     )

@@ -104,7 +104,8 @@ def extras_of(wildcards):
 def options_of(wildcards):
     """Of a target."""
     target = TARGETS[wildcards.target]
-    return " ".join(f"--{name} {quote(target[name])}" for name in OPTIONS if name in target)
+    words = [f"--{name} {quote(target[name])}" for name in OPTIONS if name in target]
+    return " ".join([*words, "--indels"] if target.get("indels") else words)
 
 
 def typed_of(wildcards):

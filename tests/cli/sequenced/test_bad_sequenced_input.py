@@ -92,6 +92,7 @@ def test_options_of_arrays(refused: Refused, gl: Path, option: list[str]) -> Non
         ["--max-depth", "40"],
         ["--min-base-quality", "3"],
         ["--min-mapping-quality", "3"],
+        ["--indels"],
     ],
     ids=" ".join,
 )

@@ -69,7 +69,7 @@ class TestArguments:
         # fmt: off
         arguments = [
             "--gl", "g.vcf", "--bam", "a.bam", "--bam", "b.bam", "--bam-list", listed, "--reference", "r.fa",
-            "--min-mapping-quality", 3, "--min-base-quality", 4, "--max-depth", 5, "--sex", sex,
+            "--min-mapping-quality", 3, "--min-base-quality", 4, "--max-depth", 5, "--indels", "--sex", sex,
             "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "gp,GT", "-r", "20:5-9", "--buffer", 2,
             "--map", "m.map", "--threads", 3, "--force", "--quiet", "--decimals", 4, "--report", "r.html",
             "--report-figures", "figures", "--multiqc", "r_mqc.json", "--max-memory", "2G",
@@ -82,7 +82,7 @@ class TestArguments:
         assert list(given.alignments) == ["a.bam", "b.bam", "c.bam", "d e.cram"]
         assert list(given.names) == [None, None, None, "Mr D"]
         assert (given.likelihoods, given.reference) == ("g.vcf", "r.fa")
-        assert given.pileup == PileupSettings(3, 4, 5)
+        assert given.pileup == PileupSettings(3, 4, 5, indels=True)
         assert given.sexes == {"one": True}
         assert tuple(options["output"].formats) == ("GT", "GP")
         assert (options["output"].output_type, options["output"].decimals) == ("b", 4)

@@ -1,0 +1,84 @@
+"""Stretches of a read that are aligned without a gap, by its CIGAR."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from spinimpute.sequencing.alignment_file import Read
+
+INSERTION, DELETION = 1, 2  # operations of a CIGAR: I, D
+_MATCHES, _IN_READ, _IN_REFERENCE = (0, 7, 8), (INSERTION, 4), (DELETION, 3)  # M = X; I S; D N
+_IN_NEITHER = (5, 6)  # H P
+
+
+class AlignedBlock(NamedTuple):
+    """Letters of a read that stand on as many of the reference.
+
+    Attributes
+    ----------
+    start, stop : int
+        0-based positions: the first, and that behind the last.
+    offset : int
+        The first one's place in the read's sequence.
+    gap : tuple of (int, int)
+        Operations of the CIGAR behind it, with their lengths, up to the next block or the read's end.
+    """
+
+    start: int
+    stop: int
+    offset: int
+    gap: tuple[tuple[int, int], ...]
+
+    @property
+    def end(self) -> int:
+        """The place in the read's sequence behind the last letter."""
+        return self.offset + self.stop - self.start
+
+
+def aligned_blocks(read: Read) -> list[AlignedBlock]:
+    """Cut a read, which has a CIGAR, wherever there is a gap; from left to right."""
+    blocks: list[AlignedBlock] = []
+    at, offset = read.reference_start, 0
+    for operation, length in read.cigartuples:
+        last = blocks[-1] if blocks else None
+        if operation in _MATCHES:
+            if last is None or last.gap:
+                blocks.append(AlignedBlock(at, at + length, offset, ()))
+            else:  # = and X side by side
+                blocks[-1] = last._replace(stop=at + length)
+            at, offset = at + length, offset + length
+        elif operation not in _IN_NEITHER:
+            if last is not None:
+                blocks[-1] = last._replace(gap=(*last.gap, (operation, length)))
+            if operation in _IN_READ:
+                offset += length
+            elif operation in _IN_REFERENCE:
+                at += length
+    return blocks
+
+
+def places_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where a read has letters at sites.
+
+    Parameters
+    ----------
+    blocks : sequence of AlignedBlock
+        Of the read.
+    position : sequence of int
+        0-based, of the sites, increasing.
+
+    Yields
+    ------
+    int
+        Number of a site that a block covers.
+    int
+        The place in the read's sequence of the letter there.
+    """
+    site, n_sites = 0, len(position)
+    for block in blocks:
+        site = bisect_left(position, block.start, site)
+        while site < n_sites and position[site] < block.stop:
+            yield site, block.offset + position[site] - block.start
+            site += 1
