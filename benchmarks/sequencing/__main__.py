@@ -19,6 +19,12 @@ with 5,000 and 50,000 haplotypes.
 
 `fragments` imputes BAM files of simulated reads of people taken out of a panel, and the likelihoods that the
 same reads give site by site: what is it worth that alleles of one fragment are of one haplotype?
+
+    python -m benchmarks.sequencing indels
+    python -m benchmarks.sequencing indels --aligner bwa --name indels-bwa
+
+`indels` imputes BAM files of such people whose insertions and deletions are in their reads, too, with
+`--indels` and without it; with `--aligner` the reads are aligned by bwa mem.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from benchmarks.imputation.cases import DATA, REAL, SHARED
 from benchmarks.sequencing.compare import FILES, compare, simulated
 from benchmarks.sequencing.fragments import fragments
 from benchmarks.sequencing.growth import growth
+from benchmarks.sequencing.indels import indels
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -82,6 +89,13 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--long-coverage", default="0.5,1,2", help="of reads of 5 kb")
     sub.add_argument("--seed", type=int, default=6)
     sub.set_defaults(function=fragments)
+    sub = commands.add_parser("indels", parents=[shared], help="What do reads say of indels?")
+    sub.add_argument("--case", choices=REAL, default="chr20_eur")
+    sub.add_argument("--people", type=int, default=20, help="drawn from the panel, who leave it")
+    sub.add_argument("--coverage", default="0.5,1,4", help="of pairs of reads of 150 bases")
+    sub.add_argument("--aligner", help="name or path of bwa")
+    sub.add_argument("--seed", type=int, default=6)
+    sub.set_defaults(function=indels)
     parser.set_defaults(data=DATA, likelihoods=SHARED / "data" / "sequencing")
     return parser
 

@@ -31,7 +31,7 @@ def fragments(arguments: argparse.Namespace) -> None:
     case = leave_out(find_case(arguments.case, arguments.data), arguments.people, arguments.work)
     folder = result_folder(arguments, f"fragments-{case.name}")
     panel = built_panel(case, arguments.work / "panel.spin")
-    people = _people(case, panel)
+    people = people_of(case, panel)
     report, stages = [f"# Reads and their likelihoods by site: {arguments.people} people of {case.name}"], []
     costs = [["reads", "", "switch errors", "seconds of processors", "MB at most"]]
     for kind, depths in ((SHORT, arguments.coverage), (LONG, arguments.long_coverage)):
@@ -56,10 +56,14 @@ def fragments(arguments: argparse.Namespace) -> None:
     write_configuration(folder, arguments, stages)
 
 
-def _people(case: Case, panel: Path) -> SequencedPeople:
-    """Those of the truth, at its SNPs."""
+def people_of(case: Case, panel: Path, *, with_indels: bool = False) -> SequencedPeople:
+    """Those of the truth, at its SNPs, and at its insertions and deletions."""
     truth = VCF(str(case.truth))
-    records = [(r.POS, r.REF, r.ALT[0], r.genotype.array()[:, :2].ravel()) for r in truth if r.is_snp]
+    records = [
+        (r.POS, r.REF, r.ALT[0], r.genotype.array()[:, :2].ravel())
+        for r in truth
+        if r.is_snp or (with_indels and r.is_indel)
+    ]
     position, ref, alt, alleles = (list(column) for column in zip(*records, strict=True))
     with Panel.open(panel) as opened:
         chrom, length = opened.chrom, contig_length(opened.contig_line) or position[-1] + MARGIN

@@ -1,6 +1,9 @@
 """`python -m benchmarks.sequencing` from end to end on tiny sets."""
 
 import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from benchmarks.imputation.cases import SHARED, Case, samples
 from benchmarks.sequencing.__main__ import make_parser
 from benchmarks.sequencing.compare import leave_out
-from benchmarks.sequencing.simulated_reads import LONG, SHORT, SequencedPeople
+from benchmarks.sequencing.simulated_reads import LONG, SHORT, ReadKind, SequencedPeople
 
 
 def test_people_left_out(bcftools: str, simulated: Case, tmp_path: Path) -> None:
@@ -45,6 +48,42 @@ def test_simulated_reads(tmp_path: Path) -> None:
         assert sum(minor) < 0.02 * sum(map(len, shown.values()))
 
 
+@pytest.mark.parametrize("kind", [SHORT, LONG], ids=lambda kind: kind.name)
+def test_simulated_indels(tmp_path: Path, kind: ReadKind) -> None:
+    """Letters by CIGAR are the reference's, but for wrong ones; gaps are the haplotype's, but for slips."""
+    rng = np.random.default_rng(5)
+    position = np.arange(20_000, 60_000, 100).tolist()
+    ref, alt = ["GTT", "G", "A", "C"] * 100, ["G", "GCA", "C", "CTTTTTTTTTTTT"] * 100
+    alleles_SQ = np.repeat(rng.integers(0, 2, (400, 1)), 2, axis=1)
+    people = SequencedPeople("20", 90_000, position, ref, alt, ["one"], alleles_SQ)
+    genome = people.genome(np.random.default_rng(1)).tobytes().decode()
+    for place, letters in zip(position, ref, strict=True):
+        at = place - 1 - people.start
+        assert genome[at : at + len(letters)] == letters
+    (path,) = people.write_bams(tmp_path, kind, 4, 1)
+    n_letters = n_wrong = 0
+    shown: list[tuple[int, int]] = []  # number of letters that are more or less, and as it should be
+    with pysam.AlignmentFile(str(path)) as file:
+        for read in file:
+            pairs = read.get_aligned_pairs(matches_only=True)
+            snps = set(position[2::4])
+            for offset, at in pairs:
+                if at + 1 not in snps:
+                    n_letters += 1
+                    n_wrong += read.query_sequence[offset] != genome[at - people.start]
+            places = {at + 1: offset for offset, at in pairs}
+            for s, place in enumerate(position):
+                behind = place + 25
+                if len(ref[s]) != len(alt[s]) and place in places and behind in places:
+                    expected = (len(alt[s]) - len(ref[s])) * int(alleles_SQ[s, 0])
+                    shown.append((places[behind] - places[place] - 25, expected))
+    # qualities are 20 to 27
+    assert n_wrong / n_letters == pytest.approx(0.0045, abs=0.002)
+    right = np.mean([found == expected for found, expected in shown])
+    assert len(shown) > 500
+    assert 0.85 < right < 0.99
+
+
 def test_fragments(simulated: Case, tmp_path: Path) -> None:
     if not (SHARED / "tools" / "score_imputation.py").is_file():
         pytest.skip("there is no scorer: set SPINIMPUTE_SHARED")
@@ -60,6 +99,54 @@ def test_fragments(simulated: Case, tmp_path: Path) -> None:
     assert report.count("| 0.99 to 0.999 |") == 2
     table = (folder / "pairs-of-150-1x.tsv").read_text()
     assert {"sites alone", "fragments"} <= {line.split("\t")[0] for line in table.splitlines()}
+
+
+def with_indels(panel: Path, bcftools: str) -> None:
+    """Every fifth site of a panel becomes an insertion or a deletion."""
+    command = [bcftools, "view", str(panel)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    first = next(i for i, line in enumerate(lines) if not line.startswith("#"))
+    for i in range(first, len(lines), 5):
+        fields = lines[i].split("\t")
+        fields[3:5] = ("G", "GTA") if i % 2 else ("GT", "G")
+        lines[i] = "\t".join(fields)
+    text = panel.with_suffix(".vcf")
+    text.write_text("\n".join(lines) + "\n")
+    subprocess.run([bcftools, "view", str(text), "-Ob", "-o", str(panel)], check=True)
+    subprocess.run([bcftools, "index", "-f", str(panel)], check=True)
+
+
+@pytest.mark.parametrize("aligned", [False, True], ids=["as made", "by bwa"])
+def test_indels(simulated: Case, tmp_path: Path, bcftools: str, aligned: bool) -> None:
+    if not (SHARED / "tools" / "score_imputation.py").is_file():
+        pytest.skip("there is no scorer: set SPINIMPUTE_SHARED")
+    if aligned and shutil.which("bwa") is None:
+        pytest.skip("bwa is not installed")
+    folder = tmp_path / "case"
+    shutil.copytree(simulated.panel.parent, folder)
+    with_indels(folder / simulated.panel.name, bcftools)
+    words = ["indels", "--people", 5, "--coverage", 4, "--threads", 1, "--results", tmp_path / "results"]
+    words += ["--aligner", "bwa"] if aligned else []
+    arguments = make_parser().parse_args([str(word) for word in words])
+    arguments.case, arguments.data = str(folder), folder
+    arguments.work = tmp_path / "work"
+    arguments.work.mkdir()
+    arguments.function(arguments)
+    (results,) = (tmp_path / "results").iterdir()
+    report = (results / "report.md").read_text()
+    assert report.count("| 0.99 to 0.999 |") == 4
+    for kind in ("indels", "snps"):
+        table = (results / f"{kind}-4x.tsv").read_text()
+        assert {"SNPs alone", "with --indels"} <= {line.split("\t")[0] for line in table.splitlines()}
+    counted = [
+        (int(n), float(wrong), float(stated))
+        for n, wrong, stated in re.findall(
+            r"^\| \d+ to \d+ \| (\d+) \| ([.\d]+) \| ([.\d]+) \|$", report, re.M
+        )
+    ]
+    n_alleles = sum(n for n, _, _ in counted)
+    assert n_alleles > 100
+    assert sum(n * wrong for n, wrong, _ in counted) < sum(n * stated for n, _, stated in counted) + 4
 
 
 def test_growth(bcftools: str, tmp_path: Path) -> None:
