@@ -37,7 +37,8 @@ def _aligned(people: SequencedPeople, path: Path, reference: Path, aligner: str)
                 letters, qualities = letters[::-1].translate(_COMPLEMENT), qualities[::-1]
             reads[read.is_read2][name] = f"@{name}\n{letters}\n+\n{qualities}\n"
     for end, of_end in zip(ends, reads, strict=True):
-        end.write_text("".join(of_end[name] for name in reads[0]))
+        # a fragment that is read through has no second end
+        end.write_text("".join(of_end[name] for name in reads[0] if name in reads[1]))
     text, out = path.with_suffix(".sam"), path.with_suffix(".aligned.bam")
     with text.open("wb") as sam:
         command: list[str | Path] = [aligner, "mem", "-t", "1", "-K", "10000000", reference, *ends]
