@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from spinimpute.predictors.loading import load_predictor
     from spinimpute.predictors.spin.build import build_inducing_panel
     from spinimpute.predictors.train import train
+    from spinimpute.sequencing.pileup import PileupSettings
 
     __version__: str
 
@@ -52,6 +53,7 @@ _MODULES = {
     "InputError": "errors",
     "OutputSettings": "pipeline.settings",
     "Panel": "panels.panel",
+    "PileupSettings": "sequencing.pileup",
     "PredictorSettings": "pipeline.settings",
     "RegionSettings": "pipeline.settings",
     "Resources": "pipeline.settings",
@@ -86,6 +88,7 @@ __all__ = [
     "InputError",
     "OutputSettings",
     "Panel",
+    "PileupSettings",
     "PredictorSettings",
     "RegionSettings",
     "Resources",

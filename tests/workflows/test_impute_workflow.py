@@ -168,6 +168,7 @@ def test_lint(tmp_path: Path) -> None:
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {}\n", "panels"),
         ("targets: {a: {fiel: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "fiel"),
         ("targets: {a: {file: t.vcf, bam: s.tsv}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "s.tsv"),
+        ("targets: {a: {file: t.vcf, indels: true}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "indels"),
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {vcf: p.vcf}}\n", "panels"),
         ("targets: {a/b: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\n", "a/b"),
         ("targets: {a: {file: t.vcf}}\nout: o\npanels: {'20': {spin: p.spin}}\nformat: GT;rm\n", "GT;rm"),

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cyvcf2
@@ -131,18 +132,18 @@ def test_typed_and_sequenced_targets_are_planned(finished: Path, tmp_path: Path)
 
 
 @pytest.fixture
-def names_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """names_of(sheet): what files.smk makes of a target of this sheet; a.bam has an index, b.bam has none."""
+def names_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """names_of(sheet, name=value): what files.smk makes of a target; a.bam has an index, b.bam has none."""
     monkeypatch.chdir(tmp_path)
-    for name in ("a.bam", "a.bai", "b.bam", "p.spin"):
+    for name in ("a.bam", "a.bai", "b.bam", "p.spin", "s.txt", "my genome.fa"):
         (tmp_path / name).touch()
 
-    def run(sheet: str) -> dict[str, Any]:
+    def run(sheet: str, **target: Any) -> dict[str, Any]:
         (tmp_path / "sheet.tsv").write_text(sheet)
         names: dict[str, Any] = {
             "config": {
                 "out": "o",
-                "targets": {"t": {"bam": "sheet.tsv"}},
+                "targets": {"t": {"bam": "sheet.tsv", **target}},
                 "panels": {20: {"spin": "p.spin"}},
             },
             "WorkflowError": ValueError,
@@ -159,6 +160,21 @@ def test_a_sheet(names_of: Callable[[str], dict[str, Any]]) -> None:
     assert names["INDEXES"] == {"t": {"me": "a.bai"}}
     assert re.fullmatch(names["SEQUENCED"], "t")
     assert not re.fullmatch(names["TYPED"], "t")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ({}, ""),
+        ({"indels": False, "reference": "my genome.fa"}, "--reference 'my genome.fa'"),
+        ({"indels": True, "sex": "s.txt"}, "--sex s.txt --indels"),
+    ],
+)
+def test_options_of_a_target(
+    names_of: Callable[..., dict[str, Any]], target: dict[str, Any], words: str
+) -> None:
+    names = names_of("sample\tpath\nme\ta.bam\n", **target)
+    assert names["options_of"](SimpleNamespace(target="t")) == words
 
 
 @pytest.mark.parametrize(

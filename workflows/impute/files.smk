@@ -23,7 +23,7 @@ PAIRS = [
 for kind, entries in (("target", TARGETS), ("panel", PANELS)):
     for name, entry in entries.items():
         for what, path in entry.items():
-            if what != "chromosomes" and not Path(path).is_file():
+            if what not in ("chromosomes", "indels") and not Path(path).is_file():
                 raise WorkflowError(f"{kind} {name}: there is no file {path} ({what})")
 for name, chrom in PAIRS:
     if chrom not in PANELS:
