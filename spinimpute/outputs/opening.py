@@ -17,6 +17,7 @@ from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
 
 PGEN, BGEN = "pgen", "bgen"
+_BY_SUFFIX = {".pgen": PGEN, ".bgen": BGEN}
 
 RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter
 
@@ -41,9 +42,9 @@ def choose_form(path: Path, output_type: str | None) -> str:
     InputError
         As `choose_output_type`; or pgenlib, which PGEN needs, is not installed.
     """
-    form = {".pgen": PGEN, ".bgen": BGEN}.get(path.suffix.lower())
+    form = _BY_SUFFIX.get(path.suffix.lower())
     if form is None:
-        return choose_output_type(path, output_type)
+        return choose_output_type(path, output_type, tuple(_BY_SUFFIX))
     if output_type is not None:
         raise InputError(
             f"output type {output_type!r} contradicts the name {path}, which means {form}: leave one of them "

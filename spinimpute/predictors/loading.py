@@ -11,6 +11,7 @@ from spinimpute.errors import InputError
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.interface import Predictor, UnfitWeights
 from spinimpute.predictors.registry import (
+    PREDICTORS,
     RETIRED_KINDS,
     PredictorRow,
     default_row,
@@ -100,7 +101,7 @@ def predictor_for(
     given = _given(options)
     if model is None or isinstance(model, str | Path):
         row, weights, settings = _checkpoint(model, name, panel, given)
-        _check_reads(row, panel)
+        _check_reads(row, panel, model)
         chosen = row.chosen(given)
         found = _load(row, model, weights, settings, device, chosen)
     else:
@@ -158,11 +159,14 @@ def _check_name(row: PredictorRow, name: str | None, what: str) -> None:
         raise InputError(f"{what} is of the kind {row.kind!r}, not one for the predictor {name!r}")
 
 
-def _check_reads(row: PredictorRow, panel: ReferencePanel) -> None:
+def _check_reads(row: PredictorRow, panel: ReferencePanel, model: str | Path | None = None) -> None:
     if panel.holds not in row.reads:
+        of = "" if model is None else f" of the model {model}"
+        others = " or ".join(repr(other.name) for other in PREDICTORS if panel.holds in other.reads)
         raise InputError(
-            f"{panel.path} holds {panel.holds} and no {' or '.join(row.reads)}: the predictor {row.name!r} "
-            "cannot read it"
+            f"{panel.path} holds {panel.holds} and no {' or '.join(row.reads)}: the predictor {row.name!r}"
+            f"{of} cannot read it, {others} can; give a panel of {' or '.join(row.reads)}, or leave out "
+            f"{'the predictor' if model is None else 'the model'}"
         )
 
 

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -191,7 +191,7 @@ class _StandardOutput:
             left = left[self._file.write(left) :]
 
 
-def choose_output_type(path: Path, output_type: str | None) -> str:
+def choose_output_type(path: Path, output_type: str | None, others: Sequence[str] = ()) -> str:
     """The type of an output: as asked for, or else by its suffix.
 
     Parameters
@@ -200,6 +200,8 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
         Of the output; "-" is standard output, by default VCF.
     output_type : str or None
         "z" (VCF.gz), "b" (BCF) or "v" (VCF), if the user gave one.
+    others : sequence of str
+        Suffixes that name other forms, which the output may have, too; for the message.
 
     Returns
     -------
@@ -232,8 +234,8 @@ def choose_output_type(path: Path, output_type: str | None) -> str:
     if output_type is not None:
         return output_type
     raise InputError(
-        f"cannot tell the format of {path} from its name: it must end with {', '.join(OUTPUT_TYPES)}, "
-        "or give the output type (z, b or v)"
+        f"cannot tell the format of {path} from its name: it must end with "
+        f"{', '.join([*OUTPUT_TYPES, *others])}, or give the output type (z, b or v)"
     )
 
 

@@ -1,6 +1,7 @@
 """`impute` from an inducing panel: real files in and out, without the panel."""
 
 import gzip
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
+from spinimpute.predictors.registry import row_named
 from spinimpute.predictors.spin.predictor import SPINPredictor
 
 H = 32
@@ -280,8 +282,17 @@ def test_choices_that_do_not_fit(
     out = tmp_path / "o.bcf"
     with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*: give that model"):
         spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(model=random_predictor))
-    with pytest.raises(InputError, match="holds inducing points and no haplotypes"):
-        spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(name="haplotype"))
+    cannot = "holds inducing points and no haplotypes: the predictor 'haplotype'.* cannot read it, 'spin' can"
+    for given, said in (
+        ({"name": "haplotype"}, "leave out the predictor"),
+        (
+            {"model": row_named("haplotype").shipped_checkpoint},
+            r"of the model .*haplotype.safetensors cannot.* leave out the model",
+        ),
+    ):
+        with pytest.raises(InputError, match=cannot) as refused:
+            spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(**given))
+        assert re.search(said, str(refused.value))
     with pytest.raises(InputError, match="made with 32 inducing points a block"):
         spinimpute.impute(
             target, out, made.path, predictor=spinimpute.PredictorSettings(options={"inducing_points": 64})

@@ -187,6 +187,14 @@ def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) 
         (lzma.compress, r"this is packed with xz; unpack it \(unxz\)"),
         (lambda text: b"\x28\xb5\x2f\xfd" + text, r"this is packed with Zstandard; unpack it \(unzstd\)"),
         (lambda text: b"PK\x03\x04" + text, r"this is a zip archive; unpack it \(unzip\)"),
+        (
+            lambda text: b"\x6c\x1b\x10" + text,
+            r"this is a file of PLINK; .*--pfile or --bfile PREFIX --export bcf vcf-dosage=DS-force\)",
+        ),
+        (
+            lambda text: b"\x48\1\0\0\x14\0\0\0\x65\x11\0\0\x14\0\0\0bgen" + text,
+            r"this is BGEN; .* --bgen FILE ref-first --export bcf vcf-dosage=DS-force\)",
+        ),
         (lambda text: text.decode().encode("utf-16"), r"this is text in UTF-16; .* iconv -f utf-16 -t utf-8"),
         (
             lambda text: gzip.compress(text.decode().encode("utf-16")),
