@@ -15,6 +15,7 @@ from .messages import say
 from .options import (
     Piped,
     force_option,
+    progress_bar,
     quiet_option,
     regions_options,
     sample_names,
@@ -84,20 +85,22 @@ def evaluate(
     if out == "-":
         raise InputError(NO_FOLDER)
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
-    result = run(
-        truth,
-        imputed,
-        panel,
-        typed,
-        out=out,
-        bins=bounds,
-        force=force,
-        report=report,
-        regions=regions or None,
-        samples=sample_names(samples, samples_file),
-        concordance=concordance,
-        regions_file=regions_file,
-    )
+    with progress_bar("evaluating", quiet) as progress:
+        result = run(
+            truth,
+            imputed,
+            panel,
+            typed,
+            out=out,
+            bins=bounds,
+            force=force,
+            report=report,
+            regions=regions or None,
+            samples=sample_names(samples, samples_file),
+            concordance=concordance,
+            regions_file=regions_file,
+            progress=progress,
+        )
     if not quiet:
         from rich.console import Console
 

@@ -23,6 +23,7 @@ from spinimpute.genotypes.regions import chosen_regions, some_regions
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.opening import path_of
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.concordance import Concordance, MinorGenotypes, kind_of
 from spinimpute.quality.metrics import (
     DEFAULT_BINS,
@@ -51,6 +52,7 @@ def evaluate(
     concordance: str | os.PathLike[str] | None = None,
     *,
     regions_file: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Score imputed dosages against true genotypes, by minor allele frequency in the panel.
 
@@ -89,6 +91,8 @@ def evaluate(
         What the names of the files of GLIMPSE2_concordance are to begin with, see Notes.
     regions_file : path or None
         A BED file with the regions, in place of `regions`.
+    progress : callable, optional
+        Called with the fraction that is done.
 
     Returns
     -------
@@ -129,14 +133,17 @@ def evaluate(
     truth_file = GenotypeFile(truth, "truth", chosen)
     imputed_file = GenotypeFile(imputed, "imputed", chosen)
     compared = compared_samples(truth_file, imputed_file, samples)
+    begin_stage(progress, "reading the panel")
     frequencies = read_panel(reference)
     typed_keys = set() if typed is None else read_typed_sites(typed, frequencies)
     try:
-        known = read_truth(truth_file, compared, frequencies, typed_keys)
+        shares = Shares(progress, [1, 1])
+        begin_stage(progress, "reading the truth")
+        known = read_truth(truth_file, compared, frequencies, typed_keys, shares.of(0))
         tally = None if concordance is None else Concordance(len(compared), bins)
-        scores = _score(
-            known, ImputedReader(imputed_file, compared, known, refuse_typed=typed is None), tally
-        )
+        begin_stage(progress, "comparing")
+        reader = ImputedReader(imputed_file, compared, known, refuse_typed=typed is None)
+        scores = _score(known, reader, tally, shares.of(1))
     except NoRecord as error:
         raise InputError(
             f"{error}. Panel: {frequencies.where}. Give regions in which truth and imputed file have records"
@@ -217,7 +224,9 @@ def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> li
     return rows
 
 
-def _score(truth: Truth, reader: ImputedReader, concordance: Concordance | None) -> _Scores:
+def _score(
+    truth: Truth, reader: ImputedReader, concordance: Concordance | None, progress: Progress | None
+) -> _Scores:
     n_sites = len(truth.keys)
     baseline = np.zeros(n_sites, dtype=SITE_STATISTICS)
     for start in range(0, n_sites, BLOCK_SITES):
@@ -237,6 +246,8 @@ def _score(truth: Truth, reader: ImputedReader, concordance: Concordance | None)
         imputed[block.rows] = site_statistics(true, dosage)
         of_samples.append(site_statistics(true.T, dosage.T))
         missing[block.rows] = False
+        if progress is not None:
+            progress(1 - np.count_nonzero(missing) / n_sites)
         frequency, ploidy = truth.frequency[block.rows], truth.ploidy(block.rows)
         probability = None
         if block.probability is not None:

@@ -20,7 +20,10 @@ from spinimpute.genotypes.sites import plain_chromosome
 from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.progress import Progress
 from spinimpute.vcf.variant_file import Record
+
+_TOLD_AFTER = 1_000  # records: how far it is
 
 
 @dataclass(frozen=True)
@@ -228,7 +231,11 @@ class Truth:
 
 
 def read_truth(
-    file: GenotypeFile, samples: Sequence[str], panel: PanelFrequencies, typed: Collection[SiteKey]
+    file: GenotypeFile,
+    samples: Sequence[str],
+    panel: PanelFrequencies,
+    typed: Collection[SiteKey],
+    progress: Progress | None = None,
 ) -> Truth:
     """True genotypes at the untyped sites that are polymorphic in the panel.
 
@@ -242,6 +249,8 @@ def read_truth(
         Frequencies; a site that is not in it is not scored.
     typed : collection of SiteKey
         Keys that are not scored.
+    progress : callable, optional
+        Called with the number of records that were read as a fraction of the panel's sites.
 
     Returns
     -------
@@ -262,7 +271,9 @@ def read_truth(
     counts: dict[SiteKey, np.ndarray] = {}
     haploid: list[np.ndarray] = []
     changes = _PloidyChanges(file, samples)
-    for record in file.records():
+    for number, record in enumerate(file.records()):
+        if progress is not None and number % _TOLD_AFTER == 0:
+            progress(min(number / max(len(panel.frequency), 1), 1.0))
         keys = file.site_keys(record)
         if len(keys) != 1:
             left_out["multi-allelic in the truth" if keys else "without ALT in the truth"] += 1

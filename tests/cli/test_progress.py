@@ -33,6 +33,21 @@ def test_stages_are_named_and_shares_grow(run: Run, unphased: Path, panel: Path,
     assert len({share for (stage, _), share in zip(found, shares, strict=True) if stage == "phasing"}) > 2
 
 
+@pytest.mark.usefixtures("often")
+def test_stages_of_an_evaluation(run: Run, example: Path, panel: Path) -> None:
+    truth = example / "truth.vcf.gz"
+    done = run("evaluate", "--truth", truth, "--imputed", truth, "--panel", panel)
+    assert done.code == 0, done.err
+    found = [match.groups() for match in map(LINE.fullmatch, done.err.splitlines()) if match]
+    assert {"reading the truth", "comparing"} <= {stage for stage, _ in found}
+    shares = [float(share) for _, share in found]
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 3
+    assert max(float(share) for stage, share in found if stage == "reading the truth") <= 50
+    quiet = run("evaluate", "--truth", truth, "--imputed", truth, "--panel", panel, "--quiet")
+    assert (quiet.code, quiet.err) == (0, "")
+
+
 @pytest.fixture
 def unphased(edited_target: Callable[[Callable[[str], str]], Path]) -> Path:
     return edited_target(lambda text: text.replace("0|1", "0/1").replace("1|0", "0/1"))
