@@ -44,6 +44,7 @@ from spinimpute.vcf.variant_file import Record, VariantFile
 
 LEAST_SHARE = 0.5  # of the records at the panel's positions must have its alleles (one in six has by chance),
 FEW_RECORDS = 20  # unless there are so few
+LEAST_SHARE_OF_OTHER_BUILD = 0.1  # of all sites, where the headers state different builds
 LEAST_SHARE_OF_STRANDS = 0.8  # where either strand counts: half of them fit by chance
 _BLOCK_SITES = 256  # converted at once
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
@@ -202,9 +203,10 @@ class _Found:
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+self._skipped).items())
         chrom, position = self._panel.chrom, self._position
         built, panel_built = (build_of(x.contig_line, chrom) for x in (records, self._panel))
+        differ = bool(built and panel_built and built != panel_built and self._lift is None)
         stated = (
             f"The file is on {built} by its header, the panel on {panel_built}"
-            if built and panel_built and built != panel_built
+            if differ
             else "The file is probably on another genome build than the panel"
         )
         if not self._n_fit:
@@ -212,6 +214,11 @@ class _Found:
                 f"none of its {self._n_sites} sites is one of the panel, {chrom}:{position[0]}-"
                 f"{position[-1]} ({counts}). {stated}, or of another region: call the panel's sites",
                 NoMatch,
+            )
+        if differ and self._n_fit < LEAST_SHARE_OF_OTHER_BUILD * self._n_sites:
+            raise self._file.error(
+                f"only {self._n_fit} of its {self._n_sites} sites are sites of the panel ({counts}). "
+                f"{stated}: align and call on the panel's build, or lift the file over (chain=...)"
             )
         n_same = self._n_fit - self._n_other_strand
         if (

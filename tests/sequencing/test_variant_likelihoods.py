@@ -339,6 +339,13 @@ def test_another_build_in_the_header(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     read(gl_vcf("100 A C PL 0,3,30", length=64444167), panel_of(PANEL))
     with pytest.raises(NoMatch, match="The file is on GRCh38 by its header, the panel on GRCh37"):
         read(gl_vcf("100 A G PL 0,3,30", length=64444167), panel_of(PANEL))
+    # one fits by chance
+    few = ["100 A C PL 0,3,30", *(f"{position} A C PL 0,3,30" for position in range(1_000, 1_010))]
+    with pytest.raises(
+        InputError, match=r"only 1 of its 11 sites are .* on GRCh38 by its header.* \(chain=...\)"
+    ):
+        read(gl_vcf(*few, length=64444167), panel_of(PANEL))
+    read(gl_vcf(*few), panel_of(PANEL))
 
 
 def test_no_samples_and_other_chromosomes(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
