@@ -48,7 +48,7 @@ def indels(arguments: argparse.Namespace) -> None:
         report += [f"## {depth}x", *_shown(paths, panel, case.truth)]
         reads = [word for path in paths for word in ("--bam", path)]
         imputed = {
-            label: arguments.work / f"{label.strip('-').replace(' ', '')}.bcf" for label in (WITHOUT, WITH)
+            label: arguments.work / f"{label.replace(' ', '')}.bcf" for label in (WITHOUT, WITH)
         }
         for label, out in imputed.items():
             given = [*reads, "--indels"] if label == WITH else reads
