@@ -47,9 +47,7 @@ def indels(arguments: argparse.Namespace) -> None:
             paths = aligned_again(people, paths, arguments.seed, arguments.aligner)
         report += [f"## {depth}x", *_shown(paths, panel, case.truth)]
         reads = [word for path in paths for word in ("--bam", path)]
-        imputed = {
-            label: arguments.work / f"{label.replace(' ', '')}.bcf" for label in (WITHOUT, WITH)
-        }
+        imputed = {label: arguments.work / f"{label.replace(' ', '')}.bcf" for label in (WITHOUT, WITH)}
         for label, out in imputed.items():
             given = [*reads, "--indels"] if label == WITH else reads
             stage = impute(label, f"{depth}x", given, panel, out, arguments)

@@ -1,4 +1,4 @@
-"""Stretches of a read that are aligned without a gap, by its CIGAR."""
+"""Blocks of a read that are aligned letter by letter, by its CIGAR."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class AlignedBlock(NamedTuple):
         0-based positions: the first, and that behind the last.
     offset : int
         The first one's place in the read's sequence.
-    gap : tuple of (int, int)
+    behind : tuple of (int, int)
         Operations of the CIGAR behind it, with their lengths, up to the next block or the read's end.
     """
 
     start: int
     stop: int
     offset: int
-    gap: tuple[tuple[int, int], ...]
+    behind: tuple[tuple[int, int], ...]
 
     @property
     def end(self) -> int:
@@ -38,20 +38,20 @@ class AlignedBlock(NamedTuple):
 
 
 def aligned_blocks(read: Read) -> list[AlignedBlock]:
-    """Cut a read, which has a CIGAR, wherever there is a gap; from left to right."""
+    """Cut a read, which has a CIGAR, at all that is inserted, deleted, skipped or clipped."""
     blocks: list[AlignedBlock] = []
     at, offset = read.reference_start, 0
     for operation, length in read.cigartuples:
         last = blocks[-1] if blocks else None
         if operation in _MATCHES:
-            if last is None or last.gap:
+            if last is None or last.behind:
                 blocks.append(AlignedBlock(at, at + length, offset, ()))
             else:  # = and X side by side
                 blocks[-1] = last._replace(stop=at + length)
             at, offset = at + length, offset + length
         elif operation not in _IN_NEITHER:
             if last is not None:
-                blocks[-1] = last._replace(gap=(*last.gap, (operation, length)))
+                blocks[-1] = last._replace(behind=(*last.behind, (operation, length)))
             if operation in _IN_READ:
                 offset += length
             elif operation in _IN_REFERENCE:

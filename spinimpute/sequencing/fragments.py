@@ -1,4 +1,4 @@
-"""Bases of fragments: what the molecules of one sample that were sequenced show at a panel's SNPs.
+"""Bases of fragments: what the molecules of one sample that were sequenced show at a panel's sites.
 
 The alleles of one fragment come from one haplotype. Both mates of a pair are of one fragment, and where they
 overlap it is read twice.

@@ -1,9 +1,9 @@
 """What reads show of insertions and deletions.
 
 An indel is some letters that stand behind the one before it, or do not. Where what follows repeats them it
-could as well be further to the right; variants, and gaps of alignments, are placed as far to the left as they
-go. So a read shows ALT if its CIGAR has the same gap at the same place. How far the letters are repeated is
-seen in the read itself: one that ends before the repeat does fits both alleles, and says nothing.
+could as well be further to the right; those of variants, and of alignments, are placed as far to the left as
+they go. So a read shows ALT if its CIGAR has the same one at the same place. How far the letters are repeated
+is seen in the read itself: one that ends before the repeat does fits both alleles, and says nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from spinimpute.sequencing.fragments import OTHER_ALLELE
 BEYOND = 10
 """Letters that a read has on either side of an indel and its repeat, besides as many as the indel has.
 
-Aligners open a gap where the letters beyond it are worth it: as bwa mem and minimap2 count, 6 of them and one
-more for each letter of the gap. Of a read with fewer they leave out the end, or take it for one of REF. The
-rest is to spare, for wrong letters.
+Aligners put an indel where the letters beyond it are worth it: as bwa mem and minimap2 count, 6 of them and
+one more for each letter of the indel. Of a read with fewer they leave out the end, or take it for one of REF.
+The rest is to spare, for wrong letters.
 """
 
 HIGHEST_QUALITY = 40
@@ -123,7 +123,7 @@ def shown_by_read(blocks: Sequence[AlignedBlock], letters: str, indel: Indel) ->
     Returns
     -------
     Shown or None
-        None where it shows nothing: it does not reach so far, or has another gap just before.
+        None where it shows nothing: it does not reach so far, or has another indel just before.
     """
     number = bisect_right(blocks, indel.before, key=lambda block: block.start) - 1
     n_letters = len(indel.letters)
@@ -133,7 +133,7 @@ def shown_by_read(blocks: Sequence[AlignedBlock], letters: str, indel: Indel) ->
     block = blocks[number]
     before = block.offset + indel.before - block.start
     first, has_letters = before + 1, not indel.is_insertion
-    if first == block.end and block.gap:
+    if first == block.end and block.behind:
         if number + 1 == len(blocks) or not _is_shown(block, letters, indel):
             return _unless_cut_off(block, before)
         block, has_letters = blocks[number + 1], indel.is_insertion
@@ -150,9 +150,9 @@ def shown_by_read(blocks: Sequence[AlignedBlock], letters: str, indel: Indel) ->
 
 
 def _is_shown(block: AlignedBlock, letters: str, indel: Indel) -> bool:
-    """Whether the gap behind a block is this insertion or deletion."""
+    """Whether this insertion or deletion is behind a block."""
     n_letters = len(indel.letters)
-    if block.gap != ((INSERTION if indel.is_insertion else DELETION, n_letters),):
+    if block.behind != ((INSERTION if indel.is_insertion else DELETION, n_letters),):
         return False
     if not indel.is_insertion:
         return True
@@ -163,7 +163,7 @@ def _is_shown(block: AlignedBlock, letters: str, indel: Indel) -> bool:
 
 def _unless_cut_off(block: AlignedBlock, before: int) -> Shown | None:
     """Another insertion or deletion, if the block ends with one."""
-    if not any(operation in (INSERTION, DELETION) for operation, _ in block.gap):
+    if not any(operation in (INSERTION, DELETION) for operation, _ in block.behind):
         return None
     return Shown(OTHER_ALLELE, before, before, HIGHEST_QUALITY)
 

@@ -43,7 +43,8 @@ class GenotypeLikelihoods:
     depth_SX : uint16 (S, X) or None
         How many reads counted; None where that is not known.
     n_sites_file : int
-        Biallelic sites that were looked at: ALT alleles of records, or the panel's SNPs for reads.
+        Biallelic sites that were looked at: ALT alleles of records, or the panel's SNPs, and indels if they
+        are asked for, for reads.
     skipped : dict of str to int
         What was not taken, by reason.
     counted_index : int64

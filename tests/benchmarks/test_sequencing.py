@@ -50,7 +50,7 @@ def test_simulated_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [SHORT, LONG], ids=lambda kind: kind.name)
 def test_simulated_indels(tmp_path: Path, kind: ReadKind) -> None:
-    """Letters by CIGAR are the reference's, but for wrong ones; gaps are the haplotype's, but for slips."""
+    """Letters by CIGAR are the reference's, but for wrong ones; indels are the haplotype's, but for slips."""
     rng = np.random.default_rng(5)
     position = np.arange(20_000, 60_000, 100).tolist()
     ref, alt = ["GTT", "G", "A", "C"] * 100, ["G", "GCA", "C", "CTTTTTTTTTTTT"] * 100

@@ -215,7 +215,7 @@ def test_indels_are_asked_for(write_reads: WriteReads, read_line: type, panel_of
 def test_an_indel_that_is_not_leftmost_is_left_flat(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf
 ) -> None:
-    """Reads of ALT have their gap elsewhere."""
+    """Reads of ALT have theirs elsewhere."""
     path = write_reads([read_line("r", LEFT_AT, "40M", LEFT + RIGHT, "I" * 40)])
     panel = panel_of([(110, "A", "C"), (BEFORE, "G", "GCG"), (BEFORE - 1, "CGG", "CG")])
     found = read_alignments([path], panel, settings=WITH_INDELS)

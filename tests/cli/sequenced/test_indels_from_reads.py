@@ -55,7 +55,7 @@ class World:
         return path
 
     def _bam(self, path: Path, x: int, rng: np.random.Generator) -> Path:
-        """Reads across each site, of both haplotypes; those of indels have gaps where aligners put them."""
+        """Reads across each site, of both haplotypes; indels are where aligners put them."""
         header = {
             "HD": {"VN": "1.6", "SO": "coordinate"},
             "SQ": [{"SN": "20", "LN": LENGTH}],
@@ -68,8 +68,10 @@ class World:
                     start = position - 1 - 50
                     behind = position - 1 + len(ref)
                     letters = self.genome[start : position - 1] + allele + self.genome[behind : behind + 49]
-                    gap = len(allele) - len(ref)
-                    cigar = f"51M{abs(gap)}{'I' if gap > 0 else 'D'}49M" if gap else f"{len(letters)}M"
+                    n_more = len(allele) - len(ref)
+                    cigar = (
+                        f"51M{abs(n_more)}{'I' if n_more > 0 else 'D'}49M" if n_more else f"{len(letters)}M"
+                    )
                     read = pysam.AlignedSegment(file.header)
                     read.query_name, read.flag, read.reference_id = f"r{s} {number}", 0, 0
                     read.reference_start, read.mapping_quality = start, 60
