@@ -34,7 +34,7 @@ Polymerases slip there: a tenth of the reads of 10 copies have another number of
 """
 
 WRONG_AMONG = 10
-"""Of so many inserted letters one may be another one: it was misread."""
+"""Of so many inserted or repeated letters one may be another one: it was misread."""
 
 _LETTERS = frozenset("ACGT")
 _UNKNOWN = ("N", "=")  # letters of reads; the latter is the reference's
@@ -137,15 +137,16 @@ def shown_by_read(blocks: Sequence[AlignedBlock], letters: str, indel: Indel) ->
         if number + 1 == len(blocks) or not _is_shown(block, letters, indel):
             return _unless_cut_off(block, before)
         block, has_letters = blocks[number + 1], indel.is_insertion
-    run = _n_repeating(letters, first, block.end, indel.letters)
-    longest = max(run, n_letters) if has_letters else run + n_letters  # that of the allele with the letters
-    if block.end - first < longest + flank:
+    behind = letters[first : block.end]
+    longer = behind if has_letters else indel.letters + behind  # what would be there with the letters
+    n_repeat = max(_n_repeating(longer, indel.letters), n_letters)
+    if len(behind) < n_repeat + flank:
         return _unless_cut_off(block, before)
     return Shown(
         int(has_letters == indel.is_insertion),
         before,
         first + (n_letters if has_letters else 0),
-        min(HIGHEST_QUALITY, round(SLIPPING * n_letters / longest)),
+        min(HIGHEST_QUALITY, round(SLIPPING * n_letters / n_repeat)),
     )
 
 
@@ -168,9 +169,17 @@ def _unless_cut_off(block: AlignedBlock, before: int) -> Shown | None:
     return Shown(OTHER_ALLELE, before, before, HIGHEST_QUALITY)
 
 
-def _n_repeating(letters: str, first: int, end: int, repeated: str) -> int:
-    """How many letters from the first on may be those of a text, over and over."""
-    at = first
-    while at < end and letters[at] in (repeated[(at - first) % len(repeated)], *_UNKNOWN):
-        at += 1
-    return at - first
+def _n_repeating(letters: str, repeated: str) -> int:
+    """How many letters may be those of a text, over and over.
+
+    A misread letter does not end a repeat: reads that end within a long one would seem to go beyond it.
+    """
+    longest = n_wrong = 0
+    for n, letter in enumerate(letters):
+        if letter in (repeated[n % len(repeated)], *_UNKNOWN):
+            longest = n + 1
+            continue
+        n_wrong += 1
+        if n_wrong > max(1, n // WRONG_AMONG):
+            break
+    return longest

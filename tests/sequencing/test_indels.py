@@ -155,6 +155,15 @@ def test_a_repeat(shown: Look, unit: str, n_copies: int) -> None:
         assert of_alt == (1, *expected) if expected else of_alt == {}
 
 
+@pytest.mark.parametrize(("n_wrong", "counts"), [(1, False), (2, True)])
+def test_a_misread_letter_does_not_end_a_repeat(shown: Look, n_wrong: int, counts: bool) -> None:
+    """A read that ends within it says nothing; where several are others it was none."""
+    repeat = list("A" * 40)
+    repeat[12 : 12 + n_wrong] = "C" * n_wrong
+    found = shown((BEFORE, "G", "GA"), "60M", LEFT + "".join(repeat))
+    assert found == ((0, round(SLIPPING / 13)) if counts else {})
+
+
 def test_letters_that_are_not_known_may_be_of_the_repeat(shown: Look) -> None:
     site = (BEFORE, "G", "GT")
     for letters, expected in ((LEFT + RIGHT, (0, 40)), (LEFT + "N" * 20, {}), ("=" * 40, {})):
@@ -316,9 +325,12 @@ class Simulated:
         position, ref, alt = self.sites[s]
         letters = max(ref, alt, key=len)[1:]
         longer = self.reference[:position] + letters + self.reference[position + len(ref) - 1 :]
-        reach = 0
-        while longer[position + reach] == letters[reach % len(letters)]:
-            reach += 1
+        behind = longer[position : position + 100]
+        same = [letter == letters[n % len(letters)] for n, letter in enumerate(behind)]
+        # a second wrong letter ends a repeat, or one more than a tenth of a long one
+        end = next(n for n in range(len(same)) if same[: n + 1].count(False) > max(1, n // 10))
+        reach = max((n + 1 for n in range(end) if same[n]), default=0)
+        reach = max(reach, len(letters))
         before = self.number[read.haplotype].get(position - 1, read.first)
         n_before = before + 1 - read.first
         n_behind = len(read.letters) - n_before
