@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from spinimpute.sequencing.alignment_file import Read
@@ -59,7 +59,7 @@ def aligned_blocks(read: Read) -> list[AlignedBlock]:
     return blocks
 
 
-def places_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> Iterator[tuple[int, int]]:
+def places_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> list[tuple[int, int]]:
     """Where a read has letters at sites.
 
     Parameters
@@ -69,16 +69,16 @@ def places_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> I
     position : sequence of int
         0-based, of the sites, increasing.
 
-    Yields
-    ------
-    int
-        Number of a site that a block covers.
-    int
-        The place in the read's sequence of the letter there.
+    Returns
+    -------
+    list of (int, int)
+        Number of a site that a block covers, and the place in the read's sequence of the letter there.
     """
-    site, n_sites = 0, len(position)
+    found = []
+    stop = 0
     for block in blocks:
-        site = bisect_left(position, block.start, site)
-        while site < n_sites and position[site] < block.stop:
-            yield site, block.offset + position[site] - block.start
-            site += 1
+        site = bisect_left(position, block.start, stop)
+        stop = bisect_left(position, block.stop, site)
+        before = block.offset - block.start
+        found += [(number, before + position[number]) for number in range(site, stop)]
+    return found

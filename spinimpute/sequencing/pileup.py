@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -158,11 +157,6 @@ class _Places(NamedTuple):
         columns = zip(*sorted(rows, key=lambda row: row[:2]), strict=True)
         return cls(*(map(list, columns) if rows else ([], [], [])))
 
-    def any_in(self, start: int, end: int) -> bool:
-        """Whether there is one at [start, end)."""
-        first = bisect_left(self.position, start)
-        return first < len(self.position) and self.position[first] < end
-
 
 def _wanted(
     sites: Sites, region: Region | None, settings: PileupSettings, skipped: Counter[str]
@@ -189,8 +183,8 @@ def _bases_of_reads(
     hashes, sites, alleles, qualities = array("Q"), array("q"), array("B"), array("B")
     least = settings.min_base_quality
     n_marked = n_misplaced = n_bare = n_poor = n_unstated = 0
-    position = [place for of in (snps, indels) for place in (*of.position[:1], *of.position[-1:])]
-    for read in file.reads(min(position) + 1, max(position) + 1):
+    position = sorted([*snps.position, *indels.position])
+    for read in file.reads(position[0] + 1, position[-1] + 1):
         if read.flag & _NOT_COUNTED:
             n_marked += 1
             continue
@@ -198,7 +192,8 @@ def _bases_of_reads(
             n_misplaced += 1
             continue
         start, end = read.reference_start, read.reference_end  # None without a CIGAR
-        if end is not None and not (snps.any_in(start, end) or indels.any_in(start, end)):
+        first = bisect_left(position, start)
+        if end is not None and (first == len(position) or position[first] >= end):
             continue
         letters, quality = read.query_sequence, read.query_qualities
         if end is None or letters is None or quality is None:
@@ -207,7 +202,9 @@ def _bases_of_reads(
         digest = blake2b(file.fragment(read).encode(), digest_size=8).digest()
         fragment_hash = int.from_bytes(digest, "little")
         blocks = aligned_blocks(read)
-        shown = chain(_bases(snps, blocks, letters, quality), _indels(indels, blocks, letters, quality))
+        shown = _bases(snps, blocks, letters, quality)
+        if indels.position:
+            shown += _indels(indels, blocks, letters, quality)
         for site, allele, of_bases, highest in shown:
             if of_bases > _HIGHEST_QUALITY:
                 n_unstated += 1
@@ -236,13 +233,15 @@ _Shown = tuple[int, int, int, int]  # panel site, allele, quality of bases, and 
 
 def _bases(
     snps: _Places, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
-) -> Iterator[_Shown]:
+) -> list[_Shown]:
     """What a read shows of the SNPs."""
+    found = []
     for site, offset in places_in_read(blocks, snps.position):
         letter, (ref, alt) = letters[offset], snps.alleles[site]
         # "=" stands for the base of the reference genome
         allele = 0 if letter in (ref, "=") else 1 if letter == alt else OTHER_ALLELE
-        yield snps.panel_index[site], allele, quality[offset], _HIGHEST_QUALITY
+        found.append((snps.panel_index[site], allele, quality[offset], _HIGHEST_QUALITY))
+    return found
 
 
 def _indels(
