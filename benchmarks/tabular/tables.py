@@ -21,6 +21,8 @@ from spinimpute.tabular.datasets import FOLDS, load_table, split
 
 # other libraries than torch have threads of their own
 ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+LIBRARIES = ("torch", "scikit-learn", "lightgbm", "xgboost")
+BESIDE = {"catboost": ("catboost",)}
 MOST_TESTED = 100_000  # rows: of a test part that is larger, so many are drawn
 
 
@@ -74,7 +76,7 @@ def one(arguments: argparse.Namespace) -> None:
         "budget_seconds": arguments.seconds, "fit_seconds": round(fit_seconds, 1),
         "predict_seconds": round(time.process_time() - started, 2),
         "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
-        "versions": {name: version(name) for name in ("torch", "scikit-learn", "lightgbm", "xgboost")},
+        "versions": {name: version(name) for name in (*LIBRARIES, *BESIDE.get(arguments.method, ()))},
         "processor": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
     if arguments.method == "SPIN":
