@@ -66,6 +66,8 @@ def add_commands(commands: Any) -> None:
         if name == "table10":
             sub.add_argument("--dropouts", type=float, nargs="*", default=list(DROPOUTS))
             sub.add_argument("--learning-rates", type=float, nargs="*", default=list(LEARNING_RATES))
+        if name == "table20":
+            sub.add_argument("--points", type=int, nargs="+", default=list(POINTS))
         _add_settings(sub)
     sub = commands.add_parser("window", help="one cell, for the tables above")
     sub.set_defaults(function=one)
@@ -116,7 +118,7 @@ def table10(arguments: argparse.Namespace) -> Iterator[Cell]:
 
 
 def table20(arguments: argparse.Namespace) -> Iterator[Cell]:
-    for number in POINTS:
+    for number in arguments.points:
         yield from _cells("table20", arguments, SPIN_16, inducing_points=number)
         yield from _cells("table20", arguments, SPIN_16, latent_attributes=number)
 

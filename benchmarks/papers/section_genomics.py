@@ -42,6 +42,7 @@ from benchmarks.papers.window_rows import (
 )
 from benchmarks.papers.window_scores import R2, R2_COMMON, R2_HAPLOTYPES, R2_MINOR, R2_RARE
 
+MOST = 0.5  # of the windows: less is not "in part"
 IGNORED = 0.1  # points: a context that makes less difference is not read
 NAMES = {GBT_PUBLISHED: "GBT"}  # what the paper calls a method, where it is not our name
 CHANGED = ("table5", "table6", "table9", "table10", "table20")
@@ -215,7 +216,10 @@ def _beside_beagle(rows: Sequence[Row]) -> Claim:
         f"SPIN-16 less Beagle, points: {of_sets(ahead, places)}, {seeds}; "
         f"r² of SNPs up to 1 %: {of_sets(rare, places)}"
     )
-    return Claim("SPIN 3", says, verdict([gap >= -CLOSE for gap in ahead]), told)
+    level = float(np.mean([gap >= -CLOSE for gap in ahead]))
+    found_level = HOLDS if level == 1 else PARTLY if level >= MOST else FAILS
+    told = f"Within .5 points on {round(level * len(ahead))} of {len(ahead)} windows. {told}"
+    return Claim("SPIN 3", says, found_level, told)
 
 
 def _classical(rows: Sequence[Row]) -> Claim:
