@@ -411,7 +411,7 @@ def test_copied_rows_of_random_bits_are_asked_for(method: str) -> None:
         assert found["found"]["test"] == found["found"][random_bits.SHUFFLED]
 
 
-@pytest.mark.parametrize("method", small_tables.METHODS)
+@pytest.mark.parametrize("method", [*small_tables.METHODS, small_tables.WITHOUT_XABA])
 def test_test_rows_of_a_table_teach_nothing(method: str) -> None:
     """Neither weights nor scales: labels and features of tests are others, and the network is the same."""
     rng = np.random.default_rng(1)
@@ -440,6 +440,16 @@ def test_the_label_of_a_queried_row_is_not_seen() -> None:
         told.append(network.outputs(network.table_ND[:20], query_ND, hidden_ND))
         query_ND[:, -1] += 1
     torch.testing.assert_close(*told, rtol=0, atol=0)
+
+
+def test_without_xabd_the_rows_of_a_table_are_not_read() -> None:
+    table_ND = np.random.default_rng(1).normal(size=(30, 4))
+    recipe = small_tables.TableRecipe(width=8, h=3, f=2, heads=2)
+    for method, read in ((small_tables.WITHOUT_XABD, False), (small_tables.WITHOUT_XABA, True)):
+        torch.manual_seed(1)
+        network = small_tables.TableNetwork(method, table_ND, np.arange(20), recipe)
+        errors = [network.rmse(rows, np.arange(20, 30)) for rows in (np.arange(10), np.arange(10, 20))]
+        assert (errors[0] != errors[1]) is read
 
 
 @pytest.mark.parametrize("method", many_windows.METHODS)
