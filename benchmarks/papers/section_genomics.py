@@ -31,6 +31,7 @@ from benchmarks.papers.window_rows import (
     CLOSE,
     Row,
     at_equal_steps,
+    best_settings,
     by_method,
     by_settings,
     of_sets,
@@ -39,6 +40,7 @@ from benchmarks.papers.window_rows import (
     preferred,
     seeds_text,
     shared_windows,
+    steps_of,
 )
 from benchmarks.papers.window_scores import R2, R2_COMMON, R2_HAPLOTYPES, R2_MINOR, R2_RARE
 
@@ -186,10 +188,10 @@ def _times(ratio: float | None) -> str:
 def _alike(rows: Sequence[Row]) -> Claim:
     says = "SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)"
     methods = (SPIN_16, NPT_16, SET_TF_16)
-    rows, places = at_equal_steps(rows, methods)
+    compared, places = at_equal_steps(rows, methods)
     if not places:
         return not_run("SPIN 3", says, "No window has all three yet.")
-    found = by_method(rows)
+    found = by_method(compared)
     mean = {m: [points(found[m][place]) for place in places] for m in methods}
     close = [
         abs(mine - other) <= CLOSE
@@ -200,7 +202,23 @@ def _alike(rows: Sequence[Row]) -> Claim:
         f"{case} {number}: {', '.join(f'{m} {mean[m][i]:.2f}' for m in methods)}"
         for i, (case, number) in enumerate(places)
     )
-    return Claim("SPIN 3", says, verdict(close), f"{told} (equal steps, {seeds_text(rows)})")
+    told += f" (equal steps, {seeds_text(compared)})"
+    longer = _longer(rows, compared, methods)
+    return Claim("SPIN 3", says, verdict(close), f"{told}. With more: {longer}" if longer else told)
+
+
+def _longer(rows: Sequence[Row], compared: Sequence[Row], methods: Sequence[str]) -> str:
+    """Of the same windows, with more steps than are compared."""
+    steps = {place_of(row): steps_of(row) for row in compared}
+    more = [
+        row
+        for row in best_settings(rows)
+        if row["method"] in methods and steps_of(row) > steps.get(place_of(row), steps_of(row))
+    ]
+    return ", ".join(
+        f"{row['method']} {points([row]):.2f} ({row['case']} {row['window']}, {steps_of(row):,} steps)"
+        for row in sorted(more, key=lambda row: (place_of(row), methods.index(row["method"]), steps_of(row)))
+    )
 
 
 def _beside_beagle(rows: Sequence[Row]) -> Claim:

@@ -288,6 +288,7 @@ def test_the_page_reads_results(tmp_path: Path) -> None:
     alike = found["SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)"]
     assert alike[0] == "holds in part"
     assert "chr20_eur 3: SPIN-16 91.23, NPT-16 91.50, Set-TF-16 90.00 (equal steps, 1 seed)" in alike[1]
+    assert alike[1].endswith("With more: SPIN-16 95.55 (chr20_eur 3, 900 steps)")
     beagle = found["SPIN-16 is level with Beagle or ahead"]
     assert beagle[0] == FAILS
     assert (
