@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.tabular import row_baselines
+from benchmarks.tabular import row_baselines, tables
 from benchmarks.tabular.methods import ROW_BASELINES, Problem, catboost, loss
 from benchmarks.tabular.report import FEW_SETS, read_results
 from benchmarks.tabular.report import RESULTS as FITS
@@ -58,6 +58,16 @@ def test_catboost_reads_categories_that_miss(regression: bool) -> None:
     fitted = catboost(problem, {"learning_rate": 0.2, "depth": 3})
     assert loss(truth, fitted.predict(test), regression) < (0.4 if regression else 0.2)
     assert fitted.told["trees"] > 1
+
+
+@pytest.mark.parametrize("method", ["SNN", "xgboost", "lightgbm", "catboost"])
+def test_a_fit_tells_the_versions_of_its_libraries(method: str) -> None:
+    """Whatever the distribution is called: xgboost is in xgboost-cpu, too."""
+    if method in tables.TREES:
+        pytest.importorskip(method, reason=f"{method} is not installed (extra: bench)")
+    found = tables._versions(method)
+    assert found["torch"] == torch.__version__
+    assert set(found) == {"torch", "scikit-learn"} | ({method} & set(tables.TREES))
 
 
 def test_fits_of_few_sets_do_not_take_ranks_of_all() -> None:
