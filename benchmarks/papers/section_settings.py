@@ -133,8 +133,9 @@ def _ablation(rows: Sequence[Row]) -> Claim:
         SPIN_PAPER, "6", "-XABD", "GEN"
     )
     told = "; ".join(f"{m}: {', '.join(f'{-x:+.2f}' for x in xs)}" for m, xs in lost.items())
-    holds = [float(np.mean(xs)) >= least / 2 for xs in lost.values()]
-    return Claim("SPIN 6", says, verdict(holds), f"Change of R², points: {told} ({named(places)})")
+    holds = [x >= least / 2 for xs in lost.values() for x in xs]
+    told += f" ({named(places)}, {seeds_text(both)})"
+    return Claim("SPIN 6", says, verdict(holds), f"Change of R², points: {told}")
 
 
 def _masking(rows: Sequence[Row], token: Sequence[Row]) -> Claim:
