@@ -25,6 +25,7 @@ from benchmarks.papers.training import parameters
 from benchmarks.papers.window_baselines import BASELINES, SEEDLESS
 from benchmarks.papers.window_networks import (
     NETWORKS,
+    SET_TF_16,
     SPIN_16,
     WITHOUT_XABA,
     WITHOUT_XABD,
@@ -37,11 +38,12 @@ from benchmarks.papers.windows import Cut, Window, read_targets, read_window
 TRUE, SHUFFLED, KEPT_APART = "panel", "panel, labels shuffled", "people kept apart"
 METHODS = (*BASELINES, *NETWORKS)
 TABLE_3 = tuple(method for method in METHODS if method not in (WITHOUT_XABD, WITHOUT_XABA))
+SEVERAL_METHODS = {"table3": TABLE_3, "table10": (SPIN_16, SET_TF_16)}
 TABLE_6 = (WITHOUT_XABD, WITHOUT_XABA)
 TOKEN_MASKING = 0.3  # of the label tokens of a query, Table 5; all of them are Table 3's
 SHARES = (0.01, 0.05, 0.15, 0.3)  # of the panel's haplotypes, Table 9; all of them are Table 3's
 POINTS = (5, 20, 30)  # h or f, Table 20; 10 are Table 3's
-DROPOUTS, LEARNING_RATES = (0.0, 0.1, 0.4), (1e-3,)  # what is searched; the other as in `WindowRecipe`
+DROPOUTS, LEARNING_RATES = (0.0, 0.1, 0.4), (1e-3, 3e-3)  # what is searched; the other as in `WindowRecipe`
 
 
 def add_commands(commands: Any) -> None:
@@ -58,8 +60,14 @@ def add_commands(commands: Any) -> None:
         sub.add_argument("--cases", nargs="+", default=list(REAL))
         sub.add_argument("--windows", type=int, nargs="+", default=list(range(1, Cut.windows + 1)))
         sub.add_argument("--seeds", type=int, nargs="+", default=[1])
-        if name == "table3":
-            sub.add_argument("--methods", nargs="+", choices=TABLE_3, default=list(TABLE_3))
+        if name in SEVERAL_METHODS:
+            choices = SEVERAL_METHODS[name]
+            sub.add_argument("--methods", nargs="+", choices=choices, default=list(choices))
+        if name == "table10":
+            sub.add_argument("--dropouts", type=float, nargs="*", default=list(DROPOUTS))
+            sub.add_argument("--learning-rates", type=float, nargs="*", default=list(LEARNING_RATES))
+        if name == "table20":
+            sub.add_argument("--points", type=int, nargs="+", default=list(POINTS))
         _add_settings(sub)
     sub = commands.add_parser("window", help="one cell, for the tables above")
     sub.set_defaults(function=one)
@@ -102,14 +110,15 @@ def table9(arguments: argparse.Namespace) -> Iterator[Cell]:
 
 
 def table10(arguments: argparse.Namespace) -> Iterator[Cell]:
-    for dropout in DROPOUTS:
-        yield from _cells("table10", arguments, SPIN_16, "--without-targets", dropout=dropout)
-    for rate in LEARNING_RATES:
-        yield from _cells("table10", arguments, SPIN_16, "--without-targets", learning_rate=rate)
+    for method in arguments.methods:
+        for dropout in arguments.dropouts:
+            yield from _cells("table10", arguments, method, "--without-targets", dropout=dropout)
+        for rate in arguments.learning_rates:
+            yield from _cells("table10", arguments, method, "--without-targets", learning_rate=rate)
 
 
 def table20(arguments: argparse.Namespace) -> Iterator[Cell]:
-    for number in POINTS:
+    for number in arguments.points:
         yield from _cells("table20", arguments, SPIN_16, inducing_points=number)
         yield from _cells("table20", arguments, SPIN_16, latent_attributes=number)
 
@@ -121,6 +130,8 @@ def _cells(
     settings = {name: getattr(arguments, name) for name in ("steps", "dropout", "learning_rate")} | changed
     options = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
     told = [f"{arguments.steps}_steps"] if method in NETWORKS else []
+    if method in NETWORKS and arguments.learning_rate != WindowRecipe.learning_rate:
+        changed = {"learning_rate": arguments.learning_rate} | changed
     told += [f"{name}_{value:g}" for name, value in changed.items()]
     for seed in arguments.seeds:
         if method in SEEDLESS and seed != arguments.seeds[0]:

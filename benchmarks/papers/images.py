@@ -36,7 +36,8 @@ CLASSES = 10
 SPLITS_SEED = 5
 METHODS = ("SPIN", "NPT", "k-NN")
 TRUE, SHUFFLED = "training images", "training images, labels shuffled"
-QUERIES_AT_ONCE, MOST_CONTEXT = 256, 4_096
+QUERIES_AT_ONCE, MOST_CONTEXT = 1_024, 2_048
+VALIDATION = 1_000  # images of Fashion-MNIST that choose weights
 
 
 class Images(NamedTuple):
@@ -98,7 +99,7 @@ def load(name: str) -> Images:
         labels = np.concatenate(
             [_idx(FASHION / f"{part}-labels-idx1-ubyte.gz") for part in ("t10k", "train")]
         )
-        n_test, n_validation = len(parts[0]), len(parts[0]) // 2
+        n_test, n_validation = len(parts[0]), VALIDATION
     bounds = {"test": (0, n_test), "validation": (n_test, n_test + n_validation)}
     bounds["train"] = (n_test + n_validation, len(labels))
     patches = torch.from_numpy(cut(pixels, PATCH[name])).float()

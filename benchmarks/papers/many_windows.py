@@ -39,6 +39,7 @@ def add_command(commands: Any) -> None:
     table.set_defaults(cells=table4)
     table.add_argument("--cases", nargs="+", default=list(REAL))
     table.add_argument("--untyped", type=int, nargs="+", choices=UNTYPED, default=list(UNTYPED))
+    table.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     table.add_argument("--seeds", type=int, nargs="+", default=[1])
     cell = commands.add_parser("windows", help="one cell, for table4")
     cell.set_defaults(function=one)
@@ -57,8 +58,9 @@ def table4(arguments: argparse.Namespace) -> Iterator[Cell]:
     for seed in arguments.seeds:
         for case in arguments.cases:
             for untyped in arguments.untyped:
-                rows = [(method, 1.0) for method in METHODS]
-                rows += [(CIPNP_16, TOKEN_MASKING)] if untyped == min(UNTYPED) else []
+                rows = [(method, 1.0) for method in arguments.methods]
+                if untyped == min(UNTYPED) and CIPNP_16 in arguments.methods:
+                    rows.append((CIPNP_16, TOKEN_MASKING))
                 for method, hidden in rows:
                     words = ("windows", case, untyped, method, hidden, seed)
                     options = ("--data", arguments.data, "--steps", arguments.steps)

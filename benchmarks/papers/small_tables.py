@@ -25,6 +25,7 @@ from torch import Tensor
 from benchmarks.imputation.cases import SHARED
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
+from benchmarks.papers.window_networks import Unread
 from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.npt import NPT
@@ -34,6 +35,7 @@ from spinimpute.tabular.datasets import load_table, split
 
 SETS = ("yacht", "boston", "concrete")
 METHODS = ("SPIN", "NPT", "Set-TF")
+WITHOUT_XABD, WITHOUT_XABA = "SPIN without XABD", "SPIN without XABA"  # Table 6
 FOLDS, BLOCKS = 10, 4  # "depth 8"
 TRUE, SHUFFLED = "training rows", "training rows, labels shuffled"
 
@@ -55,12 +57,13 @@ def add_command(commands: Any) -> None:
     table = commands.add_parser("table11", help="small tables, networks in the paper's form")
     table.set_defaults(cells=table11)
     table.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    table.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    every = (*METHODS, WITHOUT_XABD, WITHOUT_XABA)
+    table.add_argument("--methods", nargs="+", choices=every, default=list(METHODS))
     table.add_argument("--folds", type=int, default=FOLDS)
     cell = commands.add_parser("small-table", help="one cell, for table11")
     cell.set_defaults(function=one)
     cell.add_argument("name", choices=SETS)
-    cell.add_argument("method", choices=METHODS)
+    cell.add_argument("method", choices=every)
     cell.add_argument("fold", type=int)
     for sub in (table, cell):
         sub.add_argument("--data", type=Path, default=SHARED / "data" / "tabular")
@@ -97,7 +100,11 @@ def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTra
         1, columns, recipe.width, recipe.h, recipe.f, BLOCKS, "flat", continuous=numbers, heads=recipe.heads,
         learned_residual=True, dropout=recipe.dropout,
     )  # fmt: skip
-    return SPIN(config)
+    network = SPIN(config)
+    if method == WITHOUT_XABA:
+        for block in network.encoder.blocks:
+            block.xaba = Unread()
+    return network
 
 
 class TableNetwork:
@@ -110,12 +117,16 @@ class TableNetwork:
         self.label_sd = float(sd_D[-1])
         self.table_ND = torch.from_numpy((table_ND - mean_D) / sd_D).float()
         self.is_label_D = torch.arange(table_ND.shape[1]) == table_ND.shape[1] - 1
-        self.network = build(method, table_ND.shape[1], recipe)
+        self.method, self.network = method, build(method, table_ND.shape[1], recipe)
 
     def outputs(self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor) -> Tensor:
         """Of all cells of the queries, (N, D)."""
         shown = torch.zeros(context_ND.shape, dtype=torch.bool)[None]
         seen_ND = query_ND.masked_fill(hidden_ND, 0.0)
+        if self.method == WITHOUT_XABD:
+            assert isinstance(self.network, SPIN)
+            points = self.network.encoder.start_points
+            return self.network.predict(seen_ND[None], hidden_ND[None], points)[0, ..., 0]
         outputs_1NDK: Tensor = self.network(context_ND[None], shown, seen_ND[None], hidden_ND[None])
         return outputs_1NDK[0, ..., 0]
 

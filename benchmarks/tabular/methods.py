@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.neural_network import MLPRegressor as SklearnMLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from benchmarks.tabular import row_baselines
 from spinimpute import tabular
 
 LOOKS = 25  # at the validation part, of a network, at most
@@ -36,7 +38,7 @@ MOST_LOOKED_AT = 4_000  # rows
 TREES = 3_000  # at most; early stopping ends most
 PATIENCE = 50  # trees
 MOST_CATEGORIES = 255  # that scikit-learn's trees take; rarer ones are one
-RANGES = {
+RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "xgboost": {
         "learning_rate": (0.01, 0.3), "max_depth": (3, 11), "min_child_weight": (1.0, 30.0),
         "subsample": (0.5, 1.0), "colsample_bytree": (0.4, 1.0), "reg_lambda": (0.1, 10.0),
@@ -44,6 +46,10 @@ RANGES = {
     "lightgbm": {
         "learning_rate": (0.01, 0.3), "num_leaves": (7, 256), "min_child_samples": (2, 60),
         "subsample": (0.5, 1.0), "colsample_bytree": (0.4, 1.0), "reg_lambda": (0.001, 10.0),
+    },
+    "catboost": {
+        "learning_rate": (0.01, 0.3), "depth": (3, 11), "l2_leaf_reg": (1.0, 10.0),
+        "bagging_temperature": (0.01, 1.0), "random_strength": (0.1, 10.0),
     },
     "sklearn boosting": {
         "learning_rate": (0.01, 0.3), "max_leaf_nodes": (7, 256), "min_samples_leaf": (2, 60),
@@ -89,11 +95,11 @@ def loss(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
     return float(np.mean(target != predicted))
 
 
-def network(kind: str) -> Callable[[Problem], Fitted]:
-    """One of our estimators."""
+def network(kind: str, module: ModuleType = tabular) -> Callable[[Problem], Fitted]:
+    """One of our estimators, or of `row_baselines`."""
 
     def fit(problem: Problem) -> Fitted:
-        estimator = getattr(tabular, kind + ("Regressor" if problem.regression else "Classifier"))
+        estimator = getattr(module, kind + ("Regressor" if problem.regression else "Classifier"))
         looked_at = min(len(problem.validation), MOST_LOOKED_AT)
         # the estimator keeps as many rows apart as it gets for that, drawn anew
         spread = np.linspace(0, len(problem.validation) - 1, looked_at).astype(int)
@@ -213,6 +219,28 @@ def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
     return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration_ or 0)})
 
 
+def catboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    kind = CatBoostRegressor if problem.regression else CatBoostClassifier
+    categories = list(problem.train.select_dtypes(exclude="number").columns)
+    model = kind(
+        iterations=TREES, early_stopping_rounds=PATIENCE, cat_features=categories, thread_count=1,
+        random_seed=problem.seed, verbose=False, allow_writing_files=False, **settings,
+    )  # fmt: skip
+
+    def named(rows: pd.DataFrame) -> pd.DataFrame:
+        """Missing categories are one of their own."""
+        known = {column: rows[column].astype(object) for column in categories}
+        return rows.assign(**{name: of.where(of.notna(), "missing").map(str) for name, of in known.items()})
+
+    classes, code = _coded(problem)
+    validation, target = _evaluated(problem, classes)
+    model.fit(named(problem.train), code, eval_set=(named(validation), target))
+    predict = _named(lambda rows: np.ravel(model.predict(rows)), classes)
+    return Fitted(lambda rows: predict(named(rows)), settings, {"trees": int(model.tree_count_)})
+
+
 def sklearn_boosting(problem: Problem, settings: dict[str, Any]) -> Fitted:
     kind = HistGradientBoostingRegressor if problem.regression else HistGradientBoostingClassifier
     categories = list(problem.train.select_dtypes(exclude="number").columns)
@@ -286,8 +314,11 @@ def _named(predict: Callable[[Any], np.ndarray], classes: np.ndarray | None) -> 
 
 
 ATTENTION = ("SPIN", "NPT", "SetTransformer", "FTTransformer")
+ROW_BASELINES = ("SNN", "DCN2", "AutoInt")  # of the FT-Transformer paper
 METHODS: dict[str, Callable[[Problem], Fitted]] = {
     **{kind: network(kind) for kind in (*ATTENTION, "ResNet", "MLP")},
+    **{kind: network(kind, row_baselines) for kind in ROW_BASELINES},
+    "catboost": searched("catboost", catboost),
     "sklearn boosting": searched("sklearn boosting", sklearn_boosting),
     "lightgbm": searched("lightgbm", lightgbm),
     "xgboost": searched("xgboost", xgboost),

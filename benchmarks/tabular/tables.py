@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 import time
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from spinimpute.tabular.datasets import FOLDS, load_table, split
 
 # other libraries than torch have threads of their own
 ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+TREES = ("lightgbm", "xgboost", "catboost")  # methods that are libraries of their own
 MOST_TESTED = 100_000  # rows: of a test part that is larger, so many are drawn
 
 
@@ -74,7 +76,7 @@ def one(arguments: argparse.Namespace) -> None:
         "budget_seconds": arguments.seconds, "fit_seconds": round(fit_seconds, 1),
         "predict_seconds": round(time.process_time() - started, 2),
         "seed": arguments.fold + 1, "settings": fitted.settings, **fitted.told,
-        "versions": {name: version(name) for name in ("torch", "scikit-learn", "lightgbm", "xgboost")},
+        "versions": _versions(arguments.method),
         "processor": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
     if arguments.method == "SPIN":
@@ -82,3 +84,11 @@ def one(arguments: argparse.Namespace) -> None:
         rows = table.features.iloc[test]
         row["contexts"] = errors_by_context(model, problem, rows, table.target[test])
     print(json.dumps(row))
+
+
+def _versions(method: str) -> dict[str, str]:
+    """Of the libraries that fit; a module's own, as distributions of one have several names."""
+    found = {name: version(name) for name in ("torch", "scikit-learn")}
+    if method in TREES:
+        found[method] = import_module(method).__version__
+    return found

@@ -1,0 +1,122 @@
+"""Result rows of windows: where they belong, which of them are compared, and their scores."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.imputation.cases import REAL
+from benchmarks.papers.genomics import METHODS, TRUE
+from benchmarks.papers.window_networks import WindowRecipe
+from benchmarks.papers.window_scores import R2
+from benchmarks.papers.windows import Cut
+
+Row = dict[str, Any]
+Place = tuple[str, int]  # case and window
+CLOSE = 0.5  # points: what the paper calls significant
+
+
+def place_of(row: Row) -> Place:
+    return row["case"], row["window"]
+
+
+def steps_of(row: Row) -> int:
+    """0 for what is not trained in steps."""
+    steps: int = row["configuration"].get("steps", 0)
+    return steps
+
+
+def by_method(rows: Iterable[Row]) -> dict[str, dict[Place, list[Row]]]:
+    found: dict[str, dict[Place, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        found[row["method"]][place_of(row)].append(row)
+    return found
+
+
+def by_settings(rows: Iterable[Row]) -> list[tuple[str, str, list[Row]]]:
+    """Method, its name with steps, dropout and another rate of training, and its rows; as METHODS are."""
+    found: dict[tuple[int, int, float, float], list[Row]] = defaultdict(list)
+    for row in rows:
+        settings = row["configuration"]
+        rate = settings.get("learning_rate", WindowRecipe.learning_rate)
+        key = METHODS.index(row["method"]), steps_of(row), settings.get("dropout", 0.0), rate
+        found[key].append(row)
+    named = []
+    for (i, steps, dropout, rate), of in sorted(found.items(), key=lambda pair: pair[0]):
+        name = METHODS[i] + (f", {steps:,} steps, dropout {dropout:g}" if steps else "")
+        name += f", rate {rate:g}" if rate != WindowRecipe.learning_rate else ""
+        named.append((METHODS[i], name, of))
+    return named
+
+
+def shared_windows(rows: Iterable[Row], methods: Sequence[str]) -> list[Place]:
+    """Windows that all of the methods have."""
+    found = by_method(rows)
+    return sorted(set.intersection(*(set(found[method]) for method in methods)))
+
+
+def best_settings(rows: Iterable[Row]) -> list[Row]:
+    """Of runs that differ by dropout or rate alone the one that people kept apart prefer."""
+    return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"], steps_of(row)))
+
+
+def preferred(rows: Iterable[Row]) -> list[Row]:
+    """Of the runs of a method on a window with a seed the one that people kept apart prefer."""
+    return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"]))
+
+
+def _least_loss(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
+    """Of each group; of equals the longest."""
+    groups: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return [min(group, key=lambda row: (_loss(row), -steps_of(row))) for group in groups.values()]
+
+
+def _loss(row: Row) -> float:
+    looks = row.get("training", {}).get("looks", [])
+    return min((look["validation loss"] for look in looks), default=math.inf)
+
+
+def at_equal_steps(rows: Iterable[Row], methods: Sequence[str]) -> tuple[list[Row], list[Place]]:
+    """Of each window the rows with the most steps that all these networks have there; the windows."""
+    found, chosen, places = by_method(best_settings(rows)), [], []
+    for place in shared_windows(rows, methods):
+        steps = set.intersection(*({steps_of(row) for row in found[m][place]} for m in methods))
+        if steps:
+            places.append(place)
+            chosen += [row for m in methods for row in found[m][place] if steps_of(row) == max(steps)]
+    return chosen, places
+
+
+def points(rows: Sequence[Row], score: str = R2, context: str = TRUE) -> float:
+    """Mean over seeds, in points."""
+    return 100 * float(np.mean([row["found"][context][score] for row in rows]))
+
+
+def seeds_text(rows: Iterable[Row]) -> str:
+    """How many seeds a window has."""
+    seeds: dict[Place, set[int]] = defaultdict(set)
+    for row in rows:
+        seeds[place_of(row)].add(row["seed"])
+    numbers = sorted({len(of) for of in seeds.values()})
+    return "–".join(map(str, numbers)) + (" seed" if numbers == [1] else " seeds")
+
+
+def named(places: Sequence[Place]) -> str:
+    of_all = f"{len(places)} of {Cut.windows * len(REAL)} windows"
+    return f"{', '.join(f'{case} {number}' for case, number in places)}: {of_all}"
+
+
+def of_sets(values: Sequence[float], places: Sequence[Place]) -> str:
+    """The mean of each set's windows, and the least and the greatest."""
+    told = []
+    for case in dict.fromkeys(case for case, _ in places):
+        mine = [value for value, place in zip(values, places, strict=True) if place[0] == case]
+        spread = f" ({min(mine):+.2f} to {max(mine):+.2f}, {len(mine)} windows)" if len(mine) > 1 else ""
+        told.append(f"{case} {np.mean(mine):+.2f}{spread or ' (1 window)'}")
+    return ", ".join(told)

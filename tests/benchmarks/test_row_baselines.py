@@ -1,0 +1,75 @@
+"""Baselines of the FT-Transformer paper on tables with numbers, categories and missing values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.tabular import row_baselines, tables
+from benchmarks.tabular.methods import ROW_BASELINES, Problem, catboost, loss
+from benchmarks.tabular.report import FEW_SETS, read_results
+from benchmarks.tabular.report import RESULTS as FITS
+
+
+def make(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """A label that needs numbers, a category, and their product."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({
+        "a": rng.normal(size=n), "b": rng.normal(size=n), "c": rng.choice(["x", "y", None], n),
+    })  # fmt: skip
+    sign = np.where(table["c"] == "x", 1.0, -1.0)
+    target = table["a"].to_numpy() * sign + 0.5 * table["b"].to_numpy()
+    table.loc[rng.random(n) < 0.05, "b"] = np.nan
+    return table, target
+
+
+@pytest.mark.parametrize("kind", ROW_BASELINES)
+def test_networks_learn_what_no_linear_model_can(kind: str) -> None:
+    (train, target), (test, truth) = make(600, 1), make(300, 2)
+    settings = {"steps": 300, "learning_rate": 3e-3, "batch_size": 128, "random_state": 1, "patience": 10**9}
+    model = getattr(row_baselines, f"{kind}Regressor")(**settings).fit(train, target)
+    assert loss(truth, model.predict(test), True) < 0.6 * truth.std()
+    classes = np.where(target > 0, "up", "down")
+    model = getattr(row_baselines, f"{kind}Classifier")(**settings).fit(train, classes)
+    assert loss(np.where(truth > 0, "up", "down"), model.predict(test), False) < 0.25
+
+
+def test_cross_layers_multiply_columns() -> None:
+    """With the deep part's weights at 0, one cross layer is x0 * (W x0 + b) + x0."""
+    train, target = make(50, 1)
+    model = row_baselines.DCN2Regressor(steps=1, cross_layers=1, layers=1, width=4).fit(train, target)
+    network, rows = model.network_, model._rows(train)
+    with torch.no_grad():
+        for parameter in (*network.deep.parameters(), network.head.bias):
+            parameter.zero_()
+        network.eval()
+        x = network.input(rows)
+        crossed = x * (x @ network.cross[0].weight.T + network.cross[0].bias) + x
+        torch.testing.assert_close(network(rows), crossed @ network.head.weight[:, : x.shape[1]].T)
+
+
+@pytest.mark.parametrize("regression", [True, False])
+def test_catboost_reads_categories_that_miss(regression: bool) -> None:
+    pytest.importorskip("catboost", reason="catboost is not installed (extra: bench)")
+    (train, target), (test, truth) = make(600, 1), make(300, 2)
+    if not regression:
+        target, truth = (np.where(of > 0, "up", "down") for of in (target, truth))
+    problem = Problem(train[:500], target[:500], train[500:], target[500:], regression, 1.0, 1)
+    fitted = catboost(problem, {"learning_rate": 0.2, "depth": 3})
+    assert loss(truth, fitted.predict(test), regression) < (0.4 if regression else 0.2)
+    assert fitted.told["trees"] > 1
+
+
+@pytest.mark.parametrize("method", ["SNN", "xgboost", "lightgbm", "catboost"])
+def test_a_fit_tells_the_versions_of_its_libraries(method: str) -> None:
+    """Whatever the distribution is called: xgboost is in xgboost-cpu, too."""
+    if method in tables.TREES:
+        pytest.importorskip(method, reason=f"{method} is not installed (extra: bench)")
+    found = tables._versions(method)
+    assert found["torch"] == torch.__version__
+    assert set(found) == {"torch", "scikit-learn"} | ({method} & set(tables.TREES))
+
+
+def test_fits_of_few_sets_do_not_take_ranks_of_all() -> None:
+    found = read_results(FITS / "tables")
+    assert {name for name, fits in found.items() if set(FEW_SETS) & fits.keys()} <= {"california", "adult"}
