@@ -280,6 +280,7 @@ def info(file: str) -> None:
     """Say what a panel file holds."""
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.panels.parts import part_of
+    from spinimpute.panels.trust.discordance import HARDLY
 
     with open_panel_file(file) as panels:
         for number, opened in enumerate(panels):
@@ -290,6 +291,7 @@ def info(file: str) -> None:
                 "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
+                "hardly predictable": int((opened.trust < HARDLY).sum()),
                 **opened.described(),
                 "samples": opened.n_samples,
                 "haplotypes": opened.n_haplotypes,

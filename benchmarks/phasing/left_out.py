@@ -22,7 +22,9 @@ from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.hmm import parameters
+from spinimpute.panels.trust.discordance import UNITS, Discordance, trust
 from spinimpute.phasing import phase as phasing
 from spinimpute.vcf.reader import read_haplotypes
 
@@ -39,6 +41,7 @@ class LeftOut:
     alleles_TN: np.ndarray
     cM: np.ndarray
     position: np.ndarray
+    trust: np.ndarray
     truth_TX2: np.ndarray
     calls_TQ: np.ndarray
     unphased_TX: np.ndarray
@@ -73,10 +76,20 @@ def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
         np.ascontiguousarray(typed_TN[:, np.repeat(~out, 2)]).astype(np.uint8),
         GeneticMap.read(case.genetic_map, panel.sites.chrom).cM(position),
         position,
+        _trust(panel, rows, ~out),
         truth_TX2,
         calls_TX2.reshape(len(rows), -1).astype(np.int8),
         calls_TX2[:, :, 0] != calls_TX2[:, :, 1],
     )
+
+
+def _trust(panel: Haplotypes, rows: np.ndarray, stays_X: np.ndarray) -> np.ndarray:
+    """As of a panel of those who stay, at some of its sites."""
+    alleles_SN = panel.alleles[:, np.repeat(stays_X, 2)].astype(np.uint8)
+    names = np.array(panel.samples)[stays_X].tolist()
+    found = Discordance(names, np.full(len(names), 2))
+    found.add(panel.sites.position, np.packbits(alleles_SN, axis=1), alleles_SN.sum(axis=1))
+    return trust(found.finish()[rows] / UNITS)
 
 
 def switch_error(phased_TX2: np.ndarray, truth_TX2: np.ndarray, open_TX: np.ndarray) -> tuple[int, int]:

@@ -16,25 +16,26 @@ from spinimpute.hmm.parameters import LANES
 MISSING = 2  # of alleles; -1 will do, too
 
 
-def allele_emissions(alleles: np.ndarray, mismatch: float) -> np.ndarray:
+def allele_emissions(alleles: np.ndarray, mismatch: float | np.ndarray) -> np.ndarray:
     """Emissions of alleles that are known, or missing.
 
     Parameters
     ----------
     alleles : integers (...)
         0, 1, or missing: MISSING or -1.
-    mismatch : float
-        Probability that an allele differs from that of the state. A missing one fits either.
+    mismatch : float, or floats (...)
+        Probability that an allele differs from that of the state; an array broadcasts with alleles. A missing
+        allele fits either.
 
     Returns
     -------
     float32 (..., 2)
         P(allele | state has REF), P(allele | state has ALT).
     """
-    wrong = np.float32(mismatch)
+    wrong = np.asarray(mismatch, np.float32)
     right = np.float32(1) - wrong
-    table_32 = np.array([[right, wrong], [wrong, right], [right, right]])  # MISSING and -1: the last row
-    return table_32[alleles]
+    of_ref, of_alt = np.where(alleles == 1, wrong, right), np.where(alleles == 0, wrong, right)
+    return np.ascontiguousarray(np.stack([of_ref, of_alt], axis=-1))
 
 
 def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:

@@ -96,19 +96,21 @@ def _write_panel(
     genetic_map: str | Path | GeneticMap | None,
     command: str,
 ) -> None:
-    writer = PanelWriter(file)
+    writer: PanelWriter | None = None
     blocks: list[Sites] = []
     counts: list[np.ndarray] = []
     multiallelic: list[np.ndarray] = []
     chosen_map: GeneticMap | None = None
     for piece in reader:
-        if chosen_map is None:
+        if chosen_map is None or writer is None:  # the reader knows samples and chromosome from now on
             chosen_map = choose_map(genetic_map, piece.sites.chrom)
+            writer = PanelWriter(file, reader.samples, reader.ploidy)
         blocks.append(piece.sites)
         counts.append(piece.allele_count)
         multiallelic.append(piece.multiallelic)
-        writer.add_rows(piece.stored, piece.allele_count, int(reader.ploidy.sum()))
+        writer.add_rows(piece.stored, piece.allele_count, piece.sites.position)
     assert chosen_map is not None  # a reader yields a piece or raises
+    assert writer is not None
     sites = Sites.concatenate(blocks)
     _warn_if_elsewhere(chosen_map, sites)
     table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))

@@ -4,6 +4,7 @@ The file is a `container` of compressed sections, with
 
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
+- discordance: a byte for each site (`discordance`); not in files of version 3;
 - a part for each block of gaps between array sites (`soft_alleles`): at most h inducing points,
   averages of panel haplotypes: shares of K-mers of the array's sites in and around the block, alleles between
   0 and 1 at the sites imputed (64 levels), and the number of panel haplotypes that each stands for;
@@ -45,8 +46,15 @@ from spinimpute.panels.file_kind import (
     require_contig_line,
 )
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
-from spinimpute.panels.site_table import TABLE_SECTIONS, SiteTable, read_increasing, read_site_table
+from spinimpute.panels.site_table import (
+    DISCORDANCE,
+    TABLE_SECTIONS,
+    SiteTable,
+    read_increasing,
+    read_site_table,
+)
 from spinimpute.panels.stored_rows import packed_bytes
+from spinimpute.panels.trust.discordance import UNITS, trust
 
 _OTHER_SITES = "the {} is not of the sites and haplotypes that the header states"
 
@@ -76,7 +84,7 @@ _HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (
 KIND = FileKind(
     name="inducing panel",
     magic=INDUCING_MAGIC,
-    version=3,
+    version=4,
     first_version=3,  # before, other models made other points
     remedy=_REMEDY,
     fields={
@@ -218,6 +226,15 @@ class InducingPanel:
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
     @cached_property
+    def trust(self) -> np.ndarray:
+        """As of `ReferencePanel`; 1 in files of version 3. Raises InputError if it is damaged."""
+        if DISCORDANCE not in self.container.sections:
+            return np.ones(self.n_sites, np.float32)
+        stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
+        self.container.require(len(stored) == self.n_sites, _OTHER_SITES.format(DISCORDANCE))
+        return trust(stored / UNITS)
+
+    @cached_property
     def array_index(self) -> np.ndarray:
         """int64 (T,), increasing: which of the sites the array has. Raises InputError if it is damaged."""
         with self.container.decoding("array"):
@@ -248,7 +265,7 @@ class InducingPanel:
 
     def verify(self) -> None:
         """As of `ReferencePanel`."""
-        _ = self.multiallelic
+        _ = self.multiallelic, self.trust
         for block in range(self.n_blocks):
             self.read(block)
 

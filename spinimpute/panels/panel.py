@@ -5,6 +5,7 @@ The file is a `container` with these sections, at multiples of 64 bytes:
     haplotypes     site by site, each as bits or as the list of those with the minor allele (`stored_rows`);
                    in version 1 all are bits
     site table     position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
+    discordance    a byte for each site (`discordance`); not in files of versions 1 and 2
     block_crc      u32 CRC of the haplotypes of each block of 256 sites: what is read is checked, nothing else
 
 and in its header names, numbers and where the panel comes from. A file of chromosome X may hold several
@@ -37,10 +38,12 @@ from spinimpute.panels.file_kind import (
     is_text,
     require_contig_line,
 )
-from spinimpute.panels.site_table import TABLE_SECTIONS, check_cM, check_positions, decode_texts
+from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS, check_cM, check_positions, decode_texts
 from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
+from spinimpute.panels.trust.discordance import UNITS, trust
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
+FIRST_WITH_DISCORDANCE = 3
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
 MERGED = "merged"  # in the provenance: checksums of the panels that one was merged of
 
@@ -61,6 +64,9 @@ def _check(container: Container) -> None:
     n = header["n_sites"]
     n_bytes = {"position": 8 * n, "cM": 8 * n, "allele_count": 4 * n}
     n_bytes |= {"multiallelic": packed_bytes(n), "block_crc": 4 * _n_blocks(n)}
+    if container.version >= FIRST_WITH_DISCORDANCE:
+        container.require(DISCORDANCE in container.sections, f"it has no section {DISCORDANCE!r}")
+        n_bytes[DISCORDANCE] = n
     for name, expected in n_bytes.items():
         container.require(
             container.sections[name].nbytes == expected,
@@ -75,7 +81,7 @@ def _n_blocks(n_sites: int) -> int:
 KIND = FileKind(
     name="panel",
     magic=PANEL_MAGIC,
-    version=2,
+    version=3,
     remedy="build one with 'spinimpute panel build'",
     fields={
         "chrom": is_chromosome,
@@ -221,6 +227,21 @@ class Panel:
         return self.allele_count / self.n_haplotypes
 
     @cached_property
+    def discordance(self) -> np.ndarray:
+        """float64 (n_sites,): how far alleles contradict the haplotypes around them, see `discordance`.
+
+        0 at sites of rare alleles, and in files of versions 1 and 2. Raises InputError if it is damaged.
+        """
+        if DISCORDANCE not in self.container.sections:
+            return np.zeros(self.n_sites)
+        return np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8) / UNITS
+
+    @cached_property
+    def trust(self) -> np.ndarray:
+        """As of `ReferencePanel`."""
+        return trust(self.discordance)
+
+    @cached_property
     def multiallelic(self) -> np.ndarray:
         """bool (n_sites,): True for sites split from a multi-allelic record."""
         packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
@@ -259,7 +280,7 @@ class Panel:
 
     def verify(self) -> None:
         """As of `ReferencePanel`."""
-        _ = self.sites, self.cM, self.allele_count, self.multiallelic
+        _ = self.sites, self.cM, self.allele_count, self.multiallelic, self.discordance
         step = 16 * BLOCK_SITES
         for start in range(0, self.n_sites, step):
             self.packed(start, min(start + step, self.n_sites))

@@ -69,6 +69,11 @@ class ReferencePanel(Protocol):
         ...
 
     @property
+    def trust(self) -> np.ndarray:
+        """float32 (n_sites,): what predictions from the haplotypes around are worth, see `discordance`."""
+        ...
+
+    @property
     def multiallelic(self) -> np.ndarray:
         """bool (n_sites,): True for sites split from a multi-allelic record."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,8 +13,9 @@ import numpy as np
 
 from spinimpute.panels.container import ContainerWriter
 from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
-from spinimpute.panels.site_table import TABLE_SECTIONS
+from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
+from spinimpute.panels.trust.discordance import Discordance
 
 
 class PanelWriter:
@@ -23,15 +25,20 @@ class PanelWriter:
     ----------
     file : binary file
         Empty, open for writing.
+    samples : sequence of str
+        Names.
+    ploidy : integers (n_samples,)
+        Haplotypes of each sample.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, samples: Sequence[str], ploidy: np.ndarray) -> None:
         self._container = ContainerWriter(file, KIND)
+        self._n_haplotypes, self._discordance = int(ploidy.sum()), Discordance(samples, ploidy)
         self._container.start_section("haplotypes")
         self._block_crc: list[int] = []
         self._rows_in_block = 0
 
-    def add_rows(self, stored: bytes, allele_count_X: np.ndarray, n_haplotypes: int) -> None:
+    def add_rows(self, stored: bytes, allele_count_X: np.ndarray, position_X: np.ndarray) -> None:
         """Append the rows of some sites.
 
         Parameters
@@ -40,10 +47,10 @@ class PanelWriter:
             As `stored_rows.store_rows` made them.
         allele_count_X : integers (X,)
             Haplotypes with ALT at each of these sites.
-        n_haplotypes : int
-            Haplotypes of the panel.
+        position_X : int64 (X,)
+            Never decreasing.
         """
-        layout = RowLayout.of(allele_count_X, n_haplotypes)
+        layout = RowLayout.of(allele_count_X, self._n_haplotypes)
         n_sites = len(allele_count_X)
         done = 0
         while done < n_sites:
@@ -58,6 +65,7 @@ class PanelWriter:
         packed = layout.expand(np.frombuffer(stored, dtype=np.uint8), np.arange(n_sites))
         self._container.checksum.update(packed.data)
         self._container.extend_section("haplotypes", stored)
+        self._discordance.add(position_X, packed, allele_count_X)
 
     def finish(self, table: dict[str, bytes], header: dict[str, Any]) -> None:
         """Write the site table, the header and the preamble.
@@ -71,6 +79,9 @@ class PanelWriter:
         """
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
+        # follows from what the checksum covers: panels of earlier versions keep theirs
+        discordance = self._discordance.finish().tobytes()
+        self._container.add_section(DISCORDANCE, discordance, in_checksum=False)
         block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
         self._container.add_section("block_crc", block_crc, in_checksum=False)
         identity = header.copy()
@@ -100,13 +111,13 @@ def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str
         `out` cannot be written.
     """
     with out.open("wb") as file:
-        writer = PanelWriter(file)
+        writer = PanelWriter(file, panel.samples, panel.ploidy)
         for start in range(0, panel.n_sites, BLOCK_SITES):
             stop = min(start + BLOCK_SITES, panel.n_sites)
             packed, count = panel.packed(start, stop), panel.allele_count[start:stop]
             same = np.array_equal(allele_counts(packed), count)
             panel.container.require(same, "its haplotypes do not have the allele counts that it states")
-            writer.add_rows(store_rows(packed, panel.n_haplotypes), count, panel.n_haplotypes)
+            writer.add_rows(store_rows(packed, panel.n_haplotypes), count, panel.position[start:stop])
         table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
         table["cM"] = cM.astype("<f8").tobytes()
         header = panel.container.header

@@ -94,6 +94,7 @@ def genotypes_from_likelihoods(
     sites = slice(first, first + n_sites)
     patterns = _patterns(panel, sites)
     cM_S, frequency_S = panel.cM[sites], panel.frequency[sites].astype(np.float32)
+    trust_S = panel.trust[sites]
     jumps = [
         jump_probabilities(cM_S, panel.n_haplotypes, scale * panel.n_haplotypes)
         for scale in (FIRST_SCALE, *SCALES)
@@ -105,7 +106,8 @@ def genotypes_from_likelihoods(
     def run(low: int) -> None:
         chosen = np.arange(low, low + HALF).clip(max=n_samples - 1)  # the last fills up
         linked_H = [bases_X[x].linked(first, first + n_sites) for x in chosen] if bases_X else []
-        chains = _Chains(patterns, frequency_S, phred_SX3[:, chosen], haploid_X[chosen], linked_H, first)
+        of_samples = phred_SX3[:, chosen], haploid_X[chosen], linked_H
+        chains = _Chains(patterns, frequency_S, trust_S, *of_samples, first)
         weight_KSH = chains.weights(class_S)
         chains.sweep(jumps[0])
         for jump_S, weight_SH in zip(jumps[1:], weight_KSH, strict=True):
@@ -140,13 +142,19 @@ class _Chains:
         self,
         patterns: list[SpanPatterns],
         frequency_S: np.ndarray,
+        trust_S: np.ndarray,
         phred_SH3: np.ndarray,
         haploid_H: np.ndarray,
         linked_H: Sequence[FragmentBases],
         first: int,
     ) -> None:
         self.patterns, self.haploid_H, self.frequency_S = patterns, haploid_H, frequency_S
-        self.likelihood_S3H = np.ascontiguousarray(_LIKELIHOOD[phred_SH3].transpose(0, 2, 1))
+        self.stated_S3H = _LIKELIHOOD[phred_SH3].transpose(0, 2, 1)
+        self.stated_S3H /= self.stated_S3H.max(axis=1, keepdims=True)
+        # where alleles contradict the haplotypes around them, they say little of what is copied
+        self.trust_S1 = trust_S[:, None]
+        trust_S11 = trust_S[:, None, None]
+        self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.stated_S3H)
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         known_SH = (none != one) | (none != two)
         self.share_H = known_SH.mean(axis=0)  # of the sites
@@ -239,18 +247,24 @@ class _Chains:
 
     def _genotypes(self) -> np.ndarray:
         """P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
-        p, q = self.probability_SL[:, :HALF], self.probability_SL[:, HALF:]
+        p, q = self._alleles()
         q = np.where(self.haploid_H, p, q)
         first, second = self._heterozygotes()
         between = np.where(self.haploid_H, 0, first + second)
         ref, alt = np.where(self.haploid_H, 1 - p, (1 - p) * (1 - q)), np.where(self.haploid_H, p, p * q)
-        joint_S3H = np.stack([ref, between, alt], axis=1) * self.likelihood_S3H
+        joint_S3H = np.stack([ref, between, alt], axis=1) * self.stated_S3H
         return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
 
     def _heterozygotes(self) -> tuple[np.ndarray, np.ndarray]:
         """P(heterozygote), on any level: the first chain has its ALT, or the second one; (S, H)."""
-        p, q = self.probability_SL[:, :HALF], self.probability_SL[:, HALF:]
+        p, q = self._alleles()
         return p * (1 - q) * self.factor_S2H[:, 0], q * (1 - p) * self.factor_S2H[:, 1]
+
+    def _alleles(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(ALT) of both chains by what is around, as far as the panel's alleles follow it; (S, H)."""
+        frequency_S1 = self.frequency_S[:, None]
+        p_SL = frequency_S1 + self.trust_S1 * (self.probability_SL - frequency_S1)
+        return p_SL[:, :HALF], p_SL[:, HALF:]
 
     def haplotype_probabilities(self) -> np.ndarray:
         """As `genotypes_from_likelihoods` returns them; the likelier carrier is the chain that is."""

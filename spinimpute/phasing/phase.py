@@ -67,6 +67,8 @@ class _Targets:
         The sample to be phased that has the calls of each haplotype; -1 of those that are not phased.
     locked_X2 : int64 (X, 2)
         A sample's first and last typed site with a known phase; T twice where there is none.
+    mismatch_T : float32 (T,)
+        Probability that an allele differs from the one that is copied.
     """
 
     alleles_TQ: np.ndarray
@@ -75,6 +77,7 @@ class _Targets:
     column_X2: np.ndarray
     sample_Q: np.ndarray
     locked_X2: np.ndarray
+    mismatch_T: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -250,7 +253,11 @@ def _targets_of(
         ],
         axis=1,
     )
-    targets = _Targets(filled_TQ, known_TQ, open_TX, column_X2, sample_Q, locked_X2)
+    # squared, as chosen on people left out: a heterozygote tells of two alleles
+    trust_T = panel.trust[typed_index] ** 2
+    mismatch = np.float32(parameters.PHASING_MISMATCH)
+    mismatch_T = mismatch + (1 - trust_T) * (np.float32(0.5) - mismatch)  # exactly `mismatch` at a trust of 1
+    targets = _Targets(filled_TQ, known_TQ, open_TX, column_X2, sample_Q, locked_X2, mismatch_T)
     _give_to_samples_with_the_same_calls(targets)
     return targets
 
@@ -325,19 +332,21 @@ def _decide_window(
         rows_NW = np.concatenate([rows_NW, pack_rows(targets.alleles_TQ[places, others])])
     patterns = span_patterns(rows_NW, len(call_SL))
     jump_S = jump_probabilities(window.cM_S, len(rows_NW), settings.jumps_per_cM)
-    right = backward_values(patterns, _emissions(np.where(doubtful_SL, MISSING, call_SL)), jump_S)
+    mismatch_S = targets.mismatch_T[places]
+    seen_SL = np.where(doubtful_SL, MISSING, call_SL)
+    right = backward_values(patterns, _emissions(seen_SL, mismatch_S), jump_S)
     way_HS, sure_HS = np.zeros(open_SH.T.shape, np.uint8), np.ones(open_SH.T.shape, np.float32)
     probability_SL = np.zeros(call_SL.shape, np.float32)
     pass_forward(
-        *patterns, _emissions(call_SL), jump_S, *right, open_SH, wanted_S, window.first_decided,
+        *patterns, _emissions(call_SL, mismatch_S), jump_S, *right, open_SH, wanted_S, window.first_decided,
         window.stop_decided, settings.starting, targets.locked_X2[lanes] - window.first, way_HS, sure_HS,
         probability_SL,
     )  # fmt: skip
     return way_HS, sure_HS, probability_SL
 
 
-def _emissions(call_SL: np.ndarray) -> np.ndarray:
-    return side_by_side(allele_emissions(call_SL.T, parameters.PHASING_MISMATCH))[0]
+def _emissions(call_SL: np.ndarray, mismatch_S: np.ndarray) -> np.ndarray:
+    return side_by_side(allele_emissions(call_SL.T, mismatch_S))[0]
 
 
 def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -108,40 +109,52 @@ class Engine(ABC):
             windows.append(Window(w.index, start, stop, start, stop))
         return windows
 
-    @abstractmethod
-    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        """Impute the core sites of a window.
-
-        Parameters
-        ----------
-        window : Window
-            One of `windows`.
-        typed_TQ : int8 (T, Q)
-            The queries' alleles at the typed sites, -1 where missing.
-
-        Returns
-        -------
-        float32 (stop - start, Q)
-            P(ALT); the panel's frequency if nothing is typed.
-        """
-
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """`impute_window` of one window after the other; later ones may be computed in advance.
+        """Impute the core sites of windows, one after the other; later ones may be computed in advance.
+
+        Where the panel's alleles contradict the haplotypes around them (`Panel.trust`), predictions are drawn
+        towards the allele's frequency.
 
         Parameters
         ----------
         windows : sequence of Window
-            In order.
+            Some of `windows`, in order.
         typed_TQ : int8 (T, Q)
             The queries' alleles at the typed sites, -1 where missing.
 
         Yields
         ------
         float32 (stop - start, Q)
-            P(ALT) of each window.
+            P(ALT) of each window; the panel's frequency if nothing is typed.
         """
-        for window in windows:
-            yield self.impute_window(window, typed_TQ)
+        with closing(self.predict_windows(windows, typed_TQ)) as predicted:
+            for window, p_UQ in zip(windows, predicted, strict=True):
+                sites = slice(window.start, window.stop)
+                trust_U = self.job.panel.trust[sites]
+                doubtful = np.flatnonzero(trust_U < 1)
+                frequency_D1 = self.job.panel.frequency[sites][doubtful, None].astype(np.float32)
+                p_UQ[doubtful] = frequency_D1 + trust_U[doubtful, None] * (p_UQ[doubtful] - frequency_D1)
+                yield p_UQ
+
+    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """Impute the core sites of one window, as `impute_windows`."""
+        (p_UQ,) = self.impute_windows([window], typed_TQ)
+        return p_UQ
+
+    @abstractmethod
+    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """P(ALT) by the predictor alone, of each window; arrays of the caller's own.
+
+        Parameters
+        ----------
+        windows, typed_TQ
+            As of `impute_windows`.
+
+        Yields
+        ------
+        float32 (stop - start, Q)
+            As of `impute_windows`.
+        """
 
 
 def panel_frequencies(frequency_X: np.ndarray, window: Window, n_queries: int) -> np.ndarray:

@@ -36,14 +36,14 @@ _PIECE_BYTES = 2**22
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
 _INTEGER_MISSING, _INTEGER_END = -(2**31), -(2**31) + 1  # as htslib gives them
 
-_EXPORT = "--export bcf vcf-dosage=DS-force"  # DS alone leaves out dosages that are whole numbers
+_EXPORT = "bcf vcf-dosage=DS-force"  # DS alone leaves out dosages that are whole numbers
 # how files start that people have in the place of a VCF or BCF, what such a file is, and what to do
 _OTHERS = {
     b"BZh": "packed with bzip2; unpack it (bunzip2)",
     b"\xfd7zXZ": "packed with xz; unpack it (unxz)",
     b"\x28\xb5\x2f\xfd": "packed with Zstandard; unpack it (unzstd)",
     b"PK\x03\x04": "a zip archive; unpack it (unzip)",
-    b"\x6c\x1b": f"a file of PLINK; export it (plink2 --pfile or --bfile PREFIX {_EXPORT})",
+    b"\x6c\x1b": f"a file of PLINK; export it (plink2 --pfile or --bfile PREFIX --export {_EXPORT})",
     b"\xff\xfe": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
     b"\xfe\xff": "text in UTF-16; convert it with: iconv -f utf-16 -t utf-8",
 }
@@ -414,7 +414,7 @@ def check_variant_file(path: Path, role: str) -> None:
         if other := next((what for start, what in _OTHERS.items() if content.startswith(start)), None):
             raise error(f"this is {other}")
         if head[16:].startswith(_BGEN_MAGIC):
-            raise error(f"this is BGEN; export it (plink2 --bgen FILE ref-first {_EXPORT})")
+            raise error(f"this is BGEN; export it (plink2 --bgen FILE ref-first --export {_EXPORT})")
         kind = "a compressed file, but not of a VCF" if content is not head else "no VCF or BCF file"
         raise error(f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'")
     # htslib takes a last line that is cut inside a genotype ("0|1" to "0") for a whole one

@@ -157,7 +157,7 @@ def test_windows_and_blocks_impute_every_site_once_from_its_own_neighbours(
     windows = cut_windows(cM, example_panel.position[:N_SITES], length, data.draw(st.floats(0, 0.05)))
     job = ImputationJob(example_panel, typed, threads=1)
     with BlockEngine(Echo(BlockShape(core, flank), side), job) as engine:
-        parts = [engine.impute_window(w, typed_TQ) for w in windows]
+        parts = [engine.predict_window(w, typed_TQ) for w in windows]
     whole = np.concatenate(parts)
     assert len(whole) == N_SITES
     for window, part in zip(windows, parts, strict=True):
@@ -177,5 +177,5 @@ def test_engine_passes_on_any_interval(example_panel: spinimpute.Panel) -> None:
     job = ImputationJob(example_panel, typed, threads=2)
     with BlockEngine(Echo(BlockShape(2, 1), 1), job) as engine:
         for site, expected in ((0, 1), (40, 1), (41, 0), (42, 1), (90, 1), (91, UNSEEN), (4452, UNSEEN)):
-            p = engine.impute_window(Window(0, site, site + 1, 0, example_panel.n_sites), typed_TQ)
+            p = engine.predict_window(Window(0, site, site + 1, 0, example_panel.n_sites), typed_TQ)
             assert p.tolist() == [[expected]], site

@@ -45,7 +45,7 @@ def small(
 
 def read_all(path: Path) -> None:
     with spinimpute.InducingPanel.open(path) as opened:
-        _ = opened.sites, opened.multiallelic
+        _ = opened.sites, opened.multiallelic, opened.trust
         for block in range(opened.n_blocks):
             opened.read(block)
 
@@ -240,7 +240,7 @@ def test_damage_anywhere_is_found(small: spinimpute.InducingPanel, tmp_path: Pat
     sections = small.container.sections
     places = {"preamble": 20, "header": len(content) - 5, "first part": 60}
     places |= {name: place.offset + place.nbytes // 2 for name, place in sections.items()}
-    assert {"array", "position", "cM", "allele_count", "ref", "alt", "id", "multiallelic"} < places.keys()
+    assert {"array", "position", "cM", "allele_count", "ref", "alt", "id", "discordance"} < places.keys()
     for place in places.values():
         damaged = bytearray(content)
         damaged[place] ^= 1

@@ -29,10 +29,11 @@ def write_panel(
     if counts is None:
         counts = alleles_XN.sum(axis=1).astype("<u4")
     with path.open("wb") as file:
-        writer = PanelWriter(file)
+        writer = PanelWriter(file, [f"s{i}" for i in range(len(ploidy))], np.array(ploidy))
         for start in range(0, n_sites, step):
             packed = np.packbits(alleles_XN[start : start + step], axis=1)
-            writer.add_rows(store_rows(packed, n_haplotypes), allele_counts(packed), n_haplotypes)
+            position = np.arange(start, start + len(packed)) + 1
+            writer.add_rows(store_rows(packed, n_haplotypes), allele_counts(packed), position)
         table = {
             "position": np.arange(1, n_sites + 1).astype("<i8").tobytes(),
             "cM": np.zeros(n_sites).tobytes(),
@@ -90,6 +91,7 @@ def decode(content: bytes) -> list[list[int]]:
 def as_version_1(content: bytes, alleles_XN: np.ndarray) -> bytes:
     """The same panel as the first version of the format has it: all haplotypes as bits."""
     header = header_of(content)
+    del header["sections"]["discordance"]
     rows = np.packbits(alleles_XN, axis=1)
     parts = {"haplotypes": rows.tobytes()}
     parts |= {name: section(content, name) for name in header["sections"] if name not in parts}
@@ -209,6 +211,7 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
         np.testing.assert_array_equal(first.alleles(0, 700), alleles_XN)
         np.testing.assert_array_equal(first.packed_rows(index), np.packbits(alleles_XN[index], axis=1))
         assert first.checksum == second.checksum
+        assert (first.trust == 1).all()  # it does not know better
         # what is written anew is of the newer version, and what is in it has not changed
         write_with_map(first, again, first.cM, {})
     with Panel.open(again) as written:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -37,6 +38,10 @@ class MadePanel:
     @property
     def frequency(self) -> np.ndarray:
         return self.alleles_SN.mean(axis=1)
+
+    @cached_property
+    def trust(self) -> np.ndarray:
+        return np.ones(len(self.alleles_SN), np.float32)
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
         return np.packbits(self.alleles_SN[index], axis=1)
@@ -447,3 +452,24 @@ def test_flanks_stay_within_what_is_given(rng: np.random.Generator, small: Small
         assert joined.shape == (77, 2, 2)
         assert np.isfinite(joined).all()
         np.testing.assert_array_equal(joined[:, 0, 1], joined[:, 1, 1])
+
+
+def test_sites_without_trust_tell_nothing_of_others(rng: np.random.Generator) -> None:
+    """Their own genotypes are those of the reads and the allele's frequency."""
+    panel = made_panel(rng, 120, 40)
+    bad = np.array([30, 31, 77])
+    panel.trust[bad] = 0
+    phred_SX3 = random_phred(rng, 120, 2)
+    phred_SX3[bad] = np.array([60, 10, 0], np.uint8)
+    p_S2X = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(2), 1)
+    phred_SX3[bad] = 0
+    without_S2X = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(2), 1)
+    others = np.setdiff1d(np.arange(120), bad)
+    # calibration counts the sites of which something is known
+    np.testing.assert_allclose(p_S2X[others], without_S2X[others], atol=0.02)
+    f = panel.frequency[bad, None]
+    prior_S3 = np.concatenate([(1 - f) ** 2, 2 * f * (1 - f), f**2], axis=1)
+    np.testing.assert_allclose(copies(without_S2X)[bad], prior_S3[:, None].repeat(2, axis=1), atol=0.05)
+    said_S3 = prior_S3 * 10.0 ** (-np.array([60, 10, 0]) / 10)
+    said_S3 /= said_S3.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(copies(p_S2X)[bad], said_S3[:, None].repeat(2, axis=1), atol=0.05)

@@ -49,6 +49,7 @@ def panel_without_ld(rng: np.random.Generator, n_sites: int, n: int = 200) -> Si
     """Half of the haplotypes have ALT, whatever they have elsewhere: nothing tells phase."""
     alleles_SN = np.stack([rng.permutation(n) < n / 2 for _ in range(n_sites)]).astype(np.uint8)
     return SimpleNamespace(
+        trust=np.ones(n_sites, np.float32),
         cM=np.arange(n_sites) * 50.0,
         n_haplotypes=n,
         frequency=alleles_SN.mean(axis=1),

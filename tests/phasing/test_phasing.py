@@ -32,6 +32,7 @@ class MadePanel:
         self.position = np.arange(1, len(self.cM) + 1) * 100
         self.n_haplotypes = self.alleles_TN.shape[1]
         self.frequency = self.alleles_TN.mean(axis=1)
+        self.trust = np.ones(len(self.cM), np.float32)
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
         return np.packbits(self.alleles_TN[index], axis=1)

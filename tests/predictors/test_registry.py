@@ -3,7 +3,7 @@
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,10 @@ SHIPPED = [row for row in PREDICTORS if row.shipped is not None]
 class Frequencies(Engine):
     """The panel's frequencies, scaled."""
 
-    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        p_UQ = panel_frequencies(self.job.panel.frequency, window, typed_TQ.shape[1])
-        return p_UQ * np.float32(self.job.options["share"])
+    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        for window in windows:
+            p_UQ = panel_frequencies(self.job.panel.frequency, window, typed_TQ.shape[1])
+            yield p_UQ * np.float32(self.job.options["share"])
 
 
 class FrequencyPredictor(Predictor):
@@ -216,9 +217,11 @@ def test_a_row_is_all_that_a_new_predictor_needs(
     typed = {v.POS for v in cyvcf2.VCF(str(target))}
     vcf = cyvcf2.VCF(str(out))
     assert "##spinimpute_model=toy none cpu\n" in vcf.raw_header
-    for record, frequency in zip(vcf, example_panel.frequency, strict=True):
+    # half of the frequency, drawn towards it where the panel's alleles contradict those around them
+    expected_S = example_panel.frequency * (2 - example_panel.trust)
+    for record, expected in zip(vcf, expected_S, strict=True):
         if record.POS not in typed:
-            np.testing.assert_allclose(record.format("DS")[:, 0], frequency, atol=1.1e-5)
+            np.testing.assert_allclose(record.format("DS")[:, 0], expected, atol=1.1e-5)
 
 
 def test_faults_of_a_predictor_are_not_called_damage(

@@ -184,6 +184,16 @@ class _Merger:
         """Of the merged panel."""
         return self.panels[0].n_haplotypes + len(self.people.kept_N)
 
+    @property
+    def samples(self) -> list[str]:
+        """Of the merged panel."""
+        return [*self.panels[0].samples, *self.people.samples]
+
+    @property
+    def ploidy(self) -> np.ndarray:
+        """uint8 (n_samples,), of the merged panel."""
+        return np.concatenate([self.panels[0].ploidy, self.people.ploidy])
+
     def write(self, out: Path, threads: int, command: str, progress: Progress | None) -> None:
         """Write the merged panel file; it is synced when it is complete."""
         walk, write = Shares(progress, [3.0, 1.0]).of(0), Shares(progress, [3.0, 1.0]).of(1)
@@ -192,11 +202,13 @@ class _Merger:
         lost_S = self.filling.lost(np.concatenate(list(seeming)))
         counts: list[np.ndarray] = []
         with out.open("wb") as file:
-            writer = PanelWriter(file)
+            writer = PanelWriter(file, self.samples, self.ploidy)
             rows = self._in_pieces(lambda rows: self._rows(rows, lost_S), _LEAST_SITES, threads, write)
+            position_S = self.union.sites.position
             for stored, allele_count in rows:
                 counts.append(allele_count)
-                writer.add_rows(stored, allele_count, self.n_haplotypes)
+                here, position_S = np.split(position_S, [len(allele_count)])
+                writer.add_rows(stored, allele_count, here)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
             writer.finish(raw_columns(table, self.union.multiallelic), self._header(command))
             file.flush()
@@ -204,12 +216,11 @@ class _Merger:
 
     def _header(self, command: str) -> dict[str, Any]:
         first = self.panels[0]
-        ploidy = np.concatenate([first.ploidy, self.people.ploidy])
         return {
             "chrom": first.chrom,
             "contig_line": first.contig_line,
-            "samples": [*first.samples, *self.people.samples],
-            "ploidy": "".join(map(str, ploidy.tolist())),
+            "samples": self.samples,
+            "ploidy": "".join(map(str, self.ploidy.tolist())),
             "n_sites": len(self.union.sites),
             "provenance": {
                 "spinimpute": package_version(),

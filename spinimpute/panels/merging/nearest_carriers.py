@@ -14,14 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from spinimpute.genotypes.prefix_order import advance, allele_of
 from spinimpute.kernels import kernel
 
 FLANK = 1_000  # sites of both panels up to which a match counts; longer ones are alike
-
-
-@kernel()
-def _bit(bits_P, i):  # type: ignore[no-untyped-def]
-    return (bits_P[i >> 3] >> (7 - (i & 7))) & 1
 
 
 @kernel()
@@ -40,7 +36,7 @@ def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_
             start_carrier, start_other = max(start_carrier, start), max(start_other, start)
             haplotype = order_N[i]
             if (haplotype >= n_first) == second_has:
-                if _bit(carriers_P, haplotype):
+                if allele_of(carriers_P, haplotype):
                     start_carrier = 0
                 else:
                     start_other = 0
@@ -65,6 +61,7 @@ def _walk(packed_TP, haplotypes_N, place_U, carriers_UP, second_has_U, n_first, 
     order_N, start_N = haplotypes_N.copy(), np.zeros(n, np.int32)
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
+    zeros_N1 = np.empty(n + 1, np.int32)
     near_N2 = np.empty((length_UN2.shape[1], 2), np.int32)
     u, left = first, len(place_U)
     for t in range(len(packed_TP) + 1):
@@ -76,22 +73,7 @@ def _walk(packed_TP, haplotypes_N, place_U, carriers_UP, second_has_U, n_first, 
             left -= 1
         if left == 0:
             return
-        zeros = ones = 0
-        start_0 = start_1 = np.int32(t + 1)
-        row_P = packed_TP[t]
-        for i in range(n):
-            haplotype, start = order_N[i], start_N[i]
-            start_0, start_1 = max(start_0, start), max(start_1, start)
-            if _bit(row_P, haplotype):
-                ones_N[ones], one_start_N[ones] = haplotype, start_1
-                ones += 1
-                start_1 = np.int32(0)
-            else:
-                next_order_N[zeros], next_start_N[zeros] = haplotype, start_0
-                zeros += 1
-                start_0 = np.int32(0)
-        next_order_N[zeros:] = ones_N[:ones]
-        next_start_N[zeros:] = one_start_N[:ones]
+        advance(packed_TP[t], order_N, start_N, t, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N)
         order_N, next_order_N = next_order_N, order_N
         start_N, next_start_N = next_start_N, start_N
 

@@ -159,13 +159,8 @@ class HaplotypeEngine(Engine):
             self.limits.window // self.job.n_queries,
         )
 
-    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        """As `Engine.impute_window`."""
-        (p_UQ,) = self.impute_windows([window], typed_TQ)
-        return p_UQ
-
-    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """As `Engine.impute_windows`.
+    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """As `Engine.predict_windows`.
 
         Workers never wait for each other: walks along a chunk are submitted when it is prepared, and parts
         of queries when these are walked, whether or not the window before is finished.

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import ALL_ONES, mismatch_at_or_before, trailing_zeros
+from spinimpute.genotypes.prefix_order import advance, allele_of
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
@@ -50,39 +51,6 @@ class CandidateSettings:
     nearest: int = 8
     most: int = 256
     margin: int = 8
-
-
-@kernel()
-def _allele(bits_P, haplotype):  # type: ignore[no-untyped-def]
-    """A haplotype's allele at the place of these packed bits."""
-    return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)
-
-
-@kernel()
-def _advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
-    """One step of the PBWT: order and match starts after `place`, from those before it.
-
-    order_N: haplotypes sorted by the reversed prefix; start_N[i]: where the match of order[i - 1] and
-    order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0. ones_N and
-    one_start_N are for use here.
-    """
-    n = len(order_N)
-    zeros = ones = np.int32(0)
-    start_0 = start_1 = np.int32(place + 1)
-    for i in range(n):  # without a branch: alleles cannot be foreseen
-        zeros_N1[i] = zeros
-        haplotype, start = order_N[i], start_N[i]
-        one = _allele(bits_P, haplotype)
-        start_0, start_1 = max(start_0, start), max(start_1, start)
-        next_order_N[zeros], next_start_N[zeros] = haplotype, start_0
-        ones_N[ones], one_start_N[ones] = haplotype, start_1
-        zeros += np.int32(1) - one
-        ones += one
-        start_0 *= one
-        start_1 *= np.int32(1) - one
-    zeros_N1[n] = zeros
-    next_order_N[zeros:] = ones_N[:ones]
-    next_start_N[zeros:] = one_start_N[:ones]
 
 
 @kernel()
@@ -271,7 +239,7 @@ def _walk(  # type: ignore[no-untyped-def]
         end -= 1
     _sort_before(begin, panel_NW, query_QW, known_QW, order_N, start_N, position_Q)
     for place in range(begin, end):
-        _advance(
+        advance(
             panel_SP[place], order_N, start_N, place, zeros_N1, ones_N, one_start_N,
             next_order_N, next_start_N,
         )  # fmt: skip
@@ -279,7 +247,7 @@ def _walk(  # type: ignore[no-untyped-def]
         for q in range(n_queries):
             position, allele = position_Q[q], query_SQ[place, q]
             if allele == MISSING:  # as the haplotype that it follows or comes before
-                allele = _allele(panel_SP[place], order_N[position if position < n else position - 1])
+                allele = allele_of(panel_SP[place], order_N[position if position < n else position - 1])
             before = zeros_N1[position]
             position_Q[q] = before if allele == 0 else zeros + position - before
         order_N, next_order_N = next_order_N, order_N

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -27,6 +28,15 @@ class TorchEngine(Engine):
     def __exit__(self, *_: object) -> None:
         super().__exit__()
         torch.set_num_threads(self._torch_threads)  # later threads inherit this setting
+
+    @abstractmethod
+    def predict_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """P(ALT) of one window, as `Engine.predict_windows`."""
+
+    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """As `Engine.predict_windows`."""
+        for window in windows:
+            yield self.predict_window(window, typed_TQ)
 
     def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
         """work(number) for every number, in order."""
@@ -58,8 +68,8 @@ class BlockEngine(TorchEngine):
             )
         return encoded
 
-    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        """As `Engine.impute_window`."""
+    def predict_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """As of `TorchEngine`."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,9 @@ from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.opening import check_open
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
-from spinimpute.panels.site_table import SiteTable, write_increasing, write_site_table
+from spinimpute.panels.site_table import DISCORDANCE, SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
+from spinimpute.panels.trust.discordance import UNITS
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
@@ -109,6 +110,8 @@ def build_inducing_panel(
         masses = _write_blocks(writer, engine, predictor, threads, progress)
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
+        discordance = np.rint(panel.discordance * UNITS).astype(np.uint8)
+        writer.add_section(DISCORDANCE, discordance.tobytes())
         writer.add_section("array", write_increasing(typed_index))
         writer.finish(
             {

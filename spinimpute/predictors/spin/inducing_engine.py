@@ -26,8 +26,8 @@ class InducingEngine(TorchEngine):
         # of the typed sites, for each site of the array; near a region there may be none
         self._row_T = np.where(np.isin(array, job.typed_index), row_T, -1)
 
-    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
-        """As `Engine.impute_window`."""
+    def predict_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+        """As of `TorchEngine`."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(number: int) -> None:

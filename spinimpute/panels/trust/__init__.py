@@ -1,0 +1,1 @@
+"""Which of a panel's sites can be predicted from the haplotypes around them."""

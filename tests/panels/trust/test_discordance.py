@@ -1,0 +1,224 @@
+"""Sites whose alleles contradict the haplotypes around them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cyvcf2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.trust import discordance
+from spinimpute.panels.trust.discordance import COMMON, NEAR, PRIOR, UNITS, Discordance, trust
+from spinimpute.panels.writer import write_with_map
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.loading import predictor_for
+
+
+def discordance_of(
+    position: np.ndarray,
+    alleles_XN: np.ndarray,
+    step: int = 10**6,
+    samples: Sequence[str] = (),
+    ploidy: int = 1,
+) -> np.ndarray:
+    """By the library, given `step` sites at a time; by default haplotypes of as many samples."""
+    names = samples or [f"h{i}" for i in range(alleles_XN.shape[1])]
+    found = Discordance(names, np.full(len(names), ploidy))
+    for start in range(0, len(position), step):
+        here = alleles_XN[start : start + step]
+        found.add(position[start : start + step], np.packbits(here, axis=1), here.sum(axis=1))
+    return found.finish() / UNITS
+
+
+def nearest_by_hand(position: np.ndarray, alleles_TN: np.ndarray, t: int, sites: list[int]) -> list[set[int]]:
+    """The alleles at t of all haplotypes with the longest match; sites: from the nearest one on."""
+    n = alleles_TN.shape[1]
+    found = []
+    for i in range(n):
+        lengths = {}
+        for j in set(range(n)) - {i}:
+            length = 0
+            while length < len(sites) and alleles_TN[sites[length], i] == alleles_TN[sites[length], j]:
+                length += 1
+            lengths[j] = length
+        longest = max(lengths.values(), default=0)
+        found.append({int(alleles_TN[t, j]) for j, length in lengths.items() if length == longest > 0})
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(2, 12), st.integers(3, 25))
+def test_as_found_by_comparing_all_pairs(seed: int, n: int, n_sites: int) -> None:
+    """Where several haplotypes match as long, either of them may be taken: bounds hold."""
+    rng = np.random.default_rng(seed)
+    founders = rng.integers(0, 2, (n_sites, 3))
+    alleles_TN = founders[np.arange(n_sites)[:, None], rng.integers(0, 3, n)[None]].astype(np.uint8)
+    alleles_TN ^= (rng.random(alleles_TN.shape) < 0.1).astype(np.uint8)
+    alleles_TN = alleles_TN[alleles_TN.any(axis=1) & ~alleles_TN.all(axis=1)]
+    position = np.cumsum(rng.integers(1, 300, len(alleles_TN)))
+    for t, found in enumerate(discordance_of(position, alleles_TN) if len(position) else []):
+        left = [s for s in range(t, -1, -1) if position[s] <= position[t] - NEAR]
+        right = [s for s in range(t, len(position)) if position[s] >= position[t] + NEAR]
+        sides = [nearest_by_hand(position, alleles_TN, t, sites) for sites in (left, right)]
+        possible = differ = 0
+        for i, (one, other) in enumerate(zip(*sides, strict=True)):
+            own = int(alleles_TN[t, i])
+            possible += bool(one - {own} and other - {own})
+            differ += one == other == {1 - own}
+        assert found <= (possible + 0.51 * PRIOR / UNITS) / PRIOR
+        assert found >= differ / (n / 2 + PRIOR) - 0.51 / UNITS
+        if possible == 0:
+            assert found == 0
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """The example panel; at three pairs of neighbouring sites alleles are dealt out anew, alike at both."""
+
+    path: Path
+    sites: np.ndarray
+    clean: spinimpute.Panel
+
+    @property
+    def others(self) -> np.ndarray:
+        """Common sites that were left as they are."""
+        return np.setdiff1d(np.flatnonzero(abs(self.clean.frequency - 0.5) < 0.4), self.sites)
+
+
+@pytest.fixture(scope="module")
+def spoiled(
+    example: Path, example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFactory
+) -> Spoiled:
+    close = np.flatnonzero(np.diff(example_panel.position) < NEAR // 2)
+    first = close[abs(example_panel.frequency[close] - 0.5) < 0.2]
+    first = first[np.linspace(20, len(first) - 20, 3).astype(int)]
+    n = example_panel.n_haplotypes
+    rng = np.random.default_rng(1)
+    lines = gzip.decompress((example / "panel.vcf.gz").read_bytes()).decode().splitlines()
+    head = sum(line[0] == "#" for line in lines)
+    for site in first:
+        allele_N = rng.permutation(example_panel.alleles(site, site + 1)[0])
+        calls = "\t".join(f"{a}|{b}" for a, b in allele_N.reshape(n // 2, 2))
+        for row in (head + site, head + site + 1):
+            lines[row] = "\t".join([*lines[row].split("\t")[:8], "GT", calls])
+    folder = tmp_path_factory.mktemp("spoiled")
+    (folder / "panel.vcf").write_text("\n".join(lines) + "\n")
+    path = folder / "panel.spin"
+    spinimpute.build_panel(folder / "panel.vcf", path, example / "genetic.map").close()
+    return Spoiled(path, np.concatenate([first, first + 1]), example_panel)
+
+
+def test_sites_that_contradict_their_surroundings_are_found(spoiled: Spoiled) -> None:
+    with Panel.open(spoiled.path) as panel:
+        assert (panel.discordance[spoiled.sites] > 0.5).all()
+        assert (panel.trust[spoiled.sites] < 0.5).all()
+        assert np.median(panel.discordance[spoiled.others]) == 0
+        # what was spoiled changes little around
+        before_U = spoiled.clean.discordance[spoiled.others]
+        assert abs(panel.discordance[spoiled.others] - before_U).max() < 0.2
+        rare = np.minimum(panel.frequency, 1 - panel.frequency) < COMMON
+        assert rare.any()
+        assert not panel.discordance[rare].any()
+
+
+def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
+    """A site whose alleles are dealt out anew is found near both ends and in the middle."""
+    rng = np.random.default_rng(3)
+    clean_XN = mosaic(rng, 600, 400, founders=40, errors=0)
+    for site in (8, 50, 300, -50, -8):
+        alleles_XN = clean_XN.copy()
+        alleles_XN[site] = rng.permutation(alleles_XN[site])
+        found = discordance_of(np.arange(600) * 150 + 1, alleles_XN)
+        assert found[site] > 0.5, site
+        assert np.median(found) < 0.05
+
+
+def test_pieces_do_not_matter(spoiled: Spoiled) -> None:
+    with Panel.open(spoiled.path) as panel:
+        alleles_XN = panel.alleles(0, panel.n_sites)
+        for step in (1_000, 37):
+            found = discordance_of(panel.position, alleles_XN, step, panel.samples, 2)
+            np.testing.assert_array_equal(found, panel.discordance)
+
+
+def test_long_panels_are_computed_by_parts(monkeypatch: pytest.MonkeyPatch, spoiled: Spoiled) -> None:
+    """Beyond some common sites nothing is seen of a site; that changes little."""
+    monkeypatch.setattr(discordance, "_BLOCK", 300)
+    monkeypatch.setattr(discordance, "_FLANK", 200)
+    with Panel.open(spoiled.path) as panel:
+        found = discordance_of(
+            panel.position, panel.alleles(0, panel.n_sites), samples=panel.samples, ploidy=2
+        )
+        assert abs(found - panel.discordance).max() < 0.2
+        assert (found[spoiled.sites] > 0.5).all()
+
+
+def test_many_haplotypes_are_thinned(monkeypatch: pytest.MonkeyPatch, spoiled: Spoiled) -> None:
+    with Panel.open(spoiled.path) as panel:
+        monkeypatch.setattr(discordance, "MOST_HAPLOTYPES", panel.n_haplotypes // 2)
+        found = discordance_of(
+            panel.position, panel.alleles(0, panel.n_sites), samples=panel.samples, ploidy=2
+        )
+        assert (found[spoiled.sites] > 0.4).all()
+        assert np.median(found[spoiled.others]) == 0
+        assert (found != panel.discordance).any()
+
+
+def test_trust() -> None:
+    assert trust(np.array([0.0, 1.0, 1.2])).tolist() == [1, 0, 0]
+    falling = trust(np.linspace(0, 1, 50))
+    assert (np.diff(falling) <= 0).all()
+    assert falling.dtype == np.float32
+
+
+def test_predictions_are_drawn_towards_frequencies(spoiled: Spoiled, example: Path, tmp_path: Path) -> None:
+    """Dosages are what the predictor says, weighed by trust; R2 shows that these sites are no good."""
+    out = tmp_path / "imputed.vcf.gz"
+    spinimpute.impute(example / "target.vcf.gz", out, spoiled.path)
+    with Panel.open(spoiled.path) as panel:
+        r2 = {
+            (record.POS, record.ALT[0]): record.INFO["R2"]
+            for record in cyvcf2.VCF(str(out))
+            if not record.INFO.get("TYPED")
+        }
+        keys = [(int(panel.position[site]), panel.sites.alt[site]) for site in spoiled.sites]
+        untyped = [key for key in keys if key in r2]
+        assert len(untyped) >= 3
+        assert max(r2[key] for key in untyped) < 0.25
+        typed_index = np.arange(0, panel.n_sites, 40)
+        typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :6].astype(np.int8)
+        predictor, options = predictor_for(panel, None)
+        with predictor.engine(ImputationJob(panel, typed_index, 1, 6, options)) as engine:
+            windows = engine.windows(0, panel.n_sites)
+            predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
+            imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+        frequency_U1 = panel.frequency[:, None]
+        expected_UQ = frequency_U1 + panel.trust[:, None] * (predicted_UQ - frequency_U1)
+        np.testing.assert_allclose(imputed_UQ, expected_UQ, atol=1e-6)
+        trusted = panel.trust == 1
+        np.testing.assert_array_equal(imputed_UQ[trusted], predicted_UQ[trusted])
+        assert abs(imputed_UQ - predicted_UQ)[spoiled.sites].max() > 0.1
+
+
+def test_inducing_panels_keep_it(spoiled: Spoiled, tmp_path: Path) -> None:
+    array = np.arange(0, spoiled.clean.n_sites, 40)
+    with (
+        Panel.open(spoiled.path) as panel,
+        spinimpute.build_inducing_panel(panel, tmp_path / "p.spip", array, 16) as inducing,
+    ):
+        np.testing.assert_array_equal(inducing.trust, panel.trust)
+
+
+def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> None:
+    with Panel.open(spoiled.path) as panel:
+        write_with_map(panel, tmp_path / "again.spin", panel.cM, {})
+        with Panel.open(tmp_path / "again.spin") as again:
+            np.testing.assert_array_equal(again.discordance, panel.discordance)
