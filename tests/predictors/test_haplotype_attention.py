@@ -77,10 +77,11 @@ def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: 
     return path
 
 
-def panel_of(alleles_XN: np.ndarray, path: Path) -> spinimpute.Panel:
+def panel_of(alleles_XN: np.ndarray, path: Path, people: np.ndarray | None = None) -> spinimpute.Panel:
+    """people: their numbers, which are in their names."""
     positions = 1_000 + 400 * np.arange(len(alleles_XN))
     calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in alleles_XN]
-    names = [f"p{i}" for i in range(alleles_XN.shape[1] // 2)]
+    names = [f"p{i}" for i in (range(alleles_XN.shape[1] // 2) if people is None else people)]
     constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
     return spinimpute.build_panel(
         write_vcf(path.with_suffix(".vcf"), names, positions, calls), path, constant
@@ -109,7 +110,7 @@ def test_the_order_of_people_and_of_their_haplotypes_changes_nothing(
     columns = np.stack([2 * people + 1, 2 * people], axis=1).ravel()
     with (
         panel_of(sites, tmp_path / "a.spin") as panel,
-        panel_of(sites[:, columns], tmp_path / "b.spin") as other,
+        panel_of(sites[:, columns], tmp_path / "b.spin", people) as other,
     ):
         first, second = (
             spinimpute.impute_haplotypes(
