@@ -280,7 +280,7 @@ def info(file: str) -> None:
     """Say what a panel file holds."""
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.panels.parts import part_of
-    from spinimpute.panels.trust.discordance import HARDLY
+    from spinimpute.panels.trust.discordance import POORLY
 
     with open_panel_file(file) as panels:
         for number, opened in enumerate(panels):
@@ -291,7 +291,11 @@ def info(file: str) -> None:
                 "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
-                "hardly predictable": int((opened.trust < HARDLY).sum()),
+                "poorly predictable": (
+                    int((opened.trust < POORLY).sum())
+                    if opened.knows_discordance
+                    else "not known: built by an earlier version"
+                ),
                 **opened.described(),
                 "samples": opened.n_samples,
                 "haplotypes": opened.n_haplotypes,

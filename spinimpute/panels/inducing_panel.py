@@ -4,7 +4,7 @@ The file is a `container` of compressed sections, with
 
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
-- discordance: a byte for each site (`discordance`); not in files of version 3;
+- discordance: a byte for each site (`discordance`), unless the panel does not know it;
 - a part for each block of gaps between array sites (`soft_alleles`): at most h inducing points,
   averages of panel haplotypes: shares of K-mers of the array's sites in and around the block, alleles between
   0 and 1 at the sites imputed (64 levels), and the number of panel haplotypes that each stands for;
@@ -225,10 +225,15 @@ class InducingPanel:
         self.container.require(len(packed) == packed_bytes(self.n_sites), _OTHER_SITES.format("multiallelic"))
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
+    @property
+    def knows_discordance(self) -> bool:
+        """As of `ReferencePanel`."""
+        return DISCORDANCE in self.container.sections
+
     @cached_property
     def trust(self) -> np.ndarray:
-        """As of `ReferencePanel`; 1 in files of version 3. Raises InputError if it is damaged."""
-        if DISCORDANCE not in self.container.sections:
+        """As of `ReferencePanel`; 1 where it is not known. Raises InputError if it is damaged."""
+        if not self.knows_discordance:
             return np.ones(self.n_sites, np.float32)
         stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
         self.container.require(len(stored) == self.n_sites, _OTHER_SITES.format(DISCORDANCE))

@@ -226,13 +226,18 @@ class Panel:
         """float64 (n_sites,): the ALT allele's frequency among the panel's haplotypes."""
         return self.allele_count / self.n_haplotypes
 
+    @property
+    def knows_discordance(self) -> bool:
+        """As of `ReferencePanel`."""
+        return DISCORDANCE in self.container.sections
+
     @cached_property
     def discordance(self) -> np.ndarray:
         """float64 (n_sites,): how far alleles contradict the haplotypes around them, see `discordance`.
 
         0 at sites of rare alleles, and in files of versions 1 and 2. Raises InputError if it is damaged.
         """
-        if DISCORDANCE not in self.container.sections:
+        if not self.knows_discordance:
             return np.zeros(self.n_sites)
         return np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8) / UNITS
 

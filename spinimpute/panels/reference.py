@@ -69,6 +69,11 @@ class ReferencePanel(Protocol):
         ...
 
     @property
+    def knows_discordance(self) -> bool:
+        """Whether its file has the discordance of sites; else all are trusted."""
+        ...
+
+    @property
     def trust(self) -> np.ndarray:
         """float32 (n_sites,): what predictions from the haplotypes around are worth, see `discordance`."""
         ...

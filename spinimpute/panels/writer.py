@@ -79,9 +79,8 @@ class PanelWriter:
         """
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
-        # follows from what the checksum covers: panels of earlier versions keep theirs
-        discordance = self._discordance.finish().tobytes()
-        self._container.add_section(DISCORDANCE, discordance, in_checksum=False)
+        # results depend on it: with the same haplotypes, files of earlier versions have other checksums
+        self._container.add_section(DISCORDANCE, self._discordance.finish().tobytes())
         block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
         self._container.add_section("block_crc", block_crc, in_checksum=False)
         identity = header.copy()

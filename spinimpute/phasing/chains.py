@@ -262,8 +262,7 @@ class _Chains:
 
     def _alleles(self) -> tuple[np.ndarray, np.ndarray]:
         """P(ALT) of both chains by what is around, as far as the panel's alleles follow it; (S, H)."""
-        frequency_S1 = self.frequency_S[:, None]
-        p_SL = frequency_S1 + self.trust_S1 * (self.probability_SL - frequency_S1)
+        p_SL = self.trust_S1 * self.probability_SL + (1 - self.trust_S1) * self.frequency_S[:, None]
         return p_SL[:, :HALF], p_SL[:, HALF:]
 
     def haplotype_probabilities(self) -> np.ndarray:

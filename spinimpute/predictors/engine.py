@@ -131,9 +131,10 @@ class Engine(ABC):
             for window, p_UQ in zip(windows, predicted, strict=True):
                 sites = slice(window.start, window.stop)
                 trust_U = self.job.panel.trust[sites]
-                doubtful = np.flatnonzero(trust_U < 1)
-                frequency_D1 = self.job.panel.frequency[sites][doubtful, None].astype(np.float32)
-                p_UQ[doubtful] = frequency_D1 + trust_U[doubtful, None] * (p_UQ[doubtful] - frequency_D1)
+                frequency_U = self.job.panel.frequency[sites].astype(np.float32)
+                for u in np.flatnonzero(trust_U < 1):  # one by one: a window is as large as memory allows
+                    p_UQ[u] *= trust_U[u]
+                    p_UQ[u] += (1 - trust_U[u]) * frequency_U[u]
                 yield p_UQ
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:

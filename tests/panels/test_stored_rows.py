@@ -225,14 +225,14 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
 
 
 def test_checksum_is_of_the_bits_and_the_table(tmp_path: Path) -> None:
-    """As in files of version 1."""
+    """As in files of version 1, but for the discordance."""
     alleles_XN = alleles_with_counts(np.random.default_rng(1), [1, 30, 59, 0] * 70, 60)
     path = tmp_path / "p.spin"
     write_panel(path, alleles_XN, [2] * 30)
     content = path.read_bytes()
     header = header_of(content)
     digest = hashlib.sha256(np.packbits(alleles_XN, axis=1).tobytes())
-    for name in ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic"):
+    for name in ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic", "discordance"):
         digest.update(name.encode() + section(content, name))
     identity = {key: header[key] for key in ("chrom", "contig_line", "samples", "ploidy", "n_sites")}
     digest.update(json.dumps(identity, sort_keys=True).encode())

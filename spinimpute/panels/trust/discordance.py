@@ -9,7 +9,8 @@ certain they seem.
 The discordance of a site is how often the allele differs where both relatives agree, as a share of how often
 it would if alleles were dealt out at random: 0 where all is well, about 1 where the site knows nothing of its
 surroundings. The relatives are those with the longest matches at common sites beyond NEAR bases, as
-neighbouring records of one artefact go together. Few haplotypes give a small discordance (PRIOR).
+neighbouring records of one artefact go together. Few haplotypes give a small discordance (PRIOR). It is 0 as
+well where nothing is known: at rarer alleles, and within NEAR bases of the first and the last common site.
 
 `trust` turns it into what a prediction is worth.
 
@@ -24,10 +25,11 @@ from hashlib import blake2b
 import numpy as np
 
 COMMON = 0.01  # minor allele frequency from which alleles are compared: of rarer ones too little is known
+LEAST_COPIES = 5  # of the minor allele: a carrier without a relative that carries it differs by construction
 NEAR = 200  # bases
 MOST_HAPLOTYPES = 2_000  # so many find these sites as well as all
 PRIOR = 30.0  # differences expected by chance that are added
-HARDLY = 0.7  # trust below which a site is called hardly predictable
+POORLY = 0.7  # trust below which a site is called poorly predictable
 UNITS = 200  # of 1 in a file, one byte for each site
 NOBODY = 2  # in place of an allele: no other haplotype is like this one
 _BLOCK, _FLANK = 2_048, 512  # common sites whose discordance is computed together, and around them
@@ -91,8 +93,8 @@ class Discordance:
         """
         count_X = allele_count_X.astype(np.int64, copy=False)
         minor_X = np.minimum(count_X, self._n_haplotypes - count_X)
-        common = np.flatnonzero(minor_X >= COMMON * self._n_haplotypes)
-        allele_TN = (packed_XP[common][:, self._byte_N] >> self._shift_N) & np.uint8(1)
+        common = np.flatnonzero(minor_X >= max(COMMON * self._n_haplotypes, LEAST_COPIES))
+        allele_TN = (packed_XP[common[:, None], self._byte_N] >> self._shift_N) & np.uint8(1)
         self._site_T = np.concatenate([self._site_T, self._n_sites + common])
         self._position_T = np.concatenate([self._position_T, position_X[common]])
         self._allele_TN = np.concatenate([self._allele_TN, allele_TN])

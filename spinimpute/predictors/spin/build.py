@@ -21,7 +21,6 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
 from spinimpute.panels.site_table import DISCORDANCE, SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
-from spinimpute.panels.trust.discordance import UNITS
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
@@ -110,8 +109,8 @@ def build_inducing_panel(
         masses = _write_blocks(writer, engine, predictor, threads, progress)
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
-        discordance = np.rint(panel.discordance * UNITS).astype(np.uint8)
-        writer.add_section(DISCORDANCE, discordance.tobytes())
+        if panel.knows_discordance:  # files of earlier versions do not know it
+            writer.add_section(DISCORDANCE, panel.container.section(DISCORDANCE))
         writer.add_section("array", write_increasing(typed_index))
         writer.finish(
             {

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
+import subprocess
+import sys
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.panels.panel import Panel
+from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.trust import discordance
-from spinimpute.panels.trust.discordance import COMMON, NEAR, PRIOR, UNITS, Discordance, trust
+from spinimpute.panels.trust.discordance import COMMON, LEAST_COPIES, NEAR, PRIOR, UNITS, Discordance, trust
 from spinimpute.panels.writer import write_with_map
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
@@ -38,6 +43,12 @@ def discordance_of(
     return found.finish() / UNITS
 
 
+def info_of(path: Path) -> str:
+    """What `panel info` prints."""
+    command = [sys.executable, "-m", "spinimpute", "panel", "info", str(path)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def nearest_by_hand(position: np.ndarray, alleles_TN: np.ndarray, t: int, sites: list[int]) -> list[set[int]]:
     """The alleles at t of all haplotypes with the longest match; sites: from the nearest one on."""
     n = alleles_TN.shape[1]
@@ -55,14 +66,15 @@ def nearest_by_hand(position: np.ndarray, alleles_TN: np.ndarray, t: int, sites:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10_000), st.integers(2, 12), st.integers(3, 25))
+@given(st.integers(0, 10_000), st.integers(10, 20), st.integers(3, 25))
 def test_as_found_by_comparing_all_pairs(seed: int, n: int, n_sites: int) -> None:
     """Where several haplotypes match as long, either of them may be taken: bounds hold."""
     rng = np.random.default_rng(seed)
     founders = rng.integers(0, 2, (n_sites, 3))
     alleles_TN = founders[np.arange(n_sites)[:, None], rng.integers(0, 3, n)[None]].astype(np.uint8)
     alleles_TN ^= (rng.random(alleles_TN.shape) < 0.1).astype(np.uint8)
-    alleles_TN = alleles_TN[alleles_TN.any(axis=1) & ~alleles_TN.all(axis=1)]
+    count_T = alleles_TN.sum(axis=1)
+    alleles_TN = alleles_TN[np.minimum(count_T, n - count_T) >= LEAST_COPIES]
     position = np.cumsum(rng.integers(1, 300, len(alleles_TN)))
     for t, found in enumerate(discordance_of(position, alleles_TN) if len(position) else []):
         left = [s for s in range(t, -1, -1) if position[s] <= position[t] - NEAR]
@@ -170,6 +182,41 @@ def test_many_haplotypes_are_thinned(monkeypatch: pytest.MonkeyPatch, spoiled: S
         assert (found[spoiled.sites] > 0.4).all()
         assert np.median(found[spoiled.others]) == 0
         assert (found != panel.discordance).any()
+
+
+def test_alleles_of_few_copies_say_nothing(mosaic: Callable[..., np.ndarray]) -> None:
+    alleles_XN = mosaic(np.random.default_rng(4), 60, 20, founders=5, errors=0)
+    alleles_XN[30] = np.arange(20) < 4
+    assert discordance_of(np.arange(60) * 1_000 + 1, alleles_XN)[30] == 0
+
+
+def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> None:
+    """Files of version 2 have no discordance: it is not known, and all sites are trusted."""
+    path = tmp_path / "old.spin"
+    content = bytearray(spoiled.path.read_bytes())
+    with Panel.open(spoiled.path) as panel:
+        preamble = KIND.preamble
+        fields = list(preamble.unpack_from(content))
+        fields[1] = 2
+        header = json.loads(content[fields[3] : fields[3] + fields[4]])
+        del header["sections"]["discordance"]
+        encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+        content[fields[3] :] = encoded
+        fields[2], fields[4], fields[5] = zlib.crc32(encoded), len(encoded), len(content)
+        packed = preamble.pack(*fields)
+        content[: KIND.preamble_bytes] = packed + zlib.crc32(packed).to_bytes(4, "little")
+        path.write_bytes(content)
+        with Panel.open(path) as old:
+            assert (old.trust == 1).all()
+            np.testing.assert_array_equal(old.alleles(0, 50), panel.alleles(0, 50))
+            array = np.arange(0, old.n_sites, 40)
+            with spinimpute.build_inducing_panel(old, tmp_path / "old.spip", array, 8) as inducing:
+                assert (inducing.trust == 1).all()
+    for name in ("old.spin", "old.spip"):
+        shown = info_of(tmp_path / name)
+        assert "poorly predictable        not known: built by an earlier version" in shown
+    shown = info_of(spoiled.path)
+    assert re.search(r"poorly predictable +[1-9]", shown)
 
 
 def test_trust() -> None:
