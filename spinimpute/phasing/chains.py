@@ -32,19 +32,22 @@ from spinimpute.panels.panel import Panel
 from spinimpute.phasing.calibration import calibrated_pair
 from spinimpute.phasing.fragment_phase import SweptFragments
 from spinimpute.phasing.likelihood_passes import sweep_forward
+from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases
 
 # Chosen on people taken out of the real panels, see benchmarks/README.md.
 FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
-SCALES = (50.0, 18.0, 6.0, 2.0, 0.7)  # of the sweeps that count
+# Of the sweeps that count: from high to low, as low ones early on keep chains in what they have found first.
+SCALES = (100.0, 50.0, 18.0, 6.0, 3.0, 1.5)
 # Which of them count, for alleles up to each of these frequencies, of samples of whom something is known at
-# this share of the sites at least: with 2.3, 0.29 and 0 reads a site.
+# this share of the sites at least: with 2.3, 0.69, 0.29 and 0 reads a site.
 FREQUENCIES = (0.0005, 0.01, 0.5)
 LADDERS = (
-    (0.9, (slice(0, 2), slice(0, 3), slice(0, 4))),
-    (0.25, (slice(0, 2), slice(0, 4), slice(1, 5))),
-    (0.0, (slice(0, 4), slice(1, 5), slice(2, 5))),
+    (0.9, (slice(0, 3), slice(0, 4), slice(1, 6))),
+    (0.5, (slice(0, 3), slice(0, 5), slice(2, 6))),
+    (0.25, (slice(0, 4), slice(1, 6), slice(2, 6))),
+    (0.0, (slice(1, 6), slice(2, 6), slice(3, 6))),
 )
 MISMATCH = 1e-3
 _LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # of Phred-scaled ones
@@ -92,7 +95,7 @@ def genotypes_from_likelihoods(
     """
     n_sites, n_samples = phred_SX3.shape[:2]
     sites = slice(first, first + n_sites)
-    patterns = _patterns(panel, sites)
+    patterns, pairs = _patterns(panel, sites), LikelyPairs(panel, sites)
     cM_S, frequency_S = panel.cM[sites], panel.frequency[sites].astype(np.float32)
     trust_S = panel.trust[sites]
     jumps = [
@@ -107,11 +110,12 @@ def genotypes_from_likelihoods(
         chosen = np.arange(low, low + HALF).clip(max=n_samples - 1)  # the last fills up
         linked_H = [bases_X[x].linked(first, first + n_sites) for x in chosen] if bases_X else []
         of_samples = phred_SX3[:, chosen], haploid_X[chosen], linked_H
-        chains = _Chains(patterns, frequency_S, trust_S, *of_samples, first)
+        chains = _Chains(patterns, pairs, frequency_S, trust_S, *of_samples, first)
         weight_KSH = chains.weights(class_S)
         chains.sweep(jumps[0])
         for jump_S, weight_SH in zip(jumps[1:], weight_KSH, strict=True):
             chains.sweep(jump_S, weight_SH)
+        chains.count_pairs()
         high = min(low + HALF, n_samples)
         out_S2X[:, :, low:high] = chains.haplotype_probabilities()[:, :, : high - low]
 
@@ -141,6 +145,7 @@ class _Chains:
     def __init__(
         self,
         patterns: list[SpanPatterns],
+        pairs: LikelyPairs,
         frequency_S: np.ndarray,
         trust_S: np.ndarray,
         phred_SH3: np.ndarray,
@@ -148,7 +153,8 @@ class _Chains:
         linked_H: Sequence[FragmentBases],
         first: int,
     ) -> None:
-        self.patterns, self.haploid_H, self.frequency_S = patterns, haploid_H, frequency_S
+        self.patterns, self.pairs = patterns, pairs
+        self.haploid_H, self.frequency_S = haploid_H, frequency_S
         self.stated_S3H = _LIKELIHOOD[phred_SH3].transpose(0, 2, 1)
         self.stated_S3H /= self.stated_S3H.max(axis=1, keepdims=True)
         # where alleles contradict the haplotypes around them, they say little of what is copied
@@ -164,6 +170,11 @@ class _Chains:
         self.emission_S2L = self._by_frequency(frequency_S)
         self.probability_SL = np.zeros((len(frequency_S), LANES), np.float32)
         self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
+        self.plan_H = [
+            pairs.plan(share, linked_H[h] if linked_H else None, first)
+            for h, share in enumerate(self.share_H)
+        ]
+        self.usage_WNH = np.zeros((len(pairs.windows), pairs.n_haplotypes, HALF), np.float32)
         self._first_G = np.cumsum([0, *(len(one.pattern_IN) * SPAN for one in patterns)]).tolist()
 
     def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
@@ -207,9 +218,17 @@ class _Chains:
                 exchanged, self.probability_SL[here], self.factor_S2H[here],
             )  # fmt: skip
             exchanged_HS[:, here] = exchanged
+            if not starting:
+                self._count_usage(here.stop - 1, left_NL * behind_GNL[group])
         self._turn(exchanged_HS.T.astype(bool))
         if weight_SH is not None:
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
+
+    def _count_usage(self, place: int, copied_NL: np.ndarray) -> None:
+        """Add what both chains copy at a place; copied_NL: on any level."""
+        copied_NL /= copied_NL.sum(axis=0)
+        for window in self.pairs.seen_from(place):
+            self.usage_WNH[window] += copied_NL[:, :HALF] + copied_NL[:, HALF:]
 
     def _behind_groups(self, jump_S: np.ndarray) -> list[np.ndarray]:
         """Backward values behind each group of spans."""
@@ -254,6 +273,18 @@ class _Chains:
         ref, alt = np.where(self.haploid_H, 1 - p, (1 - p) * (1 - q)), np.where(self.haploid_H, p, p * q)
         joint_S3H = np.stack([ref, between, alt], axis=1) * self.stated_S3H
         return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def count_pairs(self) -> None:
+        """Mix genotype probabilities with those of pairs of haplotypes, of samples with few reads."""
+        for h, (most, weight) in enumerate(self.plan_H):
+            if not weight or self.haploid_H[h]:
+                continue
+            likelihood_S3 = np.ascontiguousarray(self.likelihood_S3H[:, :, h])
+            row_R, genotype_R3 = self.pairs.genotypes(self.usage_WNH[:, :, h], likelihood_S3, most, MISMATCH)
+            genotype_R3 = genotype_R3 * self.stated_S3H[row_R, :, h]
+            genotype_R3 /= genotype_R3.sum(axis=1, keepdims=True)
+            mixed_R3 = (1 - weight) * self.genotype_S3H[row_R, :, h] + weight * genotype_R3
+            self.genotype_S3H[row_R, :, h] = mixed_R3
 
     def _heterozygotes(self) -> tuple[np.ndarray, np.ndarray]:
         """P(heterozygote), on any level: the first chain has its ALT, or the second one; (S, H)."""

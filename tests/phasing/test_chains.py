@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.phasing import stretches
+from spinimpute.phasing import likely_pairs, stretches
 from spinimpute.phasing.chains import (
     FREQUENCIES,
     LADDERS,
@@ -185,8 +185,9 @@ def test_sites_of_the_middle_of_a_panel(rng: np.random.Generator) -> None:
     )
 
 
-def test_homozygotes_are_two_haploids(rng: np.random.Generator) -> None:
+def test_homozygotes_are_two_haploids(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Certain homozygotes everywhere: both chains see the same, and nothing of each other."""
+    monkeypatch.setattr(likely_pairs, "PAIRS", ())
     panel = made_panel(rng, 230, 60)
     truth_S1 = copied(rng, panel.alleles_SN, 1, 1 / 150).astype(int)
     phred_SX3 = certain(2 * truth_S1, np.arange(230) % 7 == 0)

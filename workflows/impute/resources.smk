@@ -59,8 +59,8 @@ def reads_memory_mb(sites, haplotypes, samples, threads):
     once, patterns of the panel, and what each thread works on; likelihoods, and bases of up to four reads a site."""
     at_once = min(sites, 131_072)
     spans = at_once / 16
-    panel = haplotypes * (5 * spans + 40 * spans**0.5)
-    of_thread = (220 * haplotypes + 170_000) * spans**0.5 + 1_250 * at_once
+    panel = haplotypes * (7.5 * spans + 40 * spans**0.5)
+    of_thread = (220 * haplotypes + 170_000 + 36 * min(haplotypes, 192) ** 2) * spans**0.5 + 1_500 * at_once
     return 300 + (panel + threads * of_thread + samples * (20 * at_once + 120 * sites)) / 1e6
 
 

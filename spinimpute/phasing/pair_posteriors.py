@@ -1,0 +1,191 @@
+"""Pairs of haplotypes: genotype probabilities of a sample from all pairs of the haplotypes it likely copies.
+
+Two chains, each given what the other is likely to have (`likelihood_passes`), settle on one of the ways in
+which two haplotypes explain the reads. With few reads there are many. Over some hundred haplotypes they can
+all be summed: a state is a pair, and both haplotypes are left for others independently.
+
+All states change in the same way at a place, so forward values need only the sums of rows, which are those of
+columns: a pair and its reverse are as likely. Forward values are kept at the first places of blocks, and
+computed again in a block when the backward pass comes to it.
+
+Axes: S places, K haplotypes, B blocks, T places of a block, 2 alleles of the other haplotype of a pair, 3:
+copies of ALT.
+
+References
+----------
+Li & Stephens 2003, Genetics 165:2213.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinimpute.kernels import kernel
+
+
+def pair_posteriors(
+    allele_SK: np.ndarray, likelihood_S3: np.ndarray, jump_S: np.ndarray, mismatch: float
+) -> np.ndarray:
+    """Genotype probabilities of a sample by what is around each place.
+
+    Parameters
+    ----------
+    allele_SK : uint8 (S, K)
+        Alleles of the haplotypes that may be copied, 0 or 1.
+    likelihood_S3 : float32 (S, 3)
+        Of 0, 1 and 2 copies of ALT; equal ones where nothing is known.
+    jump_S : float32 (S,)
+        The probability that a haplotype is left before a place.
+    mismatch : float
+        The probability that an allele is not the one that is copied.
+
+    Returns
+    -------
+    float32 (S, 3)
+        P(0, 1 and 2 copies), without what is known at the place itself.
+    """
+    n_places, n = allele_SK.shape
+    block = max(1, round(n_places**0.5))
+    kept_BKK = np.empty((-(-n_places // block), n, n), np.float32)
+    arrived_TKK = np.empty((block, n, n), np.float32)
+    genotype_S3 = np.empty((n_places, 3), np.float32)
+    likelihood_S3 = _of_copied(likelihood_S3, mismatch)
+    _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3)
+    return genotype_S3
+
+
+def _of_copied(likelihood_S3: np.ndarray, mismatch: float) -> np.ndarray:
+    """Likelihoods by the number of ALT copied, float32 (S, 3), at most 1."""
+    none_S, one_S, two_S = likelihood_S3.T
+    same, other = 1 - mismatch, mismatch
+    of_copied_S3 = np.stack(
+        [
+            same**2 * none_S + 2 * same * other * one_S + other**2 * two_S,
+            same * other * (none_S + two_S) + (same**2 + other**2) * one_S,
+            same**2 * two_S + 2 * same * other * one_S + other**2 * none_S,
+        ],
+        axis=1,
+    )
+    return (of_copied_S3 / of_copied_S3.max(axis=1, keepdims=True)).astype(np.float32)
+
+
+@kernel(fast=True)
+def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
+    """Go forward through all places, and back through one block of them after the other.
+
+    kept_BKK: forward values behind the place before each block. arrived_TKK: those at each place of a block,
+    without what is known there.
+    """
+    n_places, n = allele_SK.shape
+    block = len(arrived_TKK)
+    pair_KK = np.ones((n, n), np.float32)
+    sum_K, next_K = np.full(n, np.float32(n)), np.empty(n, np.float32)
+    emission_2K, joined_2K = np.empty((2, n), np.float32), np.empty((2, n), np.float32)
+    for s in range(n_places):
+        if s % block == 0:
+            kept_BKK[s // block] = pair_KK
+        _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
+        _forward(allele_SK[s], emission_2K, jump_S[s], sum_K, next_K, pair_KK, arrived_TKK[0])
+    behind_KK = np.ones((n, n), np.float32)
+    behind_sum_K = np.full(n, np.float32(n))
+    for b in range(len(kept_BKK) - 1, -1, -1):
+        low, high = b * block, min(b * block + block, n_places)
+        pair_KK[:] = kept_BKK[b]
+        _sum_columns(pair_KK, sum_K)
+        for s in range(low, high):
+            _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
+            _forward(allele_SK[s], emission_2K, jump_S[s], sum_K, next_K, pair_KK, arrived_TKK[s - low])
+        for s in range(high - 1, low - 1, -1):
+            # nothing is known behind the last place, as if everything were left there
+            jump = jump_S[s + 1] if s + 1 < n_places else np.float32(1)
+            _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
+            _backward(
+                allele_SK[s],
+                emission_2K,
+                jump,
+                behind_sum_K,
+                next_K,
+                behind_KK,
+                arrived_TKK[s - low],
+                joined_2K,
+            )
+            _genotypes(allele_SK[s], joined_2K, genotype_S3[s])
+
+
+@kernel(fast=True)
+def _emissions(allele_K, likelihood_3, emission_2K):  # type: ignore[no-untyped-def]
+    """What is known at a place, by the allele of one haplotype, for each one that may be the other."""
+    for a in range(2):
+        for k in range(len(allele_K)):
+            emission_2K[a, k] = likelihood_3[a + allele_K[k]]
+
+
+@kernel(fast=True)
+def _shares(jump, sum_K):  # type: ignore[no-untyped-def]
+    """Factors of a pair and of the sums of either haplotype, to a sum of 1; and what is added."""
+    n = np.float32(len(sum_K))
+    total = np.float32(0)
+    for k in range(len(sum_K)):
+        total += sum_K[k]
+    keep, come = np.float32(1) - jump, jump / n
+    return keep * keep / total, keep * come / total, come * come
+
+
+@kernel(fast=True)
+def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  # type: ignore[no-untyped-def]
+    """Forward values from behind the place before to behind this one; sum_K: of columns, before and after."""
+    both, one, none = _shares(jump, sum_K)
+    next_K[:] = 0
+    for i in range(len(sum_K)):
+        of_row = one * sum_K[i] + none
+        emission_K = emission_2K[allele_K[i]]
+        pair_K, arrived_K = pair_KK[i], arrived_KK[i]
+        for k in range(len(sum_K)):
+            arrived = both * pair_K[k] + (one * sum_K[k] + of_row)
+            arrived_K[k] = arrived
+            value = arrived * emission_K[k]
+            pair_K[k] = value
+            next_K[k] += value
+    sum_K[:] = next_K
+
+
+@kernel(fast=True)
+def _backward(allele_K, emission_2K, jump, sum_K, next_K, behind_KK, arrived_KK, joined_2K):  # type: ignore[no-untyped-def]
+    """Backward values from before the place behind to before this one.
+
+    jump: of the place behind. joined_2K: forward times backward values at this place, without what is known
+    there, by the allele of one haplotype, summed over it.
+    """
+    both, one, none = _shares(jump, sum_K)
+    next_K[:] = 0
+    joined_2K[:] = 0
+    for i in range(len(sum_K)):
+        of_row = one * sum_K[i] + none
+        emission_K, joined_K = emission_2K[allele_K[i]], joined_2K[allele_K[i]]
+        behind_K, arrived_K = behind_KK[i], arrived_KK[i]
+        for k in range(len(sum_K)):
+            behind = both * behind_K[k] + (one * sum_K[k] + of_row)
+            joined_K[k] += arrived_K[k] * behind
+            value = behind * emission_K[k]
+            behind_K[k] = value
+            next_K[k] += value
+    sum_K[:] = next_K
+
+
+@kernel(fast=True)
+def _sum_columns(pair_KK, sum_K):  # type: ignore[no-untyped-def]
+    sum_K[:] = 0
+    for i in range(len(sum_K)):
+        for k in range(len(sum_K)):
+            sum_K[k] += pair_KK[i, k]
+
+
+@kernel(fast=True)
+def _genotypes(allele_K, joined_2K, genotype_3):  # type: ignore[no-untyped-def]
+    genotype_3[:] = 0
+    for a in range(2):
+        for k in range(len(allele_K)):
+            genotype_3[a + allele_K[k]] += joined_2K[a, k]
+    total = genotype_3[0] + genotype_3[1] + genotype_3[2]
+    for g in range(3):
+        genotype_3[g] /= total

@@ -1,0 +1,144 @@
+"""All pairs of the likeliest haplotypes: beside plain sums over pairs, and what must hold of windows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.phasing import likely_pairs
+from spinimpute.phasing.chains import genotypes_from_likelihoods
+from spinimpute.phasing.likely_pairs import LikelyPairs
+from spinimpute.phasing.pair_posteriors import pair_posteriors
+from spinimpute.sequencing.fragments import FragmentBases
+from tests.phasing.test_chains import MadePanel, copied, diploid, made_panel, phred_of_reads
+
+
+def all_pairs(
+    allele_SK: np.ndarray, likelihood_S3: np.ndarray, jump_S: np.ndarray, mismatch: float
+) -> np.ndarray:
+    """P(0, 1 and 2 copies that are copied) by what is around, from matrices over all pairs."""
+    n_places, n = allele_SK.shape
+    written_S2K = np.stack([allele_SK == 0, allele_SK == 1], axis=1) * (1 - 2 * mismatch) + mismatch
+    by_pair_S22 = likelihood_S3.astype(float)[:, [[0, 1], [1, 2]]]
+    emission_SP = np.einsum("sab,sai,sbj->sij", by_pair_S22, written_S2K, written_S2K).reshape(n_places, -1)
+    move_SPP = []
+    for jump in jump_S.astype(float):
+        one_KK = (1 - jump) * np.eye(n) + jump / n
+        move_SPP.append(np.kron(one_KK, one_KK))
+    forward_SP, before_P = [], np.full(n * n, 1 / n**2)
+    for s in range(n_places):
+        forward_SP.append(before_P @ move_SPP[s])
+        before_P = forward_SP[s] * emission_SP[s]
+        before_P /= before_P.sum()
+    copies_SP = (allele_SK[:, :, None].astype(int) + allele_SK[:, None]).reshape(n_places, -1)
+    out_S3, behind_P = np.empty((n_places, 3)), np.ones(n * n)
+    for s in range(n_places - 1, -1, -1):
+        out_S3[s] = np.bincount(copies_SP[s], forward_SP[s] * behind_P, minlength=3)
+        behind_P = move_SPP[s] @ (behind_P * emission_SP[s])
+        behind_P /= behind_P.mean()
+    return out_S3 / out_S3.sum(axis=1, keepdims=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 7), st.sampled_from([0.0, 1e-3, 0.1]))
+def test_the_sum_over_all_pairs(seed: int, n_places: int, n: int, mismatch: float) -> None:
+    rng = np.random.default_rng(seed)
+    allele_SK = rng.integers(0, 2, (n_places, n), np.uint8)
+    likelihood_S3 = rng.uniform(0.01, 1, (n_places, 3)).astype(np.float32)
+    likelihood_S3[rng.random(n_places) < 0.4] = 1
+    jump_S = rng.choice([1e-6, 0.03, 0.5, 1.0], n_places).astype(np.float32)
+    found_S3 = pair_posteriors(allele_SK, likelihood_S3, jump_S, mismatch)
+    assert found_S3.dtype == np.float32
+    np.testing.assert_allclose(found_S3, all_pairs(allele_SK, likelihood_S3, jump_S, mismatch), atol=1e-4)
+
+
+def test_a_place_does_not_hear_its_own_reads() -> None:
+    allele_SK = np.array([[0, 1], [0, 1]], np.uint8)
+    jump_S = np.array([1, 1], np.float32)  # nothing links the two places
+    found_S3 = pair_posteriors(allele_SK, np.array([[1, 0, 0], [0, 0, 1]], np.float32), jump_S, 0.0)
+    np.testing.assert_allclose(found_S3, [[0.25, 0.5, 0.25]] * 2, atol=1e-6)
+
+
+def test_windows_follow_one_another_and_overlap(rng: np.random.Generator) -> None:
+    """Each site is in one window, which sees half a window more on either side."""
+    cM_S = np.sort(rng.uniform(3, 9.1, 500))
+    panel = MadePanel(rng.integers(0, 2, (500, 8), np.uint8), cM_S)
+    windows = LikelyPairs(panel, slice(0, 500)).windows
+    assert len(windows) == 4
+    assert [one.low for one in windows] == [0, *(one.high for one in windows[:-1])]
+    assert windows[-1].high == 500
+    for one in windows[1:]:
+        assert cM_S[one.low] - cM_S[one.first] == pytest.approx(likely_pairs.WINDOW_CM / 2, abs=0.1)
+    assert LikelyPairs(panel, slice(7, 8)).windows == [likely_pairs.Window(0, 1, 0, 1)]
+
+
+def test_few_haplotypes_are_all_taken(rng: np.random.Generator) -> None:
+    """Of a panel that is smaller than what is taken the sums are those over all of its pairs."""
+    panel = made_panel(rng, 120, 9)
+    panel.cM *= 0.3
+    pairs = LikelyPairs(panel, slice(0, 120))
+    likelihood_S3 = np.ones((120, 3), np.float32)
+    likelihood_S3[::5] = rng.uniform(0.1, 1, (24, 3))
+    usage_WN = rng.random((len(pairs.windows), 9)).astype(np.float32)
+    row_R, genotype_R3 = pairs.genotypes(usage_WN, likelihood_S3, 192, 1e-3)
+    assert len(pairs.windows) == 1
+    np.testing.assert_array_equal(row_R, np.flatnonzero((panel.frequency > 0) & (panel.frequency < 1)))
+    jump_R = (-np.expm1(-np.diff(panel.cM[row_R], prepend=0) * likely_pairs.SCALE)).clip(1e-7)
+    jump_R[0] = 1
+    expected_R3 = all_pairs(panel.alleles_SN[row_R], likelihood_S3[row_R], jump_R, 1e-3)
+    np.testing.assert_allclose(genotype_R3, expected_R3, atol=2e-4)
+
+
+def test_the_haplotypes_copied_most_are_taken(rng: np.random.Generator) -> None:
+    panel = made_panel(rng, 90, 40)
+    panel.cM *= 0.3
+    pairs = LikelyPairs(panel, slice(0, 90))
+    likelihood_S3 = rng.uniform(0.1, 1, (90, 3)).astype(np.float32)
+    usage_WN = np.zeros((1, 40), np.float32)
+    usage_WN[0, [3, 17, 22, 39]] = [0.2, 0.5, 0.4, 0.1]
+    row_R, genotype_R3 = pairs.genotypes(usage_WN, likelihood_S3, 4, 1e-3)
+    four = MadePanel(panel.alleles_SN[:, [3, 17, 22, 39]], panel.cM)
+    jump_R = (-np.expm1(-np.diff(panel.cM[row_R], prepend=0) * likely_pairs.SCALE)).clip(1e-7)
+    jump_R[0] = 1
+    expected_R3 = all_pairs(four.alleles_SN[row_R], likelihood_S3[row_R], jump_R, 1e-3)
+    np.testing.assert_allclose(genotype_R3, expected_R3, atol=2e-4)
+
+
+def test_pairs_come_nearer_to_the_truth_with_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    panel = made_panel(rng, 400, 60, 1 / 150)
+    truth_SQ = copied(rng, panel.alleles_SN, 40, 1 / 150)
+    genotype_SX = truth_SQ.reshape(400, 20, 2).sum(axis=2).astype(int)
+    phred_SX3 = phred_of_reads(rng, genotype_SX, 0.1)
+    error = {}
+    for name, chosen in (("both", likely_pairs.PAIRS), ("chains", ())):
+        monkeypatch.setattr(likely_pairs, "PAIRS", chosen)
+        dosage_SX = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(20), 1).sum(axis=1)
+        error[name] = np.mean((dosage_SX - genotype_SX) ** 2)
+    assert error["both"] < 0.95 * error["chains"]
+
+
+@pytest.mark.parametrize(
+    ("share", "n_common", "expected"),
+    [
+        (0.1, 0, (192, 0.5)),
+        (0.5, 0, (128, 0.3)),
+        (0.95, 0, (0, 0.0)),
+        (0.1, 2, (192, 0.3)),
+        (0.5, 2, (128, 0.3)),
+        (0.1, 9, (0, 0.0)),
+    ],
+)
+def test_long_fragments_know_more_than_pairs(
+    rng: np.random.Generator, share: float, n_common: int, expected: tuple[int, float]
+) -> None:
+    """Three fragments, each with so many sites whose alleles are common and one that does not vary."""
+    alleles_SN = np.ones((40, 300), np.uint8)
+    alleles_SN[:30] = rng.integers(0, 2, (30, 300))
+    pairs = LikelyPairs(MadePanel(alleles_SN, np.linspace(0, 1, 40)), slice(0, 40))
+    site_B = np.concatenate([[*range(10 * k, 10 * k + n_common), 30 + k] for k in range(3)]).astype(np.int32)
+    fragment_B = np.repeat(np.arange(3, dtype=np.int32), n_common + 1)
+    bases = FragmentBases(
+        fragment_B, site_B + 7, np.zeros(len(site_B), np.uint8), np.full(len(site_B), 30, np.uint8)
+    )
+    assert pairs.plan(share, bases if n_common else None, 7) == expected
