@@ -95,7 +95,9 @@ def genotypes_from_likelihoods(
     """
     n_sites, n_samples = phred_SX3.shape[:2]
     sites = slice(first, first + n_sites)
-    patterns, pairs = _patterns(panel, sites), LikelyPairs(panel, sites)
+    patterns = _patterns(panel, sites)
+    last_G = np.cumsum([len(one.pattern_IN) * SPAN for one in patterns]).clip(max=n_sites) - 1
+    pairs = LikelyPairs(panel, sites, last_G.tolist())
     cM_S, frequency_S = panel.cM[sites], panel.frequency[sites].astype(np.float32)
     trust_S = panel.trust[sites]
     jumps = [
@@ -174,6 +176,7 @@ class _Chains:
             pairs.plan(share, linked_H[h] if linked_H else None, first)
             for h, share in enumerate(self.share_H)
         ]
+        self.with_pairs = any(weight > 0 for _, weight in self.plan_H)
         self.usage_WNH = np.zeros((len(pairs.windows), pairs.n_haplotypes, HALF), np.float32)
         self._first_G = np.cumsum([0, *(len(one.pattern_IN) * SPAN for one in patterns)]).tolist()
 
@@ -218,16 +221,16 @@ class _Chains:
                 exchanged, self.probability_SL[here], self.factor_S2H[here],
             )  # fmt: skip
             exchanged_HS[:, here] = exchanged
-            if not starting:
-                self._count_usage(here.stop - 1, left_NL * behind_GNL[group])
+            if not starting and self.with_pairs:
+                self._count_usage(group, left_NL * behind_GNL[group])
         self._turn(exchanged_HS.T.astype(bool))
         if weight_SH is not None:
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
 
-    def _count_usage(self, place: int, copied_NL: np.ndarray) -> None:
-        """Add what both chains copy at a place; copied_NL: on any level."""
+    def _count_usage(self, group: int, copied_NL: np.ndarray) -> None:
+        """Add what both chains copy at the last place of a group; copied_NL: on any level."""
         copied_NL /= copied_NL.sum(axis=0)
-        for window in self.pairs.seen_from(place):
+        for window in self.pairs.windows_G[group]:
             self.usage_WNH[window] += copied_NL[:, :HALF] + copied_NL[:, HALF:]
 
     def _behind_groups(self, jump_S: np.ndarray) -> list[np.ndarray]:

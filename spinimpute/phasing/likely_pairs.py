@@ -1,22 +1,24 @@
-"""Genotypes of samples with few reads: half by two chains, half by all pairs of the likeliest haplotypes.
+"""Genotypes of samples with few reads: in part by two chains, in part by all pairs of likely haplotypes.
 
 In windows a sample's haplotypes are those that its chains copy most, over all sweeps. `pair_posteriors` sums
 over their pairs; the chains know more haplotypes, and rare alleles. The fewer reads there are, the more ways
 there are to explain them, and the more pairs bring.
 
-Axes: S sites, R of them whose alleles are not the rarest, B bytes, W windows, N panel haplotypes, K that may
-be copied, H samples; 3: copies of ALT.
+Axes: S sites, R of them whose alleles are not the rarest, B bytes, W windows, G places at which it is known
+what chains copy, N panel haplotypes, K that may be copied; 3: copies of ALT.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.pair_posteriors import pair_posteriors
+from spinimpute.phasing.likelihood_passes import MUTATION
+from spinimpute.phasing.pair_posteriors import pair_posteriors, written_given_copied
 from spinimpute.sequencing.fragments import FragmentBases
 
 # Chosen on people taken out of the real panels, see benchmarks/README.md.
@@ -51,9 +53,11 @@ class LikelyPairs:
         Phased haplotypes.
     sites : slice
         The stretch.
+    known_G : list of int
+        Places in it at which it will be known what chains copy; there are no more windows than these.
     """
 
-    def __init__(self, panel: Panel, sites: slice) -> None:
+    def __init__(self, panel: Panel, sites: slice, known_G: Sequence[int]) -> None:
         self.n_haplotypes = panel.n_haplotypes
         self.cM_S, self.trust_S = panel.cM[sites], panel.trust[sites]
         self.frequency_S = panel.frequency[sites].astype(np.float32)
@@ -61,12 +65,14 @@ class LikelyPairs:
         self.common_S = minor_S >= LEAST_FREQUENCY
         self.rows_R = np.flatnonzero(minor_S > RAREST)
         self.packed_RB = panel.packed_rows(sites.start + self.rows_R)
-        self.windows = _windows(self.cM_S)
-
-    def seen_from(self, place: int) -> list[int]:
-        """The windows for which it counts what is copied at a place."""
-        seen = [w for w, window in enumerate(self.windows) if window.first <= place < window.last]
-        return seen or [len(self.windows) - 1]
+        self.windows = _windows(self.cM_S, len(known_G))
+        # the windows for which it counts what is copied at each place
+        self.windows_G: list[list[int]] = [[] for _ in known_G]
+        for w, window in enumerate(self.windows):
+            away_G = [max(window.first - place, place - window.last + 1, 0) for place in known_G]
+            for g, away in enumerate(away_G):
+                if away == min(away_G):  # 0, of all places seen, or that of the nearest one
+                    self.windows_G[g].append(w)
 
     def plan(self, share: float, linked: FragmentBases | None, first: int) -> tuple[int, float]:
         """How many haplotypes pairs are of, and the weight that they have; zeros where they bring nothing.
@@ -80,7 +86,7 @@ class LikelyPairs:
         first : int
             The panel site of the stretch's first one.
         """
-        most, weight = next(((most, weight) for least, most, weight in PAIRS if share < least), (0, 0.0))
+        most, weight = next(((most, weight) for below, most, weight in PAIRS if share < below), (0, 0.0))
         if linked is not None and len(linked.fragment):
             n_fragments = len(np.unique(linked.fragment))
             if self.common_S[linked.panel_index - first].sum() > MOST_OF_FRAGMENT * n_fragments:
@@ -107,7 +113,7 @@ class LikelyPairs:
         Returns
         -------
         int64 (R,), float32 (R, 3)
-            Sites, and P(0, 1 and 2 copies) at them.
+            Sites, and P(0, 1 and 2 copies) at them; no genotype is impossible.
         """
         known_S = (likelihood_S3 != likelihood_S3[:, :1]).any(axis=1)
         taken_R = self.common_S[self.rows_R] | known_S[self.rows_R]
@@ -118,15 +124,16 @@ class LikelyPairs:
             first, last, low, high = np.searchsorted(
                 rows_R, [window.first, window.last, window.low, window.high]
             ).tolist()
-            chosen_K = np.sort(np.argsort(-usage_N, kind="stable")[:most])
-            seen_R = rows_R[first:last]
             if low == high:
                 continue
+            chosen_K = np.sort(np.argsort(-usage_N, kind="stable")[:most])
+            seen_R = rows_R[first:last]
             jump_R = jump_probabilities(self.cM_S[seen_R], len(chosen_K), SCALE * len(chosen_K))
             genotype_R3 = pair_posteriors(
                 self._alleles(place_R[first:last], chosen_K), likelihood_S3[seen_R], jump_R, mismatch
             )
-            parts.append(self._trusted(genotype_R3, seen_R)[low - first : high - first])
+            written_R3 = genotype_R3 @ written_given_copied(float(MUTATION))
+            parts.append(self._trusted(written_R3, seen_R)[low - first : high - first])
         kept_R = self.common_S[rows_R]
         return rows_R[kept_R], np.concatenate(parts)[kept_R]
 
@@ -143,11 +150,13 @@ class LikelyPairs:
         return trust_R1 * genotype_R3 + (1 - trust_R1) * by_frequency_R3
 
 
-def _windows(cM_S: np.ndarray) -> list[Window]:
-    n_windows = max(1, round((cM_S[-1] - cM_S[0]) / WINDOW_CM))
+def _windows(cM_S: np.ndarray, most: int) -> list[Window]:
+    length = cM_S[-1] - cM_S[0]
+    n_windows = min(max(1, round(length / WINDOW_CM)), most)
+    flank = max(WINDOW_CM, length / n_windows) / 2
     edge_W1 = np.linspace(cM_S[0], cM_S[-1], n_windows + 1)
     bound_W1 = np.searchsorted(cM_S, edge_W1)
     bound_W1[0], bound_W1[-1] = 0, len(cM_S)
-    first_W = np.searchsorted(cM_S, edge_W1[:-1] - WINDOW_CM / 2)
-    last_W = np.searchsorted(cM_S, edge_W1[1:] + WINDOW_CM / 2, side="right")
+    first_W = np.searchsorted(cM_S, edge_W1[:-1] - flank)
+    last_W = np.searchsorted(cM_S, edge_W1[1:] + flank, side="right")
     return [Window(*of) for of in zip(bound_W1[:-1], bound_W1[1:], first_W, last_W, strict=True)]

@@ -19,8 +19,7 @@ HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
 GROUP_SITE = 1_200  # bytes for each site, of HALF samples
 BASE = 70  # bytes for each base of fragments
 GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made of them
-MOST_TAKEN = max(most for _, most, _ in PAIRS)
-PAIR = 4  # bytes for each pair of haplotypes and place that is kept; twice a window's square root of places
+PAIR = 4  # bytes for each pair of haplotypes and place that is kept: twice the root of a window's places
 STATED = 6  # bytes for each site of the region and sample: likelihoods at all sites
 PATTERNS = 40  # of a span; real panels have 20 on average
 COMPILED_CHAINS = 50e6  # compiled functions and buffers that come only with them
@@ -84,8 +83,11 @@ def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int, 
     lanes = 4 * LANES
     # values of haplotypes behind each group, of a group twice; of patterns at places of a group, twice
     of_values = panel_haplotypes * (-(-spans // group) + 2 * group) + 2 * 2 * PATTERNS * SPAN * group
-    taken = min(panel_haplotypes, MOST_TAKEN)
-    of_pairs = 2 * PAIR * taken**2 * sites**0.5 + taken * sites  # those kept, and alleles
+    taken = min(panel_haplotypes, max(most for _, most, _ in PAIRS))
+    # those kept, alleles, and what is copied in at most as many windows as groups
+    of_pairs = (
+        2 * PAIR * taken**2 * sites**0.5 + taken * sites + lanes / 2 * panel_haplotypes * -(-spans // group)
+    )
     of_thread = lanes * of_values + GROUP_SITE * sites + BASE * HALF * bases + of_pairs
     # the patterns, alleles of a group, and packed ones for pairs
     of_panel = panel_haplotypes * (4 * spans + 2 * SPAN * group + sites / 8)

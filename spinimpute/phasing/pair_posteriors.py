@@ -42,31 +42,38 @@ def pair_posteriors(
     Returns
     -------
     float32 (S, 3)
-        P(0, 1 and 2 copies), without what is known at the place itself.
+        P(0, 1 and 2 copies are copied), without what is known at the place itself.
     """
     n_places, n = allele_SK.shape
     block = max(1, round(n_places**0.5))
     kept_BKK = np.empty((-(-n_places // block), n, n), np.float32)
     arrived_TKK = np.empty((block, n, n), np.float32)
     genotype_S3 = np.empty((n_places, 3), np.float32)
-    likelihood_S3 = _of_copied(likelihood_S3, mismatch)
-    _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3)
+    of_copied_S3 = likelihood_S3 @ written_given_copied(mismatch).T
+    of_copied_S3 /= of_copied_S3.max(axis=1, keepdims=True)
+    _sum_pairs(allele_SK, of_copied_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3)
     return genotype_S3
 
 
-def _of_copied(likelihood_S3: np.ndarray, mismatch: float) -> np.ndarray:
-    """Likelihoods by the number of ALT copied, float32 (S, 3), at most 1."""
-    none_S, one_S, two_S = likelihood_S3.T
-    same, other = 1 - mismatch, mismatch
-    of_copied_S3 = np.stack(
-        [
-            same**2 * none_S + 2 * same * other * one_S + other**2 * two_S,
-            same * other * (none_S + two_S) + (same**2 + other**2) * one_S,
-            same**2 * two_S + 2 * same * other * one_S + other**2 * none_S,
-        ],
-        axis=1,
+def written_given_copied(changed: float) -> np.ndarray:
+    """P(copies of ALT that a sample has | those of the two haplotypes that it copies), by changes of alleles.
+
+    Parameters
+    ----------
+    changed : float
+        The probability that an allele is not the one that is copied.
+
+    Returns
+    -------
+    float32 (3, 3)
+        By copies of ALT that are copied, then by those that the sample has.
+    """
+    kept = 1 - changed
+    either = [kept * changed, kept**2 + changed**2, kept * changed]
+    return np.array(
+        [[kept**2, 2 * kept * changed, changed**2], either, [changed**2, 2 * kept * changed, kept**2]],
+        np.float32,
     )
-    return (of_copied_S3 / of_copied_S3.max(axis=1, keepdims=True)).astype(np.float32)
 
 
 @kernel(fast=True)
