@@ -39,13 +39,16 @@ COMMANDS = [
     f"panel build --vcf panel.spin --inducing 16 --array {EXAMPLE}/array.txt --out points.spip",
     f"impute --vcf {EXAMPLE}/target.vcf.gz --panel points.spip --out points.vcf",
     f"impute --gl {EXAMPLE}/target.vcf.gz --panel panel.spin --out sequenced.vcf.gz",
+    f"100 impute --gl {EXAMPLE}/target.vcf.gz --panel panel.spin --out sequenced.vcf",
     "panel verify panel.spin",
 ]
 
 
 def run(command: str, folder: Path, cache: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     number, words = re.fullmatch(r"(?:(\d+) )?(.*)", command).groups()  # type: ignore[union-attr]
-    large = f"import spinimpute.hmm.parameters as model; model.MOST_STATES = {number}; " if number else ""
+    names = ("MOST_STATES", "MOST_COPIED", "MOST_SEARCHED")
+    limits = "".join(f"model.{name} = {number}; " for name in names)
+    large = f"import spinimpute.hmm.parameters as model; {limits}" if number else ""
     return subprocess.run(
         [sys.executable, "-c", f"{large}from spinimpute.cli.main import main; main()", *words.split()],
         cwd=folder, capture_output=True, text=True, check=True,

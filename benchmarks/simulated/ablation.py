@@ -24,7 +24,7 @@ import torch
 
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
+from spinimpute.hmm.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.predictor import SPINPredictor

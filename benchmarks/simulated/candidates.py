@@ -17,7 +17,7 @@ from pathlib import Path
 import spinimpute
 from benchmarks.imputation.cases import Case, find_case
 from benchmarks.imputation.scoring import ALL
-from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings
+from spinimpute.hmm.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.loading import load_predictor
 

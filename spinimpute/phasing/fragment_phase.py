@@ -10,7 +10,7 @@ as of the last one. What a base says of homozygotes does not depend on that weig
 Messages take it for certain which chain has the ALT of a heterozygote: the likelier one, and of equals the
 first. So nothing but the order of chains is decided where nothing tells them apart, as at the first one.
 
-Axes: S places of a window, H = HALF samples side by side, B bases of theirs, by sample, place and fragment, F
+Axes: S places of a window, H samples side by side, B bases of theirs, by sample, place and fragment, F
 fragments, O fragments that are open at the same time: with sites on both sides of a place.
 """
 
@@ -22,7 +22,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from spinimpute.kernels import kernel
-from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
 TIE = np.float32(1e-3)  # what is better by less is as good
@@ -31,7 +30,7 @@ _LARGEST = 500.0  # logarithm of odds: its exponential is a number still
 
 
 class SweptFragments(NamedTuple):
-    """Fragments of HALF samples, and where a sweep is among them.
+    """Fragments of samples side by side, and where a sweep is among them.
 
     Attributes
     ----------
@@ -87,7 +86,8 @@ class SweptFragments(NamedTuple):
             Without messages.
         """
         place, fragment, ref = ([np.empty(0, kind)] for kind in (np.int32, np.int32, np.float32))
-        first_H1, n_fragments = np.zeros(HALF + 1, np.int64), 0
+        n_samples = known_SH.shape[1]
+        first_H1, n_fragments = np.zeros(n_samples + 1, np.int64), 0
         for h, bases in enumerate(bases_H):
             used = bases.take(known_SH[bases.panel_index - first, h])
             error = error_of_quality(used.quality).clip(_LEAST_ERROR)
@@ -114,9 +114,9 @@ class SweptFragments(NamedTuple):
             np.zeros(len(at_B), np.float32),
             np.zeros(n_fragments),
             np.zeros(n_fragments),
-            np.zeros(HALF, np.int64),
-            np.zeros((HALF, most_open), np.int32),
-            np.zeros(HALF, np.int64),
+            np.zeros(n_samples, np.int64),
+            np.zeros((n_samples, most_open), np.int32),
+            np.zeros(n_samples, np.int64),
         )
 
     def begin(self) -> None:
@@ -128,7 +128,7 @@ class SweptFragments(NamedTuple):
 
     def turn(self, behind_SH: np.ndarray) -> None:
         """Exchange the chains at these places, bool (S, H)."""
-        sample_B = np.repeat(np.arange(HALF), np.diff(self.first_H1))
+        sample_B = np.repeat(np.arange(len(self.next_H)), np.diff(self.first_H1))
         self.message_B[behind_SH[self.place_B, sample_B]] *= -1
 
 

@@ -73,7 +73,7 @@ def sweep_forward(  # type: ignore[no-untyped-def]
         for place in range(i * SPAN, min(i * SPAN + SPAN, len(jump_S))):
             at = place - i * SPAN
             leave(count_D[here], jump_S[place], n, scale_L, stay_DL, come_DL)
-            known_here = _known(likelihood_S3H[place], known_H)
+            known_here = find_known(likelihood_S3H[place], known_H)
             exchanged_H[:] = 0
             crossing = not starting and at % EXCHANGE_EVERY == 0
             if known_here or not starting:
@@ -90,17 +90,17 @@ def sweep_forward(  # type: ignore[no-untyped-def]
                     stop = arrive(fragments, l, first_place + place)
                     heterozygote_factors(fragments, l, stop, False, factor_S2H[place])
                     if crossing and not haploid_H[l]:
-                        as_it_is = _joint(own_2L, l, likelihood_S3H[place], factor_S2H[place])
+                        as_it_is = joint(own_2L, l, likelihood_S3H[place], factor_S2H[place])
                         heterozygote_factors(fragments, l, stop, True, crossed_2H)
-                        crossed = _joint(cross_2L, l, likelihood_S3H[place], crossed_2H)
+                        crossed = joint(cross_2L, l, likelihood_S3H[place], crossed_2H)
                         if crossed * exchange_odds(fragments, l) > as_it_is * (1 + TIE):
                             exchanged_H[l] = exchanged_HS[l, place] = 1
                             factor_S2H[place, :, l] = crossed_2H[:, l]
                             for a in range(2):
                                 own_2L[a, l], own_2L[a, l + HALF] = cross_2L[a, l], cross_2L[a, l + HALF]
-                    _predict(own_2L, l, probability_SL[place])
+                    predict(own_2L, l, probability_SL[place])
                     if known_H[l]:
-                        _condition(
+                        condition(
                             likelihood_S3H[place], factor_S2H[place], l, haploid_H[l], mismatch, starting,
                             fragments, stop, exchanged_H[l], emission_S2L[place], probability_SL[place],
                         )  # fmt: skip
@@ -127,10 +127,10 @@ def sweep_forward(  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
+def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
     """Find the samples of which something is known at a place; returns whether there is any."""
     found = False
-    for l in range(HALF):
+    for l in range(len(known_H)):
         first = likelihood_3H[0, l]
         known_H[l] = first != likelihood_3H[1, l] or first != likelihood_3H[2, l]
         found |= known_H[l]
@@ -145,11 +145,12 @@ def _alt(joined_2L, lane):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped-def]
+def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped-def]
     """Probability of what is known at a place and around it, of both chains; factor_2H: of heterozygotes."""
-    p, q = _alt(joined_2L, lane), _alt(joined_2L, lane + HALF)
+    other = lane + joined_2L.shape[1] // 2
+    p, q = _alt(joined_2L, lane), _alt(joined_2L, other)
     around = (np.float64(joined_2L[0, lane]) + np.float64(joined_2L[1, lane])) * (
-        np.float64(joined_2L[0, lane + HALF]) + np.float64(joined_2L[1, lane + HALF])
+        np.float64(joined_2L[0, other]) + np.float64(joined_2L[1, other])
     )
     at_place = (
         (1 - p) * (1 - q) * likelihood_3H[0, lane]
@@ -160,19 +161,20 @@ def _joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untype
 
 
 @kernel()
-def _predict(joined_2L, lane, probability_L):  # type: ignore[no-untyped-def]
+def predict(joined_2L, lane, probability_L):  # type: ignore[no-untyped-def]
     """P(ALT) of a sample's chains by what is around."""
-    probability_L[lane], probability_L[lane + HALF] = _alt(joined_2L, lane), _alt(joined_2L, lane + HALF)
+    other = lane + len(probability_L) // 2
+    probability_L[lane], probability_L[other] = _alt(joined_2L, lane), _alt(joined_2L, other)
 
 
 @kernel()
-def _condition(  # type: ignore[no-untyped-def]
+def condition(  # type: ignore[no-untyped-def]
     likelihood_3H, factor_2H, lane, haploid, mismatch, starting, fragments, stop, exchanged, emission_2L,
     probability_L,
 ):  # fmt: skip
     """Emissions of a sample's chains at a place, each given the other, and messages of fragments."""
     one = np.float32(1)
-    other = lane + HALF
+    other = lane + len(probability_L) // 2
     p, q = probability_L[lane], probability_L[other]
     none, two = likelihood_3H[0, lane], likelihood_3H[2, lane]
     if haploid:  # its other chain has nothing to say

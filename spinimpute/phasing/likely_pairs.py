@@ -11,12 +11,12 @@ what chains copy, N panel haplotypes, K that may be copied; 3: copies of ALT.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from spinimpute.hmm.transitions import jump_probabilities
-from spinimpute.panels.panel import Panel
+from spinimpute.phasing.copied_panel import CopiedPanel
+from spinimpute.phasing.copying_windows import CopyingWindows
 from spinimpute.phasing.likelihood_passes import MUTATION
 from spinimpute.phasing.pair_posteriors import pair_posteriors, written_given_copied
 from spinimpute.sequencing.fragments import FragmentBases
@@ -29,19 +29,9 @@ PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))
 WEIGHT_WITH_FRAGMENTS = 0.3
 MOST_OF_FRAGMENT = 4.0  # common sites, on average; pairs of reads of 150 bases have two
 SCALE = 0.75  # jumps per cM of a haplotype
-WINDOW_CM = 1.5  # of windows, which see half of that on either side, too
+WINDOW_CM = 1.5
 RAREST = 0.0005  # alleles up to this frequency say more of errors than of haplotypes
 LEAST_FREQUENCY = 0.005  # rarer alleles are left to the chains
-
-
-@dataclass(frozen=True)
-class Window:
-    """Places between which genotypes are computed, and those seen for it."""
-
-    low: int
-    high: int
-    first: int
-    last: int
 
 
 class LikelyPairs:
@@ -49,7 +39,7 @@ class LikelyPairs:
 
     Parameters
     ----------
-    panel : Panel
+    panel : CopiedPanel
         Phased haplotypes.
     sites : slice
         The stretch.
@@ -57,22 +47,14 @@ class LikelyPairs:
         Places in it at which it will be known what chains copy; there are no more windows than these.
     """
 
-    def __init__(self, panel: Panel, sites: slice, known_G: Sequence[int]) -> None:
-        self.n_haplotypes = panel.n_haplotypes
+    def __init__(self, panel: CopiedPanel, sites: slice, known_G: Sequence[int]) -> None:
         self.cM_S, self.trust_S = panel.cM[sites], panel.trust[sites]
         self.frequency_S = panel.frequency[sites].astype(np.float32)
         minor_S = np.minimum(self.frequency_S, 1 - self.frequency_S)
         self.common_S = minor_S >= LEAST_FREQUENCY
         self.rows_R = np.flatnonzero(minor_S > RAREST)
         self.packed_RB = panel.packed_rows(sites.start + self.rows_R)
-        self.windows = _windows(self.cM_S, len(known_G))
-        # the windows for which it counts what is copied at each place
-        self.windows_G: list[list[int]] = [[] for _ in known_G]
-        for w, window in enumerate(self.windows):
-            away_G = [max(window.first - place, place - window.last + 1, 0) for place in known_G]
-            for g, away in enumerate(away_G):
-                if away == min(away_G):  # 0, of all places seen, or that of the nearest one
-                    self.windows_G[g].append(w)
+        self.windows = CopyingWindows(self.cM_S, known_G, WINDOW_CM)
 
     def plan(self, share: float, linked: FragmentBases | None, first: int) -> tuple[int, float]:
         """How many haplotypes pairs are of, and the weight that they have; zeros where they bring nothing.
@@ -120,7 +102,7 @@ class LikelyPairs:
         rows_R = self.rows_R[taken_R]
         place_R = np.flatnonzero(taken_R)
         parts = [np.empty((0, 3), np.float32)]
-        for window, usage_N in zip(self.windows, usage_WN, strict=True):
+        for window, usage_N in zip(self.windows.windows, usage_WN, strict=True):
             first, last, low, high = np.searchsorted(
                 rows_R, [window.first, window.last, window.low, window.high]
             ).tolist()
@@ -148,15 +130,3 @@ class LikelyPairs:
         f_R, trust_R1 = self.frequency_S[row_R], self.trust_S[row_R][:, None]
         by_frequency_R3 = np.stack([(1 - f_R) ** 2, 2 * f_R * (1 - f_R), f_R**2], axis=1)
         return trust_R1 * genotype_R3 + (1 - trust_R1) * by_frequency_R3
-
-
-def _windows(cM_S: np.ndarray, most: int) -> list[Window]:
-    length = cM_S[-1] - cM_S[0]
-    n_windows = min(max(1, round(length / WINDOW_CM)), most)
-    flank = max(WINDOW_CM, length / n_windows) / 2
-    edge_W1 = np.linspace(cM_S[0], cM_S[-1], n_windows + 1)
-    bound_W1 = np.searchsorted(cM_S, edge_W1)
-    bound_W1[0], bound_W1[-1] = 0, len(cM_S)
-    first_W = np.searchsorted(cM_S, edge_W1[:-1] - flank)
-    last_W = np.searchsorted(cM_S, edge_W1[1:] + flank, side="right")
-    return [Window(*of) for of in zip(bound_W1[:-1], bound_W1[1:], first_W, last_W, strict=True)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.chains import genotypes_from_likelihoods
+from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.memory import chain_threads
 from spinimpute.sequencing.fragments import FragmentBases
 

@@ -16,8 +16,8 @@ from spinimpute.phasing.chains import (
     LADDERS,
     MISMATCH,
     SCALES,
-    genotypes_from_likelihoods,
 )
+from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.likelihood_passes import MUTATION
 
 LEAST_JUMP = 1e-7

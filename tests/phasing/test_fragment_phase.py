@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.phasing.chains import genotypes_from_likelihoods
 from spinimpute.phasing.fragment_phase import (
     SweptFragments,
     arrive,
@@ -18,6 +17,7 @@ from spinimpute.phasing.fragment_phase import (
     heterozygote_factors,
     pass_on,
 )
+from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, phred_of_bases
 from spinimpute.sequencing.likelihoods import stored_phred

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.phasing import likely_pairs
-from spinimpute.phasing.chains import genotypes_from_likelihoods
+from spinimpute.phasing.copying_windows import Window
+from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.phasing.pair_posteriors import pair_posteriors
 from spinimpute.sequencing.fragments import FragmentBases
@@ -63,13 +64,13 @@ def test_windows_follow_one_another_and_overlap(rng: np.random.Generator) -> Non
     """Each site is in one window, which sees half a window more on either side."""
     cM_S = np.sort(rng.uniform(3, 9.1, 500))
     panel = MadePanel(rng.integers(0, 2, (500, 8), np.uint8), cM_S)
-    windows = LikelyPairs(panel, slice(0, 500), range(9, 500, 10)).windows
+    windows = LikelyPairs(panel, slice(0, 500), range(9, 500, 10)).windows.windows
     assert len(windows) == 4
     assert [one.low for one in windows] == [0, *(one.high for one in windows[:-1])]
     assert windows[-1].high == 500
     for one in windows[1:]:
         assert cM_S[one.low] - cM_S[one.first] == pytest.approx(likely_pairs.WINDOW_CM / 2, abs=0.1)
-    assert LikelyPairs(panel, slice(7, 8), [0]).windows == [likely_pairs.Window(0, 1, 0, 1)]
+    assert LikelyPairs(panel, slice(7, 8), [0]).windows.windows == [Window(0, 1, 0, 1)]
 
 
 def test_every_window_hears_what_is_copied(rng: np.random.Generator) -> None:
@@ -77,9 +78,9 @@ def test_every_window_hears_what_is_copied(rng: np.random.Generator) -> None:
     cM_S = np.concatenate([np.linspace(0, 1, 90), np.linspace(20, 60, 10)])
     panel = MadePanel(rng.integers(0, 2, (100, 8), np.uint8), cM_S)
     pairs = LikelyPairs(panel, slice(0, 100), [31, 63, 95, 99])
-    assert len(pairs.windows) == 4
-    assert {w for windows in pairs.windows_G for w in windows} == {0, 1, 2, 3}
-    for window in pairs.windows:
+    assert len(pairs.windows.windows) == 4
+    assert {w for windows in pairs.windows.counted_G for w in windows} == {0, 1, 2, 3}
+    for window in pairs.windows.windows:
         assert window.first <= window.low <= window.high <= window.last
 
 
@@ -104,9 +105,9 @@ def test_few_haplotypes_are_all_taken(rng: np.random.Generator) -> None:
     pairs = LikelyPairs(panel, slice(0, 120), [119])
     likelihood_S3 = np.ones((120, 3), np.float32)
     likelihood_S3[::5] = rng.uniform(0.1, 1, (24, 3))
-    usage_WN = rng.random((len(pairs.windows), 9)).astype(np.float32)
+    usage_WN = rng.random((len(pairs.windows.windows), 9)).astype(np.float32)
     row_R, genotype_R3 = pairs.genotypes(usage_WN, likelihood_S3, 192, 1e-3)
-    assert len(pairs.windows) == 1
+    assert len(pairs.windows.windows) == 1
     np.testing.assert_array_equal(row_R, np.flatnonzero((panel.frequency > 0) & (panel.frequency < 1)))
     jump_R = (-np.expm1(-np.diff(panel.cM[row_R], prepend=0) * likely_pairs.SCALE)).clip(1e-7)
     jump_R[0] = 1

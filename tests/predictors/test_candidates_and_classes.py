@@ -14,16 +14,7 @@ from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import span_patterns
-from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.transitions import jump_probabilities
-from spinimpute.predictors.haplotype_attention.ibs_classes import (
-    DEPTH,
-    LOG_COUNT,
-    GapDistances,
-    Information,
-    find_ibs_classes,
-)
-from spinimpute.predictors.haplotype_attention.pbwt import (
+from spinimpute.hmm.pbwt import (
     SEEN,
     CandidateSettings,
     find_candidates,
@@ -31,8 +22,17 @@ from spinimpute.predictors.haplotype_attention.pbwt import (
     matches_on_right,
     unite,
 )
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
+from spinimpute.predictors.haplotype_attention.ibs_classes import (
+    DEPTH,
+    LOG_COUNT,
+    GapDistances,
+    Information,
+    find_ibs_classes,
+)
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES
-from spinimpute.predictors.haplotype_attention.typed_alleles import PanelAlleles, TypedAlleles
 
 Mosaic = Callable[..., np.ndarray]
 

@@ -16,8 +16,10 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.hmm import parameters
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
+from spinimpute.hmm.pbwt import find_candidates, unite
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.predictors.haplotype_attention import copying
@@ -32,14 +34,12 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
-from spinimpute.predictors.haplotype_attention.pbwt import find_candidates, unite
 from spinimpute.predictors.haplotype_attention.predictor import (
     LEAST_SHARE,
     DevicePairNetwork,
     HaplotypePredictor,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
-from spinimpute.predictors.haplotype_attention.typed_alleles import TypedAlleles
 from spinimpute.predictors.train import train
 from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, chunks_between, reach, with_flanks
 

@@ -19,8 +19,10 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.pbwt import find_candidates
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.memory import parse_size, resident_bytes, within_budget
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_chunks
@@ -32,9 +34,7 @@ from spinimpute.predictors.haplotype_attention.memory import (
     bytes_of_query,
     limits_within,
 )
-from spinimpute.predictors.haplotype_attention.pbwt import find_candidates
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE
-from spinimpute.predictors.haplotype_attention.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import CHUNK, reach, with_flanks
 from spinimpute.vcf.reader import read_haplotypes

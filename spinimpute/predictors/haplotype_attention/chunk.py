@@ -21,12 +21,12 @@ from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm import parameters
 from spinimpute.hmm.patterns import SpanPatterns, span_patterns
+from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
 from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
-from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 
 CORE = 16
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it

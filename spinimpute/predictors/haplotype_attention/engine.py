@@ -15,6 +15,7 @@ import numpy as np
 
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.pbwt import Matches, unite
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
@@ -26,7 +27,6 @@ from spinimpute.predictors.haplotype_attention.chunk import (
 )
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns
 from spinimpute.predictors.haplotype_attention.memory import limits_of
-from spinimpute.predictors.haplotype_attention.pbwt import Matches, unite
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import chunks_between
 

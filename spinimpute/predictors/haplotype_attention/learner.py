@@ -16,9 +16,11 @@ from spinimpute.genotypes.blocks import HaplotypeSource, end_distances, gap_geom
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.pbwt import CandidateSettings, find_candidates
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.recombination_scale import most_likely_scale
 from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.chunk import CORE
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
@@ -28,9 +30,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
     find_ibs_classes,
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
-from spinimpute.predictors.haplotype_attention.pbwt import CandidateSettings, find_candidates
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
-from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.training.callset_errors import count_alleles
 from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.training.learner import Outcome

@@ -13,6 +13,12 @@ import numpy as np
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.pbwt import (
+    CandidateSettings,
+    Matches,
+    matches_on_left,
+    matches_on_right,
+)
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
@@ -24,12 +30,6 @@ from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
 from spinimpute.predictors.haplotype_attention.ibs_classes import Information, find_ibs_classes
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
-from spinimpute.predictors.haplotype_attention.pbwt import (
-    CandidateSettings,
-    Matches,
-    matches_on_left,
-    matches_on_right,
-)
 from spinimpute.predictors.haplotype_attention.settings import (
     HaplotypeSettings,
     check_weights,

@@ -25,8 +25,8 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import ALL_ONES, mismatch_at_or_before, trailing_zeros
 from spinimpute.genotypes.prefix_order import advance, allele_of
 from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.kernels import kernel
-from spinimpute.predictors.haplotype_attention.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 
 SEEN = 2_048  # equal matches on each side of the query of which some are taken
 COMPARED = 32  # matches at once

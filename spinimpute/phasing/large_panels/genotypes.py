@@ -1,0 +1,160 @@
+"""Genotypes of samples from a large panel: a search for the likeliest haplotypes, then chains that copy them.
+
+After the search (`search`) the time of a sample does not depend on the panel. Of panels whose haplotypes are
+not all searched, chains go twice: the second time with the haplotypes that match longest what the first ones
+found at all sites.
+
+Axes: S sites, R of them where states may differ, T common ones, X samples, W windows, 2 haplotypes of a
+sample, 3: copies of ALT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from spinimpute.panels.panel import Panel
+from spinimpute.phasing.all_haplotypes import side_by_side
+from spinimpute.phasing.calibration import calibrated_pair
+from spinimpute.phasing.chains import Evidence, in_order_of_chains, stated_likelihoods
+from spinimpute.phasing.copied_panel import PanelPart
+from spinimpute.phasing.large_panels.search import Search
+from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_places
+from spinimpute.phasing.large_panels.states import States
+from spinimpute.phasing.likelihood_passes import MUTATION
+from spinimpute.phasing.likely_pairs import LikelyPairs
+from spinimpute.phasing.passes import HALF
+from spinimpute.sequencing.fragments import FragmentBases
+
+CHOSEN = 1_000  # of a window
+AT_ONCE = 8 * HALF  # samples, whose matches are listed at the same time
+
+
+def genotypes_from_large_panel(
+    panel: Panel,
+    sites: slice,
+    phred_SX3: np.ndarray,
+    haploid_X: np.ndarray,
+    threads: int,
+    told: Callable[[float], None],
+    bases_X: Sequence[FragmentBases] = (),
+) -> np.ndarray:
+    """As `genotypes_from_likelihoods`, of consecutive sites of a large panel.
+
+    Parameters
+    ----------
+    panel : Panel
+        Phased haplotypes.
+    sites : slice
+        Panel sites.
+    phred_SX3, haploid_X, threads, bases_X
+        As of `genotypes_from_likelihoods`.
+    told : callable
+        Called with the fraction that is done.
+
+    Returns
+    -------
+    float32 (S, 2, X)
+        As of `genotypes_from_likelihoods`.
+    """
+    search = Search(panel, sites)
+    here = PanelPart.of(panel, np.arange(sites.start, sites.stop), np.empty((0, 0), np.uint8), 0)
+    n_samples = len(haploid_X)
+    out_S2X = np.empty((len(phred_SX3), 2, n_samples), np.float32)
+    rounds = 1 if search.sees_all else 2
+    done = 0.0
+
+    def tell(samples: float) -> None:
+        nonlocal done
+        done += samples / n_samples
+        told(min(done, 1.0))
+
+    def copy(x: int, chosen_W: list[np.ndarray]) -> None:
+        states = States.of(search.alleles, panel.n_haplotypes, search.bounds_W1, chosen_W)
+        bases = bases_X[x] if bases_X else None
+        out_S2X[:, :, x] = _copy(here, sites.start, states, phred_SX3[:, x], bool(haploid_X[x]), bases)
+
+    with ThreadPoolExecutor(threads, "chains") as pool:
+        for low in range(0, n_samples, AT_ONCE):
+            batch = np.arange(low, min(low + AT_ONCE, n_samples))
+            copied_XW, p_T2X = _searched(search, phred_SX3, haploid_X, batch, pool)
+            tell(len(batch) / 4)
+            for _ in range(rounds):
+                chosen_XW = copied_XW
+                if not search.sees_all:
+                    near_XW = search.longest_matches(p_T2X, CHOSEN // 2, pool)
+                    chosen_XW = [
+                        list(map(np.union1d, *both)) for both in zip(copied_XW, near_XW, strict=True)
+                    ]
+                for _ in pool.map(copy, batch.tolist(), chosen_XW):
+                    tell(0.75 / rounds)
+                p_T2X = out_S2X[search.common_T][:, :, batch]
+    return out_S2X
+
+
+def _searched(
+    search: Search, phred_SX3: np.ndarray, haploid_X: np.ndarray, batch: np.ndarray, pool: ThreadPoolExecutor
+) -> tuple[list[list[np.ndarray]], np.ndarray]:
+    """The haplotypes that samples copy most, of each sample and window, and P(ALT) at the common sites."""
+    most = CHOSEN if search.sees_all else CHOSEN // 2
+
+    def run(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        chosen = batch[numbers]
+        return search.most_copied(phred_SX3[:, chosen], haploid_X[chosen], most)
+
+    found = list(pool.map(run, side_by_side(len(batch))))
+    copied_XWC = np.concatenate([copied for copied, _ in found])[: len(batch)]
+    p_T2X = np.concatenate([p for _, p in found], axis=2)[:, :, : len(batch)]
+    return [list(copied_WC) for copied_WC in copied_XWC], p_T2X
+
+
+def _copy(
+    here: PanelPart,
+    first: int,
+    states: States,
+    phred_S3: np.ndarray,
+    haploid: bool,
+    bases: FragmentBases | None,
+) -> np.ndarray:
+    """P(ALT) of a sample's haplotypes at all sites, float32 (S, 2); first: the panel site of the first."""
+    haploid_H = np.array([haploid])
+    genotype_S3H = _of_same_alleles(here, states.same_S, phred_S3, haploid)
+    second_SH = np.zeros((len(phred_S3), 1), bool)
+    n_places = len(states.site_R)
+    known_S = (phred_S3 != phred_S3[:, :1]).any(axis=1)
+    if n_places:
+        part = states.as_panel(here)
+        linked_H = [_at_states(bases, first, states.site_R)] if bases is not None else []
+        columns = part.cM, part.frequency, part.trust
+        evidence = Evidence(*columns, phred_S3[states.site_R][:, None], haploid_H, linked_H, 0)
+        pairs = LikelyPairs(part, slice(0, n_places), last_places(n_places))
+        chains = ChainsOverStates(states.packed_RB, states.share_K, evidence, pairs.windows, pairs)
+        chains.run()
+        genotype_S3H[states.site_R] = chains.genotype_S3H
+        second_SH[states.site_R] = chains.second_carries()
+    share_H = np.array([known_S.mean()])
+    pair = calibrated_pair(genotype_S3H, here.frequency.astype(np.float32), share_H, haploid_H)
+    return in_order_of_chains(*pair, second_SH)[:, :, 0]
+
+
+def _at_states(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentBases:
+    """Bases of fragments with several of the sites where states may differ, numbered by these."""
+    at_B = np.searchsorted(site_R, bases.panel_index - first)
+    used_B = site_R[at_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
+    numbered = replace(bases, panel_index=at_B.astype(np.int32)).take(used_B)
+    return numbered.linked(0, len(site_R))
+
+
+def _of_same_alleles(here: PanelPart, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool) -> np.ndarray:
+    """Genotype probabilities where both haplotypes copy the same allele, float32 (S, 3, 1)."""
+    copied_S = np.where(same_S == 1, 1 - MUTATION, MUTATION)
+    p_S = here.trust * copied_S + (1 - here.trust) * here.frequency
+    if haploid:
+        prior_S3 = np.stack([1 - p_S, np.zeros_like(p_S), p_S], axis=1)
+    else:
+        prior_S3 = np.stack([(1 - p_S) ** 2, 2 * p_S * (1 - p_S), p_S**2], axis=1)
+    joint_S3 = prior_S3 * stated_likelihoods(phred_S3)
+    return (joint_S3 / joint_S3.sum(axis=1, keepdims=True)).astype(np.float32)[:, :, None]

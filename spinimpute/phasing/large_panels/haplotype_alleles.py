@@ -1,0 +1,118 @@
+"""Alleles of some haplotypes of a large panel, without going through all of it.
+
+Of most sites of a large panel few haplotypes have the minor allele. Those sites are kept as lists, of each
+haplotype the sites where it has it; at the others all alleles are kept as bits, haplotype by haplotype.
+
+Axes: S sites, D of them with bits, C minor alleles at the others, N haplotypes, K chosen ones, W words of
+bits, R sites where these differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spinimpute.genotypes.bit_rows import rows_of_packed, unpack_rows
+from spinimpute.panels.panel import Panel
+
+_BYTES_AT_ONCE = 2**26  # of unpacked alleles
+
+
+@dataclass(frozen=True, eq=False)
+class HaplotypeAlleles:
+    """Alleles of a panel at consecutive sites.
+
+    Attributes
+    ----------
+    common_D : int64
+        Sites with bits.
+    bits_NW : uint64
+        Their ALT alleles (`pack_rows`).
+    site_C : int32
+        Where haplotypes have the minor allele of other sites: lists, increasing, haplotype by haplotype.
+    first_N1 : int64
+        Where the list of each haplotype begins, and where the last one ends.
+    alt_is_major_S : bool
+        Sites where more than half of the panel has ALT.
+    """
+
+    common_D: np.ndarray
+    bits_NW: np.ndarray
+    site_C: np.ndarray
+    first_N1: np.ndarray
+    alt_is_major_S: np.ndarray
+
+    @classmethod
+    def of(cls, panel: Panel, sites: slice, common_S: np.ndarray) -> HaplotypeAlleles:
+        """Those of a panel.
+
+        Parameters
+        ----------
+        panel : Panel
+            Phased haplotypes.
+        sites : slice
+            Panel sites.
+        common_S : bool (S,)
+            Which of them are kept as bits.
+        """
+        n, count_S = panel.n_haplotypes, panel.allele_count[sites]
+        common_D = np.flatnonzero(common_S)
+        bits_NW = rows_of_packed(panel.packed_rows(sites.start + common_D), n)
+        alt_is_major_S = count_S > n // 2
+        rare_R = np.flatnonzero(~common_S & (np.minimum(count_S, n - count_S) > 0))
+        site, haplotype = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        step = max(1, _BYTES_AT_ONCE // n)
+        for low in range(0, len(rare_R), step):
+            rows_R = rare_R[low : low + step]
+            alleles_RN = np.unpackbits(panel.packed_rows(sites.start + rows_R), axis=1, count=n)
+            row, carrier = np.nonzero(alleles_RN != alt_is_major_S[rows_R, None])
+            site.append(rows_R[row].astype(np.int32))
+            haplotype.append(carrier.astype(np.int32))
+        haplotype_C = np.concatenate(haplotype)
+        order_C = np.argsort(haplotype_C, kind="stable")
+        first_N1 = np.searchsorted(haplotype_C[order_C], np.arange(n + 1))
+        return cls(common_D, bits_NW, np.concatenate(site)[order_C], first_N1, alt_is_major_S)
+
+    def of_states(
+        self, chosen_K: np.ndarray, low: int, high: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Alleles of some haplotypes at the sites [low, high).
+
+        Parameters
+        ----------
+        chosen_K : int64
+            Haplotypes.
+        low, high : int
+            Of the sites.
+
+        Returns
+        -------
+        int64 (R,), uint8 (R, K)
+            The sites where they may differ, increasing, and their alleles.
+        uint8 (high - low,)
+            At all sites: what all of them have where they do not differ.
+        """
+        first, last = np.searchsorted(self.common_D, [low, high])
+        common_D = self.common_D[first:last]
+        common_DK = unpack_rows(self.bits_NW[chosen_K], len(self.common_D)).T[first:last]
+        same_S = self.alt_is_major_S[low:high].astype(np.uint8)
+        same_S[common_D - low] = common_DK[:, 0]
+        differs_D = (common_DK != common_DK[:, :1]).any(axis=1)
+        site_C, column_C = self._rare(chosen_K, low, high)
+        site_R = np.union1d(site_C, common_D[differs_D])
+        alleles_RK = np.zeros((len(site_R), len(chosen_K)), np.uint8)
+        alleles_RK[np.searchsorted(site_R, site_C), column_C] = 1
+        alleles_RK ^= self.alt_is_major_S[site_R, None]
+        alleles_RK[np.searchsorted(site_R, common_D[differs_D])] = common_DK[differs_D]
+        return site_R, alleles_RK, same_S
+
+    def _rare(self, chosen_K: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+        """Minor alleles of rare sites that chosen haplotypes have: the sites, and which of the chosen."""
+        length_K = self.first_N1[chosen_K + 1] - self.first_N1[chosen_K]
+        column_C = np.repeat(np.arange(len(chosen_K)), length_K)
+        list_K = np.cumsum(length_K) - length_K  # where each one's list begins
+        at_C = np.arange(len(column_C)) + np.repeat(self.first_N1[chosen_K] - list_K, length_K)
+        site_C = self.site_C[at_C].astype(np.int64)
+        here_C = (site_C >= low) & (site_C < high)
+        return site_C[here_C], column_C[here_C]

@@ -1,0 +1,277 @@
+"""Chains that copy the likeliest haplotypes of a large panel: beside those that copy all of them."""
+
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.phasing import genotypes
+from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns
+from spinimpute.phasing.all_haplotypes import last_places as last_of_groups
+from spinimpute.phasing.chains import Chains, Evidence
+from spinimpute.phasing.copying_windows import CopyingWindows
+from spinimpute.phasing.genotypes import genotypes_from_likelihoods
+from spinimpute.phasing.large_panels import genotypes as large
+from spinimpute.phasing.large_panels import search, states
+from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
+from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_places
+from spinimpute.phasing.large_panels.states import States, in_slots, stand_ins
+from spinimpute.phasing.passes import HALF
+from spinimpute.sequencing.fragments import FragmentBases
+from tests.phasing.test_chains import (
+    MadePanel,
+    copied,
+    diploid,
+    haploid_phred,
+    made_panel,
+    phred_of_reads,
+    random_phred,
+)
+from tests.phasing.test_fragment_phase import phred_of
+
+
+class CountedPanel(MadePanel):
+    @cached_property
+    def allele_count(self) -> np.ndarray:
+        return self.alleles_SN.sum(axis=1).astype(np.int64)
+
+
+def counted(panel: MadePanel) -> CountedPanel:
+    return CountedPanel(panel.alleles_SN, panel.cM)
+
+
+def large_panel(rng: np.random.Generator, n_sites: int, n: int) -> CountedPanel:
+    """Haplotypes that copy twelve founders; at one site in three few have a new allele."""
+    panel = made_panel(rng, n_sites, n)
+    new_S = rng.random(n_sites) < 0.33
+    panel.alleles_SN[new_S] = rng.random((new_S.sum(), n)) < 2 / n
+    turned_S = rng.random(n_sites) < 0.2  # there ALT is the major allele
+    panel.alleles_SN[turned_S] ^= 1
+    return counted(panel)
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Panels of more than 40 haplotypes are large, and 60 of them searched."""
+    monkeypatch.setattr(genotypes, "MOST_COPIED", 40)
+    monkeypatch.setattr(search, "MOST_SEARCHED", 60)
+    monkeypatch.setattr(states, "OTHERS", 12)
+    monkeypatch.setattr(large, "CHOSEN", 24)
+
+
+# chains over states
+
+
+def evidence_of(
+    panel: MadePanel, phred_SH3: np.ndarray, haploid_H: np.ndarray, bases_H: list[FragmentBases]
+) -> Evidence:
+    n = len(phred_SH3)
+    linked_H = [bases.linked(0, n) for bases in bases_H]
+    return Evidence(panel.cM, panel.frequency, panel.trust, phred_SH3, haploid_H, linked_H, 0)
+
+
+def over_states(panel: MadePanel, share_K: np.ndarray, evidence: Evidence) -> Chains:
+    windows = CopyingWindows(panel.cM, last_places(len(panel.cM)), 1.0)
+    packed_SB = panel.packed_rows(np.arange(len(panel.cM)))
+    chains = ChainsOverStates(packed_SB, share_K, evidence, windows, None)
+    chains.run()
+    return chains
+
+
+def bases_at(rng: np.random.Generator, n_sites: int, n: int) -> FragmentBases:
+    """Bases of fragments of a few sites each."""
+    start_F = np.sort(rng.integers(0, n_sites - 8, n))
+    fragment = np.repeat(np.arange(n), 3)
+    site = start_F[fragment] + rng.integers(0, 8, 3 * n)
+    order = np.lexsort((fragment, site))
+    columns = fragment[order].astype(np.int32), site[order].astype(np.int32)
+    return FragmentBases(
+        *columns, rng.integers(0, 2, 3 * n, np.uint8), rng.integers(10, 40, 3 * n).astype(np.uint8)
+    )
+
+
+@pytest.mark.parametrize("kind", ["diploid", "haploid", "fragments"])
+def test_all_haplotypes_as_states(rng: np.random.Generator, kind: str) -> None:
+    """The same as chains that copy all haplotypes: probabilities, and what is copied."""
+    n_sites = 200
+    panel = made_panel(rng, n_sites, 37)
+    bases_H: list[FragmentBases] = []
+    if kind == "fragments":
+        bases_H = [bases_at(rng, n_sites, 120)] * HALF
+        phred_SH3 = phred_of(bases_H[:1], n_sites).repeat(HALF, axis=1)
+    else:
+        made = haploid_phred if kind == "haploid" else random_phred
+        phred_SH3 = made(rng, n_sites, 1).repeat(HALF, axis=1)
+    haploid_H = np.full(HALF, kind == "haploid")
+    patterns = group_patterns(panel, slice(0, n_sites))
+    windows = CopyingWindows(panel.cM, last_of_groups(patterns, n_sites), 1.0)
+    expected = ChainsOverAll(patterns, evidence_of(panel, phred_SH3, haploid_H, bases_H), windows, None)
+    expected.run()
+    found = over_states(panel, np.ones(37), evidence_of(panel, phred_SH3[:, :1], haploid_H[:1], bases_H[:1]))
+    np.testing.assert_allclose(found.genotype_S3H[:, :, 0], expected.genotype_S3H[:, :, 0], atol=2e-3)
+    assert found.usage_WNH.shape[1] == 37
+    np.testing.assert_allclose(found.usage_WNH.sum(axis=(0, 1)) / found.usage_WNH.sum(), [1], rtol=1e-6)
+    if kind != "fragments":
+        assert np.corrcoef(found.usage_WNH.sum((0, 2)), expected.usage_WNH.sum((0, 2)))[0, 1] > 0.95
+
+
+def test_a_share_is_that_of_as_many_haplotypes(rng: np.random.Generator) -> None:
+    """A state of a share of three is as three haplotypes with its alleles."""
+    panel = made_panel(rng, 150, 11)
+    share_K = rng.integers(1, 4, 11)
+    repeated = MadePanel(panel.alleles_SN.repeat(share_K, axis=1), panel.cM)
+    evidence = evidence_of(panel, random_phred(rng, 150, 1), diploid(1), [])
+    one = over_states(panel, share_K, evidence)
+    many = over_states(repeated, np.ones(share_K.sum()), evidence)
+    np.testing.assert_allclose(one.genotype_S3H, many.genotype_S3H, atol=1e-3)
+    equal = over_states(panel, np.ones(11), evidence)
+    assert np.abs(one.genotype_S3H - equal.genotype_S3H).max() > 0.01
+
+
+# states
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(2, 30))
+def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    panel = large_panel(rng, n_sites + 5, n)
+    sites = slice(3, 3 + n_sites)
+    alleles_SN = panel.alleles_SN[sites]
+    common_S = rng.random(n_sites) < 0.5
+    chosen_K = rng.permutation(n)[: rng.integers(1, n + 1)]
+    low, high = np.sort(rng.integers(0, n_sites + 1, 2)).tolist()
+    alleles = HaplotypeAlleles.of(panel, sites, common_S)
+    site_R, alleles_RK, same_S = alleles.of_states(chosen_K, low, high)
+    np.testing.assert_array_equal(alleles_RK, alleles_SN[site_R][:, chosen_K])
+    assert ((site_R >= low) & (site_R < high)).all()
+    assert (np.diff(site_R) > 0).all()
+    expected_SK = alleles_SN[low:high][:, chosen_K]
+    elsewhere = np.setdiff1d(np.arange(low, high), site_R) - low
+    np.testing.assert_array_equal(
+        expected_SK[elsewhere], np.broadcast_to(same_S[elsewhere, None], expected_SK[elsewhere].shape)
+    )
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=9, unique=True), min_size=1, max_size=5))
+def test_haplotypes_keep_their_slots(chosen_W: list[list[int]]) -> None:
+    slot_WC = in_slots([np.array(chosen) for chosen in chosen_W])
+    assert slot_WC.shape == (len(chosen_W), max(map(len, chosen_W)))
+    for slot_C, chosen in zip(slot_WC, chosen_W, strict=True):
+        assert len(set(slot_C.tolist())) == len(slot_C)
+        assert set(chosen) <= set(slot_C.tolist())
+    for before_C, slot_C in pairwise(slot_WC):
+        for haplotype in set(before_C.tolist()) & set(slot_C.tolist()):
+            assert np.flatnonzero(before_C == haplotype) == np.flatnonzero(slot_C == haplotype)
+
+
+def test_others_stand_for_those_that_were_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "OTHERS", 4)
+    np.testing.assert_array_equal(stand_ins(np.array([], int), 16), [0, 4, 8, 12])
+    np.testing.assert_array_equal(stand_ins(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 0])
+
+
+def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None) -> None:
+    panel = large_panel(rng, 50, 90)
+    alleles = HaplotypeAlleles.of(panel, slice(0, 50), np.arange(50) % 3 == 0)
+    made = States.of(alleles, 90, [0, 20, 50], [np.array([4, 7]), np.array([7, 8, 9])])
+    assert len(made.share_K) == 3 + 12
+    assert made.share_K.sum() == pytest.approx(90)
+    np.testing.assert_array_equal(made.share_K[:3], 1)
+
+
+# the whole
+
+
+def sequenced(
+    rng: np.random.Generator, panel: MadePanel, n_samples: int, depth: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Genotypes of samples who copy the panel, and likelihoods of their reads."""
+    haplotype_SQ = copied(rng, panel.alleles_SN, 2 * n_samples, 1 / 60)
+    genotype_SX = haplotype_SQ[:, ::2].astype(int) + haplotype_SQ[:, 1::2]
+    return genotype_SX, phred_of_reads(rng, genotype_SX, depth)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("n", [50, 150], ids=["all searched", "a part searched"])
+def test_as_good_as_all_haplotypes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    monkeypatch.setattr(large, "CHOSEN", n // 2)
+    panel = large_panel(rng, 500, n)
+    genotype_SX, phred_SX3 = sequenced(rng, panel, 12, 2.0)
+    found = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(12), 2).sum(axis=1)
+    monkeypatch.setattr(genotypes, "MOST_COPIED", 10_000)
+    of_all = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(12), 2).sum(axis=1)
+
+    def error(dosage_SX: np.ndarray) -> float:
+        return 1 - np.corrcoef(dosage_SX.ravel(), genotype_SX.ravel())[0, 1] ** 2
+
+    assert error(of_all) < 0.1
+    assert error(found) < 1.15 * error(of_all)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("n", [50, 90], ids=["all searched", "a part searched"])
+def test_a_sample_alone_is_as_among_others(rng: np.random.Generator, n: int) -> None:
+    """Byte for byte, with any number of threads; with fragments, and haploid."""
+    n_sites, n_samples = 150, 2 * HALF + 3
+    panel = large_panel(rng, n_sites, n)
+    bases_X = [bases_at(rng, n_sites, 40) for _ in range(n_samples)]
+    phred_SX3 = phred_of(bases_X, n_sites)
+    haploid_X = np.arange(n_samples) % 5 == 1
+    phred_SX3[:, haploid_X] = haploid_phred(rng, n_sites, haploid_X.sum())
+    told: list[float] = []
+    whole = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 1, told.append, bases_X)
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+    threads = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 3, None, bases_X)
+    np.testing.assert_array_equal(whole, threads)
+    np.testing.assert_array_equal(whole[:, 0, haploid_X], whole[:, 1, haploid_X])
+    for x in (0, 1, n_samples - 1):
+        alone = genotypes_from_likelihoods(panel, 0, phred_SX3[:, [x]], haploid_X[[x]], 1, None, [bases_X[x]])
+        np.testing.assert_array_equal(whole[:, :, [x]], alone)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_batches_change_nothing(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = large_panel(rng, 100, 90)
+    phred_SX3 = random_phred(rng, 100, HALF + 2)
+    whole = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(HALF + 2), 1)
+    monkeypatch.setattr(large, "AT_ONCE", 3)
+    np.testing.assert_array_equal(
+        whole, genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(HALF + 2), 1)
+    )
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("haploid", [False, True])
+def test_reads_count_where_no_state_has_their_allele(rng: np.random.Generator, haploid: bool) -> None:
+    panel = large_panel(rng, 60, 50)
+    panel.alleles_SN[[20, 40]] = [[0], [1]]
+    phred_SX3 = (haploid_phred if haploid else random_phred)(rng, 60, 1)
+    phred_SX3[[20, 40], 0] = [[255, 100, 0], [0, 100, 255]]
+    p_S2 = genotypes_from_likelihoods(panel, 0, phred_SX3, np.array([haploid]), 1)[:, :, 0]
+    assert p_S2[20].min() > 0.99
+    assert p_S2[40].max() < 0.01
+    phred_SX3[[20, 40], 0] = 0
+    p_S2 = genotypes_from_likelihoods(panel, 0, phred_SX3, np.array([haploid]), 1)[:, :, 0]
+    assert p_S2[20].max() < 1e-3
+    assert p_S2[40].min() > 1 - 1e-3
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("n", [50, 90], ids=["all searched", "a part searched"])
+@pytest.mark.parametrize("n_sites", [1, 2, 17])
+def test_few_sites(rng: np.random.Generator, n: int, n_sites: int) -> None:
+    """One site; no common site; sites where nothing varies."""
+    for alleles_SN in (
+        (rng.random((n_sites, n)) < 0.5).astype(np.uint8),
+        (np.arange(n) == 3).astype(np.uint8)[None].repeat(n_sites, axis=0),
+        np.ones((n_sites, n), np.uint8),
+    ):
+        panel = CountedPanel(alleles_SN, np.arange(n_sites) * 0.01)
+        p_S2X = genotypes_from_likelihoods(panel, 0, random_phred(rng, n_sites, 2), diploid(2), 1)
+        assert p_S2X.shape == (n_sites, 2, 2)
+        assert ((p_S2X >= 0) & (p_S2X <= 1)).all()
