@@ -7,8 +7,12 @@ their arrays.
 from __future__ import annotations
 
 from spinimpute.errors import InputError
-from spinimpute.hmm.parameters import LANES, SPAN
+from spinimpute.hmm.parameters import LANES, MOST_COPIED, MOST_SEARCHED, SPAN
 from spinimpute.memory import COMPILED, FEWER_SAMPLES, remedy, resident_bytes, shown_size
+from spinimpute.phasing.large_panels.genotypes import AT_ONCE, CHOSEN
+from spinimpute.phasing.large_panels.haplotype_alleles import BYTES_AT_ONCE
+from spinimpute.phasing.large_panels.state_chains import GROUP
+from spinimpute.phasing.large_panels.states import OTHERS
 from spinimpute.phasing.likely_pairs import PAIRS
 from spinimpute.phasing.passes import HALF
 
@@ -24,6 +28,11 @@ STATED = 6  # bytes for each site of the region and sample: likelihoods at all s
 PATTERNS = 40  # of a span; real panels have 20 on average
 COMPILED_CHAINS = 50e6  # compiled functions and buffers that come only with them
 ALLOWANCE = 1.1  # what the system adds
+
+# of chains that copy the likeliest haplotypes of large panels
+LISTED = 12  # bytes for each minor allele at a rare site, while lists are made
+MATCHES = 600  # bytes for each common site and sample whose matches are listed at the same time
+WIDEST = 0.25  # of the sites, where states of one window differ
 
 
 def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, threads: int) -> None:
@@ -94,6 +103,45 @@ def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int, 
     return ALLOWANCE * (of_panel + threads * of_thread + GENOTYPE * sites * samples)
 
 
+def large_panel_memory(
+    panel_haplotypes: int,
+    sites: int,
+    common: int,
+    minor_alleles: int,
+    samples: int,
+    threads: int,
+    bases: int = 0,
+) -> float:
+    """What the chains of sequenced samples need that copy the likeliest haplotypes of a large panel.
+
+    Parameters
+    ----------
+    panel_haplotypes, sites, samples, threads, bases
+        As of `chain_memory`.
+    common : int
+        Sites of common alleles (`large_panels.search`).
+    minor_alleles : int
+        Of all haplotypes, at the other sites.
+
+    Returns
+    -------
+    float
+        Bytes.
+    """
+    searched = min(panel_haplotypes, MOST_SEARCHED)
+    of_search = chain_memory(searched, common, 0, threads) / ALLOWANCE
+    states = CHOSEN + OTHERS
+    # bits of states, twice; alleles of a window, twice; both chains' values at places and behind groups
+    of_states = sites * states * (2 / 8 + 2 * WIDEST) + 8 * states * (GROUP + sites / GROUP)
+    of_pairs = 2 * PAIR * max(most for _, most, _ in PAIRS) ** 2 * sites**0.5
+    of_thread = of_states + of_pairs + GROUP_SITE / 4 * sites + BASE * bases
+    # bits by site and by haplotype, in both directions
+    of_panel = 4 * panel_haplotypes * common / 8 + LISTED * minor_alleles + 3 * BYTES_AT_ONCE
+    of_matches = MATCHES * common * min(samples, AT_ONCE) if panel_haplotypes > MOST_SEARCHED else 0
+    at_work = max(of_search, threads * of_thread) + of_panel + of_matches
+    return ALLOWANCE * (at_work + GENOTYPE * sites * samples)
+
+
 def chain_threads(
     budget: int | None,
     panel_haplotypes: int,
@@ -102,6 +150,8 @@ def chain_threads(
     samples: int,
     threads: int,
     bases: int = 0,
+    common: int = 0,
+    minor_alleles: int = 0,
 ) -> int:
     """How many threads can compute the chains of sequenced samples within a budget of memory.
 
@@ -121,6 +171,8 @@ def chain_threads(
         At most.
     bases : int
         As of `chain_memory`, at the sites that are computed at once.
+    common, minor_alleles : int
+        As of `large_panel_memory`, for large panels.
 
     Returns
     -------
@@ -134,10 +186,14 @@ def chain_threads(
     """
     if budget is None:
         return threads
-    threads = max(1, min(threads, -(-samples // HALF)))  # more would have nothing to do
+    large = panel_haplotypes > MOST_COPIED
+    threads = max(1, min(threads, samples if large else -(-samples // HALF)))  # more would have nothing to do
     held = resident_bytes() + COMPILED_CHAINS + STATED * sites * samples
 
     def needed(n_threads: int) -> float:
+        if large:
+            sizes = panel_haplotypes, at_once, common, minor_alleles
+            return held + large_panel_memory(*sizes, samples, n_threads, bases)
         return held + chain_memory(panel_haplotypes, at_once, samples, n_threads, bases)
 
     if needed(1) > budget:

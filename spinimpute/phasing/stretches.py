@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from spinimpute.hmm.parameters import MOST_COPIED
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.genotypes import genotypes_from_likelihoods
+from spinimpute.phasing.large_panels.search import common_sites
 from spinimpute.phasing.memory import chain_threads
 from spinimpute.sequencing.fragments import FragmentBases
 
@@ -126,4 +128,12 @@ def threads_within(
     stretches = [(low, high) for *_, low, high in cut_stretches(panel.cM, first, stop)]
     widest = max(high - low for low, high in stretches)
     bases = max((one.n_at(*stretch) for one in bases_X for stretch in stretches), default=0)
-    return chain_threads(budget, panel.n_haplotypes, widest, stop - first, n_samples, threads, bases)
+    n = panel.n_haplotypes
+    common = minor_alleles = 0
+    if n > MOST_COPIED:
+        for low, high in stretches:
+            is_common = common_sites(panel.frequency[low:high])
+            count = panel.allele_count[low:high][~is_common]
+            common = max(common, int(is_common.sum()))
+            minor_alleles = max(minor_alleles, int(np.minimum(count, n - count).sum()))
+    return chain_threads(budget, n, widest, stop - first, n_samples, threads, bases, common, minor_alleles)

@@ -172,6 +172,8 @@ def test_others_stand_for_those_that_were_not_chosen(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(states, "OTHERS", 4)
     np.testing.assert_array_equal(stand_ins(np.array([], int), 16), [0, 4, 8, 12])
     np.testing.assert_array_equal(stand_ins(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 0])
+    np.testing.assert_array_equal(stand_ins(np.arange(1, 16), 16), [0])
+    assert len(stand_ins(np.arange(16), 16)) == 0
 
 
 def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 LOOKED_AT = 20_000_000  # letters of a target, from which its size is estimated
 BESIDE = 3_600  # typed sites around a chunk that are read with it, at most
+LARGE_PANEL = 12_000  # haplotypes; of larger ones reads are imputed from the likeliest
 BUFFER_CM = 1  # around a chunk of sequenced samples, on either side
 
 
@@ -56,18 +57,30 @@ def minutes_of_reads(wildcards, input, threads, attempt):
 
 def reads_memory_mb(sites, haplotypes, samples, threads):
     """What `spinimpute impute --bam --region` takes, and keeps to: the program; of the sites that are computed at
-    once, patterns of the panel, and what each thread works on; likelihoods, and bases of up to four reads a site."""
+    once, the panel, and what each thread works on; likelihoods, and bases of up to four reads a site."""
     at_once = min(sites, 131_072)
+    of_samples = samples * (20 * at_once + 120 * sites)
+    if haplotypes <= LARGE_PANEL:
+        return 300 + (_over_all(at_once, haplotypes, threads) + of_samples) / 1e6
+    # a search by one site in four, then chains over 2,000 states
+    common = at_once / 4
+    panel = haplotypes * common / 2 + 1_500 * at_once + 250e6
+    of_thread = 2_800 * at_once + 340_000 * at_once**0.5 + 1e6
+    at_work = max(_over_all(common, min(haplotypes, 20_000), threads), threads * of_thread)
+    return 300 + 1.2 * (panel + at_work + 600 * common * min(samples, 64) + of_samples) / 1e6
+
+
+def _over_all(at_once, haplotypes, threads):
+    """Bytes, where all haplotypes may be copied: patterns of the panel, and what each thread works on."""
     spans = at_once / 16
-    panel = haplotypes * (7.5 * spans + 40 * spans**0.5)
     of_thread = (220 * haplotypes + 170_000 + 36 * min(haplotypes, 192) ** 2) * spans**0.5 + 1_500 * at_once
-    return 300 + (panel + threads * of_thread + samples * (20 * at_once + 120 * sites)) / 1e6
+    return haplotypes * (7.5 * spans + 40 * spans**0.5) + threads * of_thread
 
 
 def reads_minutes(sites, haplotypes, samples, threads):
-    """Several times what was seen: starting, reading (one file after the other), and all haplotypes at all sites."""
+    """Several times what was seen: starting, reading (one file after the other), and the haplotypes at all sites."""
     results = sites * samples / 1e6
-    return 5 + (8 * results + 4 * results * haplotypes / 400 / threads) / 60
+    return 5 + (8 * results + 4 * results * min(haplotypes, 20_000) / 400 / threads) / 60
 
 
 @cache

@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import rows_of_packed, unpack_rows
 from spinimpute.panels.panel import Panel
 
-_BYTES_AT_ONCE = 2**26  # of unpacked alleles
+BYTES_AT_ONCE = 2**26  # of unpacked alleles
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class HaplotypeAlleles:
         alt_is_major_S = count_S > n // 2
         rare_R = np.flatnonzero(~common_S & (np.minimum(count_S, n - count_S) > 0))
         site, haplotype = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        step = max(1, _BYTES_AT_ONCE // n)
+        step = max(1, BYTES_AT_ONCE // n)
         for low in range(0, len(rare_R), step):
             rows_R = rare_R[low : low + step]
             alleles_RN = np.unpackbits(panel.packed_rows(sites.start + rows_R), axis=1, count=n)

@@ -32,6 +32,12 @@ BLOCK = 8  # common sites for which matches are listed together
 MATCHES = CandidateSettings(nearest=8, most=32, margin=0)
 
 
+def common_sites(frequency_S: np.ndarray) -> np.ndarray:
+    """Those that are searched, bool (S,): where no allele is common, the least rare ones."""
+    minor_S = np.minimum(frequency_S, 1 - frequency_S)
+    return minor_S >= min(COMMON, minor_S.max())
+
+
 class Search:
     """What the search for all samples at some sites has in common.
 
@@ -55,8 +61,7 @@ class Search:
     """
 
     def __init__(self, panel: Panel, sites: slice) -> None:
-        minor_S = np.minimum(panel.frequency[sites], 1 - panel.frequency[sites])
-        common_S = minor_S >= min(COMMON, minor_S.max())
+        common_S = common_sites(panel.frequency[sites])
         self.common_T = np.flatnonzero(common_S)
         self.alleles = HaplotypeAlleles.of(panel, sites, common_S)
         n = panel.n_haplotypes

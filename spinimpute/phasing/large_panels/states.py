@@ -70,8 +70,9 @@ class States:
             site_R, alleles_RK, same_S = alleles.of_states(state_K, low, high)
             parts.append((site_R, np.packbits(alleles_RK, axis=1), same_S))
         site, packed, same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        share_K = np.ones(n_chosen + OTHERS)
-        share_K[n_chosen:] = (n_haplotypes - n_chosen) / OTHERS
+        n_others = len(state_K) - n_chosen
+        share_K = np.ones(len(state_K))
+        share_K[n_chosen:] = (n_haplotypes - n_chosen) / max(n_others, 1)
         return cls(site, packed, share_K, same)
 
     def as_panel(self, panel: CopiedPanel) -> PanelPart:
@@ -118,10 +119,10 @@ def stand_ins(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
 
     Returns
     -------
-    int64 (OTHERS,)
-        None of the chosen.
+    int64 (n,)
+        None of the chosen; OTHERS, or fewer if fewer are left.
     """
-    other = spread(OTHERS, n_haplotypes)
+    other = spread(min(OTHERS, n_haplotypes - len(chosen_C)), n_haplotypes)
     while True:
         is_chosen = np.isin(other, chosen_C)
         if not is_chosen.any():

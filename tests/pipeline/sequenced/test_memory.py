@@ -11,7 +11,7 @@ import pytest
 
 from spinimpute.errors import InputError
 from spinimpute.phasing import memory
-from spinimpute.phasing.memory import COMPILED_CHAINS, STATED, chain_memory, chain_threads
+from spinimpute.phasing.memory import COMPILED_CHAINS, STATED, chain_memory, chain_threads, large_panel_memory
 
 World = Any
 Lines = Callable[[Path], list[str]]
@@ -40,6 +40,23 @@ def test_fewer_threads_where_memory_is_little(monkeypatch: pytest.MonkeyPatch) -
     assert chain_threads(needed[2], *size, 16, bases=30_000) == 2  # of reads that span sites
     with pytest.raises(InputError, match=r"to impute 40 samples at 30000 sites .*MB are needed with one thr"):
         chain_threads(needed[0] - 1, *size, 16)
+
+
+def test_the_budget_of_large_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 10**8)
+    size = (200_000, 20_000, 30_000, 5)  # haplotypes, sites at once, sites, samples
+    rare = {"common": 2_000, "minor_alleles": 10**6}
+    held = 10**8 + COMPILED_CHAINS + STATED * 30_000 * 5
+    needed = [
+        1 + int(held + large_panel_memory(200_000, 20_000, 2_000, 10**6, 5, threads)) for threads in (1, 2, 3)
+    ]
+    assert needed[0] < needed[1] < needed[2]
+    assert chain_threads(10**12, *size, 16, **rare) == 5  # one sample after the other
+    assert chain_threads(needed[1], *size, 16, **rare) == 2
+    assert chain_threads(needed[1], *size, 16, common=3_000, minor_alleles=10**6) == 1
+    assert chain_threads(needed[1], *size, 16, common=2_000, minor_alleles=10**7) == 1
+    with pytest.raises(InputError, match=r"to impute 5 samples at 30000 sites .*MB are needed with one thr"):
+        chain_threads(needed[0] - 2, *size, 16, **rare)
 
 
 def test_a_budget_is_kept(world: World, gl: Path, without_header: Lines, tmp_path: Path) -> None:
