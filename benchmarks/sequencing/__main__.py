@@ -15,6 +15,11 @@ genotypes are right that are said to be.
 `growth` imputes simulated reads of simulated people: processor time and peak memory of 10 to 1,000 samples
 with 5,000 and 50,000 haplotypes.
 
+    python -m benchmarks.sequencing large --cache FOLDER
+
+`large` imputes such reads from panels of 20,000 and 200,000 haplotypes, of which chains copy the likeliest, and
+beside that with chains that copy all, up to `--all-up-to` haplotypes.
+
     python -m benchmarks.sequencing fragments
 
 `fragments` imputes BAM files of simulated reads of people taken out of a panel, and the likelihoods that the
@@ -38,6 +43,7 @@ from benchmarks.sequencing.compare import FILES, compare, simulated
 from benchmarks.sequencing.fragments import fragments
 from benchmarks.sequencing.growth import growth
 from benchmarks.sequencing.indels import indels
+from benchmarks.sequencing.large_panels import large_panels
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -82,6 +88,19 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=1)
     sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
     sub.set_defaults(function=growth)
+    sub = commands.add_parser("large", parents=[shared], help="The likeliest haplotypes, or all.")
+    sub.add_argument("--cache", type=Path, required=True, help="folder where simulated sets are kept")
+    sub.add_argument(
+        "--haplotypes", type=numbers, default=[20_000, 200_000], help="of the panels, with commas"
+    )
+    sub.add_argument("--all-up-to", type=int, default=20_000, help="haplotypes that are all copied, too")
+    sub.add_argument("--people", type=int, default=100)
+    sub.add_argument("--coverage", default="0.1,0.5,2")
+    sub.add_argument("--length", type=int, default=500_000, help="bp of the simulated region")
+    sub.add_argument("--centimorgans", type=float, default=0.5)
+    sub.add_argument("--seed", type=int, default=3)
+    sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
+    sub.set_defaults(function=large_panels)
     sub = commands.add_parser("fragments", parents=[shared], help="What is the phase of reads worth?")
     sub.add_argument("--case", choices=REAL, default="chr22_1kg")
     sub.add_argument("--people", type=int, default=30, help="drawn from the panel, who leave it")

@@ -53,8 +53,8 @@ def test_the_budget_of_large_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert needed[0] < needed[1] < needed[2]
     assert chain_threads(10**12, *size, 16, **rare) == 5  # one sample after the other
     assert chain_threads(needed[1], *size, 16, **rare) == 2
-    assert chain_threads(needed[1], *size, 16, common=3_000, minor_alleles=10**6) == 1
-    assert chain_threads(needed[1], *size, 16, common=2_000, minor_alleles=10**7) == 1
+    assert chain_threads(needed[1], *size, 16, common=2_100, minor_alleles=10**6) == 1
+    assert chain_threads(needed[1], *size, 16, common=2_000, minor_alleles=11 * 10**5) == 1
     with pytest.raises(InputError, match=r"to impute 5 samples at 30000 sites .*MB are needed with one thr"):
         chain_threads(needed[0] - 2, *size, 16, **rare)
 
