@@ -30,7 +30,7 @@ COMPILED_CHAINS = 50e6  # compiled functions and buffers that come only with the
 ALLOWANCE = 1.1  # what the system adds
 
 # of chains that copy the likeliest haplotypes of large panels
-LISTED = 12  # bytes for each minor allele at a rare site, while lists are made
+LISTED = 28  # bytes for each minor allele at a rare site, while lists are sorted
 MATCHES = 600  # bytes for each common site and sample whose matches are listed at the same time
 WIDEST = 0.25  # of the sites, where states of one window differ
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.phasing import genotypes
 from spinimpute.phasing.fragment_phase import (
     SweptFragments,
     arrive,
@@ -18,6 +19,8 @@ from spinimpute.phasing.fragment_phase import (
     pass_on,
 )
 from spinimpute.phasing.genotypes import genotypes_from_likelihoods
+from spinimpute.phasing.large_panels import genotypes as large
+from spinimpute.phasing.large_panels import search, states
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, phred_of_bases
 from spinimpute.sequencing.likelihoods import stored_phred
@@ -53,6 +56,7 @@ def panel_without_ld(rng: np.random.Generator, n_sites: int, n: int = 200) -> Si
         cM=np.arange(n_sites) * 50.0,
         n_haplotypes=n,
         frequency=alleles_SN.mean(axis=1),
+        allele_count=alleles_SN.sum(axis=1),
         packed_rows=lambda index: np.packbits(alleles_SN[index], axis=1),
     )
 
@@ -189,8 +193,19 @@ def switches(p_S2: np.ndarray, truth_S2: np.ndarray) -> int:
     return sum(a != b for a, b in pairwise(same.tolist()))
 
 
-def test_fragments_tell_phase(rng: np.random.Generator) -> None:
-    """Heterozygotes everywhere: of neighbouring sites, or of those that others lie between."""
+@pytest.mark.parametrize("n_searched", [None, 200, 150])
+def test_fragments_tell_phase(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, n_searched: int | None
+) -> None:
+    """Heterozygotes everywhere: of neighbouring sites, or of those that others lie between.
+
+    n_searched: of the panel's 200 haplotypes, as if it were a large one.
+    """
+    if n_searched:
+        monkeypatch.setattr(genotypes, "MOST_COPIED", 100)
+        monkeypatch.setattr(search, "MOST_SEARCHED", n_searched)
+        monkeypatch.setattr(states, "OTHERS", 40)
+        monkeypatch.setattr(large, "CHOSEN", 60)
     n_sites, n_samples = 120, 5
     panel = panel_without_ld(rng, n_sites)
     first_SX = rng.integers(0, 2, (n_sites, n_samples))

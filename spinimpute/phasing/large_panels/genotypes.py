@@ -80,7 +80,13 @@ def genotypes_from_large_panel(
     with ThreadPoolExecutor(threads, "chains") as pool:
         for low in range(0, n_samples, AT_ONCE):
             batch = np.arange(low, min(low + AT_ONCE, n_samples))
-            copied_XW, p_T2X = _searched(search, phred_SX3, haploid_X, batch, pool)
+            linked_X = (
+                [linked_at(bases_X[x], sites.start, search.common_T) for x in batch.tolist()]
+                if bases_X
+                else []
+            )
+            evidence = phred_SX3[:, batch], haploid_X[batch], linked_X
+            copied_XW, p_T2X = _searched(search, *evidence, pool)
             tell(len(batch) / 4)
             for _ in range(rounds):
                 chosen_XW = copied_XW
@@ -96,18 +102,24 @@ def genotypes_from_large_panel(
 
 
 def _searched(
-    search: Search, phred_SX3: np.ndarray, haploid_X: np.ndarray, batch: np.ndarray, pool: ThreadPoolExecutor
+    search: Search,
+    phred_SX3: np.ndarray,
+    haploid_X: np.ndarray,
+    linked_X: Sequence[FragmentBases],
+    pool: ThreadPoolExecutor,
 ) -> tuple[list[list[np.ndarray]], np.ndarray]:
     """The haplotypes that samples copy most, of each sample and window, and P(ALT) at the common sites."""
     most = CHOSEN if search.sees_all else CHOSEN // 2
 
-    def run(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        chosen = batch[numbers]
-        return search.most_copied(phred_SX3[:, chosen], haploid_X[chosen], most)
+    n_samples = len(haploid_X)
 
-    found = list(pool.map(run, side_by_side(len(batch))))
-    copied_XWC = np.concatenate([copied for copied, _ in found])[: len(batch)]
-    p_T2X = np.concatenate([p for _, p in found], axis=2)[:, :, : len(batch)]
+    def run(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        linked_H = [linked_X[x] for x in chosen] if linked_X else []
+        return search.most_copied(phred_SX3[:, chosen], haploid_X[chosen], linked_H, most)
+
+    found = list(pool.map(run, side_by_side(n_samples)))
+    copied_XWC = np.concatenate([copied for copied, _ in found])[:n_samples]
+    p_T2X = np.concatenate([p for _, p in found], axis=2)[:, :, :n_samples]
     return [list(copied_WC) for copied_WC in copied_XWC], p_T2X
 
 
@@ -127,7 +139,7 @@ def _copy(
     known_S = (phred_S3 != phred_S3[:, :1]).any(axis=1)
     if n_places:
         part = states.as_panel(here)
-        linked_H = [_at_states(bases, first, states.site_R)] if bases is not None else []
+        linked_H = [linked_at(bases, first, states.site_R)] if bases is not None else []
         columns = part.cM, part.frequency, part.trust
         evidence = Evidence(*columns, phred_S3[states.site_R][:, None], haploid_H, linked_H, 0)
         pairs = LikelyPairs(part, slice(0, n_places), last_places(n_places))
@@ -140,8 +152,8 @@ def _copy(
     return in_order_of_chains(*pair, second_SH)[:, :, 0]
 
 
-def _at_states(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentBases:
-    """Bases of fragments with several of the sites where states may differ, numbered by these."""
+def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentBases:
+    """Bases of fragments with several of some sites, numbered by these; first: the panel site of site 0."""
     at_B = np.searchsorted(site_R, bases.panel_index - first)
     used_B = site_R[at_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
     numbered = replace(bases, panel_index=at_B.astype(np.int32)).take(used_B)

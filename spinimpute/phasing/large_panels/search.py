@@ -10,6 +10,7 @@ haplotypes of samples.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 
 import numpy as np
@@ -24,6 +25,7 @@ from spinimpute.phasing.copied_panel import PanelPart
 from spinimpute.phasing.copying_windows import CopyingWindows
 from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 from spinimpute.phasing.large_panels.states import spread
+from spinimpute.sequencing.fragments import FragmentBases
 
 COMMON = 0.005  # alleles from this frequency on
 WINDOW_CM = 1.0
@@ -81,7 +83,7 @@ class Search:
         self._panel = None if self.sees_all else PanelAlleles(packed_TB, self.alleles.bits_NW)
 
     def most_copied(
-        self, phred_SH3: np.ndarray, haploid_H: np.ndarray, most: int
+        self, phred_SH3: np.ndarray, haploid_H: np.ndarray, linked_H: Sequence[FragmentBases], most: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Those that the chains of HALF samples copy most.
 
@@ -91,6 +93,8 @@ class Search:
             Phred-scaled likelihoods at all sites.
         haploid_H : bool (H,)
             Samples with one copy.
+        linked_H : sequence of FragmentBases
+            As of `Evidence`, at the common sites.
         most : int
             How many are taken.
 
@@ -102,7 +106,7 @@ class Search:
             P(ALT) of the samples' haplotypes at the common sites.
         """
         phred_TH3 = np.ascontiguousarray(phred_SH3[self.common_T])
-        evidence = Evidence(*self._of_panel, phred_TH3, haploid_H, (), 0)
+        evidence = Evidence(*self._of_panel, phred_TH3, haploid_H, linked_H, 0)
         chains = ChainsOverAll(self._patterns, evidence, self._windows, None)
         chains.run()
         order_WMH = np.argsort(-chains.usage_WNH, axis=1, kind="stable")[:, :most]
