@@ -44,10 +44,10 @@ FLANK = 128  # that it sees on either side: of what lies further away next to no
 # time, and is as accurate.
 MOST_STATES = 8_000
 
-# Chains of sequenced samples copy all haplotypes up to so many, of larger panels the likeliest. With 20,000
-# this takes two fifths of the time, and is as accurate.
+# Chains of sequenced samples copy all haplotypes of panels with up to so many, of larger ones the likeliest.
+# Of 20,000 haplotypes these take two fifths of the time that all take, and are as accurate.
 MOST_COPIED = 12_000
-MOST_SEARCHED = 20_000  # among which the likeliest are searched by chains, else an even part of so many
+MOST_SEARCHED = 20_000  # haplotypes among which chains search the likeliest; of more, evenly chosen ones
 
 # Computation.
 SPAN = 16  # typed places that haplotypes of one pattern go through together; divides 64: it lies in one word

@@ -23,8 +23,9 @@ import numpy as np
 
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.phasing.calibration import calibrated_pair
+from spinimpute.phasing.copying_windows import CopyingWindows
 from spinimpute.phasing.fragment_phase import SweptFragments
-from spinimpute.phasing.likely_pairs import CopyingWindows, LikelyPairs
+from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.sequencing.fragments import FragmentBases
 
 # Chosen on people taken out of the real panels, see benchmarks/README.md.
@@ -60,6 +61,8 @@ class Evidence:
         Of each sample those of fragments with several of the sites; empty where nothing is known of them.
     first : int
         The number of the first site in linked_H.
+    share_H : float (H,) or None
+        Of the sites, those at which something is known of a sample; given where these are not all sites.
     """
 
     cM_S: np.ndarray
@@ -69,6 +72,7 @@ class Evidence:
     haploid_H: np.ndarray
     linked_H: Sequence[FragmentBases]
     first: int
+    share_H: np.ndarray | None = None
 
 
 class Chains(ABC):
@@ -104,7 +108,7 @@ class Chains(ABC):
         self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.stated_S3H)
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         known_SH = (none != one) | (none != two)
-        self.share_H = known_SH.mean(axis=0)  # of the sites
+        self.share_H = known_SH.mean(axis=0) if evidence.share_H is None else evidence.share_H
         linked_H, first = evidence.linked_H, evidence.first
         self.fragments = SweptFragments.of(linked_H, known_SH & ~self.haploid_H, first)
         n_sites = len(self.cM_S)
@@ -228,6 +232,11 @@ class Chains(ABC):
         """Whether the second chain likelier has the ALT of a heterozygote, bool (S, H)."""
         first_SH, second_SH = self._heterozygotes()
         return second_SH > first_SH
+
+
+def known_shares(phred_SX3: np.ndarray) -> np.ndarray:
+    """Of the sites, those at which something is known of a sample, float (X,)."""
+    return (phred_SX3 != phred_SX3[:, :, :1]).any(axis=2).mean(axis=0)
 
 
 def stated_likelihoods(phred: np.ndarray) -> np.ndarray:

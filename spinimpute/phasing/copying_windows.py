@@ -46,8 +46,9 @@ class CopyingWindows:
         self.counted_G: list[list[int]] = [[] for _ in known_G]
         for w, window in enumerate(self.windows):
             away_G = [max(window.first - place, place - window.last + 1, 0) for place in known_G]
+            nearest = min(away_G)
             for g, away in enumerate(away_G):
-                if away == min(away_G):  # 0, of all places seen, or that of the nearest one
+                if away == nearest:  # 0, of all places seen, or that of the nearest one
                     self.counted_G[g].append(w)
 
 

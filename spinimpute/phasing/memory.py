@@ -30,8 +30,8 @@ COMPILED_CHAINS = 50e6  # compiled functions and buffers that come only with the
 ALLOWANCE = 1.1  # what the system adds
 
 # of chains that copy the likeliest haplotypes of large panels
-LISTED = 28  # bytes for each minor allele at a rare site, while lists are sorted
-MATCHES = 600  # bytes for each common site and sample whose matches are listed at the same time
+LISTED = 36  # bytes for each minor allele at a rare site, while lists are sorted
+OF_MATCHES = 600  # bytes for each common site and sample whose matches are listed at the same time
 WIDEST = 0.25  # of the sites, where states of one window differ
 
 
@@ -137,7 +137,8 @@ def large_panel_memory(
     of_thread = of_states + of_pairs + GROUP_SITE / 4 * sites + BASE * bases
     # bits by site and by haplotype, in both directions
     of_panel = 4 * panel_haplotypes * common / 8 + LISTED * minor_alleles + 3 * BYTES_AT_ONCE
-    of_matches = MATCHES * common * min(samples, AT_ONCE) if panel_haplotypes > MOST_SEARCHED else 0
+    of_panel += searched * 4 * common / SPAN  # patterns that are searched
+    of_matches = OF_MATCHES * common * min(samples, AT_ONCE) if panel_haplotypes > MOST_SEARCHED else 0
     at_work = max(of_search, threads * of_thread) + of_panel + of_matches
     return ALLOWANCE * (at_work + GENOTYPE * sites * samples)
 

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.phasing import genotypes
-from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns
-from spinimpute.phasing.all_haplotypes import last_places as last_of_groups
-from spinimpute.phasing.chains import Chains, Evidence
+from spinimpute.phasing import genotypes, stretches
+from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, last_places
+from spinimpute.phasing.chains import SCALES, Chains, Evidence
 from spinimpute.phasing.copying_windows import CopyingWindows
 from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.large_panels import genotypes as large
 from spinimpute.phasing.large_panels import search, states
 from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
-from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_places
+from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_of_groups
 from spinimpute.phasing.large_panels.states import States, in_slots, stand_ins
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases
@@ -74,7 +73,7 @@ def evidence_of(
 
 
 def over_states(panel: MadePanel, share_K: np.ndarray, evidence: Evidence) -> Chains:
-    windows = CopyingWindows(panel.cM, last_places(len(panel.cM)), 1.0)
+    windows = CopyingWindows(panel.cM, last_of_groups(len(panel.cM)), 1.0)
     packed_SB = panel.packed_rows(np.arange(len(panel.cM)))
     chains = ChainsOverStates(packed_SB, share_K, evidence, windows, None)
     chains.run()
@@ -107,13 +106,14 @@ def test_all_haplotypes_as_states(rng: np.random.Generator, kind: str) -> None:
         phred_SH3 = made(rng, n_sites, 1).repeat(HALF, axis=1)
     haploid_H = np.full(HALF, kind == "haploid")
     patterns = group_patterns(panel, slice(0, n_sites))
-    windows = CopyingWindows(panel.cM, last_of_groups(patterns, n_sites), 1.0)
+    windows = CopyingWindows(panel.cM, last_places(patterns, n_sites), 1.0)
     expected = ChainsOverAll(patterns, evidence_of(panel, phred_SH3, haploid_H, bases_H), windows, None)
     expected.run()
     found = over_states(panel, np.ones(37), evidence_of(panel, phred_SH3[:, :1], haploid_H[:1], bases_H[:1]))
     np.testing.assert_allclose(found.genotype_S3H[:, :, 0], expected.genotype_S3H[:, :, 0], atol=2e-3)
     assert found.usage_WNH.shape[1] == 37
-    np.testing.assert_allclose(found.usage_WNH.sum(axis=(0, 1)) / found.usage_WNH.sum(), [1], rtol=1e-6)
+    n_counted = np.bincount(np.concatenate(found.windows.counted_G))
+    np.testing.assert_allclose(found.usage_WNH.sum(axis=(1, 2)), 2 * len(SCALES) * n_counted, rtol=1e-4)
     if kind != "fragments":
         assert np.corrcoef(found.usage_WNH.sum((0, 2)), expected.usage_WNH.sum((0, 2)))[0, 1] > 0.95
 
@@ -140,12 +140,18 @@ def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     panel = large_panel(rng, n_sites + 5, n)
     sites = slice(3, 3 + n_sites)
-    alleles_SN = panel.alleles_SN[sites]
+    alleles_SN = panel.alleles_SN[sites].copy()
     common_S = rng.random(n_sites) < 0.5
     chosen_K = rng.permutation(n)[: rng.integers(1, n + 1)]
     low, high = np.sort(rng.integers(0, n_sites + 1, 2)).tolist()
     alleles = HaplotypeAlleles.of(panel, sites, common_S)
-    site_R, alleles_RK, same_S = alleles.of_states(chosen_K, low, high)
+    least_K = rng.integers(0, 3, len(chosen_K))
+    site_R, alleles_RK, same_S = alleles.of_states(chosen_K, least_K, low, high)
+    count_S, is_minor_SK = alleles_SN.sum(axis=1), alleles_SN[:, chosen_K] == 1
+    major_S = count_S > n // 2
+    is_minor_SK ^= major_S[:, None]
+    is_minor_SK &= common_S[:, None] | (np.minimum(count_S, n - count_S)[:, None] >= least_K)
+    alleles_SN[:, chosen_K] = is_minor_SK ^ major_S[:, None]
     np.testing.assert_array_equal(alleles_RK, alleles_SN[site_R][:, chosen_K])
     assert ((site_R >= low) & (site_R < high)).all()
     assert (np.diff(site_R) > 0).all()
@@ -171,7 +177,8 @@ def test_haplotypes_keep_their_slots(chosen_W: list[list[int]]) -> None:
 def test_others_stand_for_those_that_were_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "OTHERS", 4)
     np.testing.assert_array_equal(stand_ins(np.array([], int), 16), [0, 4, 8, 12])
-    np.testing.assert_array_equal(stand_ins(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 0])
+    np.testing.assert_array_equal(stand_ins(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 1])
+    assert len(set(stand_ins(np.arange(5), 16).tolist())) == 4
     np.testing.assert_array_equal(stand_ins(np.arange(1, 16), 16), [0])
     assert len(stand_ins(np.arange(16), 16)) == 0
 
@@ -261,6 +268,42 @@ def test_reads_count_where_no_state_has_their_allele(rng: np.random.Generator, h
     p_S2 = genotypes_from_likelihoods(panel, 0, phred_SX3, np.array([haploid]), 1)[:, :, 0]
     assert p_S2[20].max() < 1e-3
     assert p_S2[40].min() > 1 - 1e-3
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_who_stands_for_many_lends_no_weight_to_rare_alleles(rng: np.random.Generator) -> None:
+    """Of two alleles of one haplotype each, that of one that stands for others is no likelier."""
+    panel = large_panel(rng, 80, 300)
+    panel.alleles_SN[[30, 50]] = 0
+    phred_SX3 = sequenced(rng, panel, 6, 1.0)[1]
+    phred_SX3[[30, 50]] = 0
+    others = stand_ins(np.empty(0, int), 300)
+    panel.alleles_SN[30, others[3]] = panel.alleles_SN[50, others[3] + 1] = 1
+    dosage_SX = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(6), 1).sum(axis=1)
+    # whoever likely copies it may have chosen it
+    assert (np.median(dosage_SX[[30, 50]], axis=1) < 1e-3).all()
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_sample_without_reads_has_the_frequencies(rng: np.random.Generator) -> None:
+    panel = large_panel(rng, 80, 200)
+    flat_SX3 = np.zeros((80, 1, 3), np.uint8)
+    dosage_S = genotypes_from_likelihoods(panel, 0, flat_SX3, diploid(1), 1).sum(axis=1)[:, 0]
+    assert np.corrcoef(dosage_S, panel.frequency)[0, 1] > 0.95
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_stretches(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is computed with flanks; only near their ends, if at all, is there a difference."""
+    panel = large_panel(rng, 400, 90)
+    genotype_SX, phred_SX3 = sequenced(rng, panel, 3, 4.0)
+    whole = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(3), 1).sum(axis=1)
+    monkeypatch.setattr(stretches, "STRETCH", 150)
+    parts = [p_S2X for _, p_S2X in stretches.in_stretches(panel, 0, phred_SX3, diploid(3), 1)]
+    assert list(map(len, parts)) == [150, 150, 100]
+    joined = np.concatenate(parts).sum(axis=1)
+    assert np.corrcoef(whole.ravel(), joined.ravel())[0, 1] > 0.99
+    assert np.corrcoef(genotype_SX.ravel(), joined.ravel())[0, 1] > 0.97
 
 
 @pytest.mark.usefixtures("small_limits")

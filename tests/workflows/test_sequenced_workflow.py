@@ -212,6 +212,7 @@ def test_what_a_chunk_of_reads_asks_for_is_enough(
 ) -> None:
     names: dict[str, Any] = {}
     exec((WORKFLOW / "resources.smk").read_text(), names)
+    assert names["LARGE_PANEL"] == MOST_COPIED
     asked = names["reads_memory_mb"](sites, haplotypes, samples, threads) * 1e6
     held = 160e6 + COMPILED_CHAINS + 100 * sites * samples  # the program, and bases of four reads a site
     if haplotypes > MOST_COPIED:

@@ -1,6 +1,6 @@
 """Genotypes of samples from a large panel: a search for the likeliest haplotypes, then chains that copy them.
 
-After the search (`search`) the time of a sample does not depend on the panel. Of panels whose haplotypes are
+After the search (`search`) the time of a sample hardly depends on the panel. Of panels whose haplotypes are
 not all searched, chains go twice: the second time with the haplotypes that match longest what the first ones
 found at all sites.
 
@@ -19,10 +19,10 @@ import numpy as np
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.all_haplotypes import side_by_side
 from spinimpute.phasing.calibration import calibrated_pair
-from spinimpute.phasing.chains import Evidence, in_order_of_chains, stated_likelihoods
+from spinimpute.phasing.chains import Evidence, in_order_of_chains, known_shares, stated_likelihoods
 from spinimpute.phasing.copied_panel import PanelPart
 from spinimpute.phasing.large_panels.search import Search
-from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_places
+from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_of_groups
 from spinimpute.phasing.large_panels.states import States
 from spinimpute.phasing.likelihood_passes import MUTATION
 from spinimpute.phasing.likely_pairs import LikelyPairs
@@ -40,7 +40,7 @@ def genotypes_from_large_panel(
     haploid_X: np.ndarray,
     threads: int,
     told: Callable[[float], None],
-    bases_X: Sequence[FragmentBases] = (),
+    bases_X: Sequence[FragmentBases],
 ) -> np.ndarray:
     """As `genotypes_from_likelihoods`, of consecutive sites of a large panel.
 
@@ -88,7 +88,9 @@ def genotypes_from_large_panel(
             evidence = phred_SX3[:, batch], haploid_X[batch], linked_X
             copied_XW, p_T2X = _searched(search, *evidence, pool)
             tell(len(batch) / 4)
-            for _ in range(rounds):
+            for number in range(rounds):
+                if number:
+                    p_T2X = out_S2X[search.common_T, :, low : low + len(batch)]
                 chosen_XW = copied_XW
                 if not search.sees_all:
                     near_XW = search.longest_matches(p_T2X, CHOSEN // 2, pool)
@@ -97,7 +99,6 @@ def genotypes_from_large_panel(
                     ]
                 for _ in pool.map(copy, batch.tolist(), chosen_XW):
                     tell(0.75 / rounds)
-                p_T2X = out_S2X[search.common_T][:, :, batch]
     return out_S2X
 
 
@@ -115,7 +116,8 @@ def _searched(
 
     def run(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         linked_H = [linked_X[x] for x in chosen] if linked_X else []
-        return search.most_copied(phred_SX3[:, chosen], haploid_X[chosen], linked_H, most)
+        phred_SH3 = phred_SX3[:, chosen]
+        return search.most_copied(phred_SH3, haploid_X[chosen], linked_H, known_shares(phred_SH3), most)
 
     found = list(pool.map(run, side_by_side(n_samples)))
     copied_XWC = np.concatenate([copied for copied, _ in found])[:n_samples]
@@ -136,18 +138,17 @@ def _copy(
     genotype_S3H = _of_same_alleles(here, states.same_S, phred_S3, haploid)
     second_SH = np.zeros((len(phred_S3), 1), bool)
     n_places = len(states.site_R)
-    known_S = (phred_S3 != phred_S3[:, :1]).any(axis=1)
+    share_H = known_shares(phred_S3[:, None])
     if n_places:
         part = states.as_panel(here)
         linked_H = [linked_at(bases, first, states.site_R)] if bases is not None else []
         columns = part.cM, part.frequency, part.trust
-        evidence = Evidence(*columns, phred_S3[states.site_R][:, None], haploid_H, linked_H, 0)
-        pairs = LikelyPairs(part, slice(0, n_places), last_places(n_places))
+        evidence = Evidence(*columns, phred_S3[states.site_R][:, None], haploid_H, linked_H, 0, share_H)
+        pairs = LikelyPairs(part, slice(0, n_places), last_of_groups(n_places))
         chains = ChainsOverStates(states.packed_RB, states.share_K, evidence, pairs.windows, pairs)
         chains.run()
         genotype_S3H[states.site_R] = chains.genotype_S3H
         second_SH[states.site_R] = chains.second_carries()
-    share_H = np.array([known_S.mean()])
     pair = calibrated_pair(genotype_S3H, here.frequency.astype(np.float32), share_H, haploid_H)
     return in_order_of_chains(*pair, second_SH)[:, :, 0]
 

@@ -35,6 +35,8 @@ class HaplotypeAlleles:
         Where the list of each haplotype begins, and where the last one ends.
     alt_is_major_S : bool
         Sites where more than half of the panel has ALT.
+    minor_count_S : int64
+        Haplotypes with the minor allele.
     """
 
     common_D: np.ndarray
@@ -42,6 +44,7 @@ class HaplotypeAlleles:
     site_C: np.ndarray
     first_N1: np.ndarray
     alt_is_major_S: np.ndarray
+    minor_count_S: np.ndarray
 
     @classmethod
     def of(cls, panel: Panel, sites: slice, common_S: np.ndarray) -> HaplotypeAlleles:
@@ -60,22 +63,28 @@ class HaplotypeAlleles:
         common_D = np.flatnonzero(common_S)
         bits_NW = rows_of_packed(panel.packed_rows(sites.start + common_D), n)
         alt_is_major_S = count_S > n // 2
-        rare_R = np.flatnonzero(~common_S & (np.minimum(count_S, n - count_S) > 0))
+        minor_count_S = np.minimum(count_S, n - count_S)
+        rare_R = np.flatnonzero(~common_S & (minor_count_S > 0))
         site, haplotype = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        step = max(1, BYTES_AT_ONCE // n)
+        step = max(1, BYTES_AT_ONCE // -(-n // 8))
         for low in range(0, len(rare_R), step):
             rows_R = rare_R[low : low + step]
-            alleles_RN = np.unpackbits(panel.packed_rows(sites.start + rows_R), axis=1, count=n)
-            row, carrier = np.nonzero(alleles_RN != alt_is_major_S[rows_R, None])
-            site.append(rows_R[row].astype(np.int32))
-            haplotype.append(carrier.astype(np.int32))
+            packed_RB = panel.packed_rows(sites.start + rows_R)
+            packed_RB[alt_is_major_S[rows_R]] ^= 255
+            row, byte = np.nonzero(packed_RB)  # of few bytes all bits are looked at
+            of_byte, bit = np.nonzero(np.unpackbits(packed_RB[row, byte][:, None], axis=1))
+            carrier = 8 * byte[of_byte] + bit
+            is_one = carrier < n  # not one of the bits that fill up a row
+            site.append(rows_R[row[of_byte[is_one]]].astype(np.int32))
+            haplotype.append(carrier[is_one].astype(np.int32))
         haplotype_C = np.concatenate(haplotype)
         order_C = np.argsort(haplotype_C, kind="stable")
         first_N1 = np.searchsorted(haplotype_C[order_C], np.arange(n + 1))
-        return cls(common_D, bits_NW, np.concatenate(site)[order_C], first_N1, alt_is_major_S)
+        site_C = np.concatenate(site)[order_C]
+        return cls(common_D, bits_NW, site_C, first_N1, alt_is_major_S, minor_count_S)
 
     def of_states(
-        self, chosen_K: np.ndarray, low: int, high: int
+        self, chosen_K: np.ndarray, least_K: np.ndarray, low: int, high: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Alleles of some haplotypes at the sites [low, high).
 
@@ -83,6 +92,8 @@ class HaplotypeAlleles:
         ----------
         chosen_K : int64
             Haplotypes.
+        least_K : float
+            Of a rare allele that fewer haplotypes of the panel have, each of them is taken not to have it.
         low, high : int
             Of the sites.
 
@@ -95,24 +106,28 @@ class HaplotypeAlleles:
         """
         first, last = np.searchsorted(self.common_D, [low, high])
         common_D = self.common_D[first:last]
-        common_DK = unpack_rows(self.bits_NW[chosen_K], len(self.common_D)).T[first:last]
+        word = first >> 6
+        bits_KW = self.bits_NW[chosen_K, word : (last + 63) >> 6]
+        common_KD = unpack_rows(bits_KW, last - 64 * word)[:, first - 64 * word :]
         same_S = self.alt_is_major_S[low:high].astype(np.uint8)
-        same_S[common_D - low] = common_DK[:, 0]
-        differs_D = (common_DK != common_DK[:, :1]).any(axis=1)
-        site_C, column_C = self._rare(chosen_K, low, high)
+        same_S[common_D - low] = common_KD[0]
+        differs_D = (common_KD != common_KD[:1]).any(axis=0)
+        site_C, column_C = self._rare(chosen_K, least_K, low, high)
         site_R = np.union1d(site_C, common_D[differs_D])
         alleles_RK = np.zeros((len(site_R), len(chosen_K)), np.uint8)
         alleles_RK[np.searchsorted(site_R, site_C), column_C] = 1
         alleles_RK ^= self.alt_is_major_S[site_R, None]
-        alleles_RK[np.searchsorted(site_R, common_D[differs_D])] = common_DK[differs_D]
+        alleles_RK[np.searchsorted(site_R, common_D[differs_D])] = common_KD[:, differs_D].T
         return site_R, alleles_RK, same_S
 
-    def _rare(self, chosen_K: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    def _rare(
+        self, chosen_K: np.ndarray, least_K: np.ndarray, low: int, high: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Minor alleles of rare sites that chosen haplotypes have: the sites, and which of the chosen."""
         length_K = self.first_N1[chosen_K + 1] - self.first_N1[chosen_K]
         column_C = np.repeat(np.arange(len(chosen_K)), length_K)
         list_K = np.cumsum(length_K) - length_K  # where each one's list begins
         at_C = np.arange(len(column_C)) + np.repeat(self.first_N1[chosen_K] - list_K, length_K)
         site_C = self.site_C[at_C].astype(np.int64)
-        here_C = (site_C >= low) & (site_C < high)
+        here_C = (site_C >= low) & (site_C < high) & (self.minor_count_S[site_C] >= least_K[column_C])
         return site_C[here_C], column_C[here_C]

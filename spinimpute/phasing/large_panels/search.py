@@ -1,8 +1,8 @@
 """The likeliest haplotypes of each sample in a large panel, window by window.
 
-By common sites alone chains may copy all haplotypes, of panels beyond MOST_SEARCHED an even part of them;
-what they copy most is taken. Of such panels, the haplotypes are taken, too, that match longest what a
-sample's chains have there (by the positional BWT).
+Chains go over the common sites alone, where they may copy all haplotypes, or of panels beyond MOST_SEARCHED
+an even part of them. Those that they copy most are taken. Of such panels so are those with the longest
+matches to the alleles that a sample's chains have there (by the positional BWT).
 
 Axes: T common sites, X samples, H = HALF of them side by side, W windows, N haplotypes, M searched ones, Q
 haplotypes of samples.
@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 
 import numpy as np
 
+from spinimpute.genotypes.bit_rows import order_packed
 from spinimpute.hmm.parameters import MOST_SEARCHED
 from spinimpute.hmm.pbwt import CandidateSettings, matches_on_left, matches_on_right, unite
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
@@ -70,20 +71,27 @@ class Search:
         self.sees_all = n <= MOST_SEARCHED
         self._searched_M = spread(min(n, MOST_SEARCHED), n)
         packed_TB = panel.packed_rows(sites.start + self.common_T)
-        alleles_TM = np.unpackbits(packed_TB, axis=1, count=n)[:, self._searched_M]
-        searched = PanelPart.of(
-            panel, sites.start + self.common_T, np.packbits(alleles_TM, axis=1), len(self._searched_M)
-        )
+        searched_TB = order_packed(packed_TB, self._searched_M)
+        n_searched = len(self._searched_M)
+        searched = PanelPart.of(panel, sites.start + self.common_T, searched_TB, n_searched)
         self._of_panel = searched.cM, searched.frequency, searched.trust
         n_common = len(self.common_T)
         self._patterns = group_patterns(searched, slice(0, n_common))
         self._windows = CopyingWindows(searched.cM, last_places(self._patterns, n_common), WINDOW_CM)
         low_W = [int(self.common_T[window.low]) for window in self._windows.windows[1:]]
         self.bounds_W1 = [0, *low_W, sites.stop - sites.start]
-        self._panel = None if self.sees_all else PanelAlleles(packed_TB, self.alleles.bits_NW)
+        self._panels = None
+        if not self.sees_all:
+            forwards = PanelAlleles(packed_TB, self.alleles.bits_NW)
+            self._panels = forwards, forwards.backwards()
 
     def most_copied(
-        self, phred_SH3: np.ndarray, haploid_H: np.ndarray, linked_H: Sequence[FragmentBases], most: int
+        self,
+        phred_SH3: np.ndarray,
+        haploid_H: np.ndarray,
+        linked_H: Sequence[FragmentBases],
+        share_H: np.ndarray,
+        most: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Those that the chains of HALF samples copy most.
 
@@ -95,6 +103,8 @@ class Search:
             Samples with one copy.
         linked_H : sequence of FragmentBases
             As of `Evidence`, at the common sites.
+        share_H : float (H,)
+            As of `Evidence`.
         most : int
             How many are taken.
 
@@ -106,7 +116,7 @@ class Search:
             P(ALT) of the samples' haplotypes at the common sites.
         """
         phred_TH3 = np.ascontiguousarray(phred_SH3[self.common_T])
-        evidence = Evidence(*self._of_panel, phred_TH3, haploid_H, linked_H, 0)
+        evidence = Evidence(*self._of_panel, phred_TH3, haploid_H, linked_H, 0, share_H)
         chains = ChainsOverAll(self._patterns, evidence, self._windows, None)
         chains.run()
         order_WMH = np.argsort(-chains.usage_WNH, axis=1, kind="stable")[:, :most]
@@ -120,7 +130,7 @@ class Search:
         p_T2X : float32 (T, 2, X)
             P(ALT) of the samples' haplotypes at the common sites.
         most : int
-            How many are taken at most: those that are found at most sites of a window.
+            How many are taken: those that are found in the largest number of blocks of a window.
         pool : Executor
             Threads.
 
@@ -129,16 +139,16 @@ class Search:
         list of list of int64 arrays
             Of each sample and window.
         """
-        panel = self._panel
-        assert panel is not None, "chains see all haplotypes"
+        assert self._panels is not None, "chains see all haplotypes"
+        forwards, backwards = self._panels
         n_common, _, n_samples = p_T2X.shape
         p_TQ = p_T2X.transpose(0, 2, 1).reshape(n_common, 2 * n_samples)
         sure_TQ = np.maximum(p_TQ, 1 - p_TQ) >= SURE
         queries = TypedAlleles.of(np.where(sure_TQ, p_TQ > 0.5, MISSING).astype(np.uint8))
         first_B = np.arange(1, max(n_common, 2), BLOCK)
         blocks = first_B, np.minimum(BLOCK, n_common + 1 - first_B), MATCHES
-        left = pool.submit(matches_on_left, panel, queries, *blocks)
-        right = pool.submit(lambda: matches_on_right(panel.backwards(), queries, *blocks))
+        left = pool.submit(matches_on_left, forwards, queries, *blocks)
+        right = pool.submit(matches_on_right, backwards, queries, *blocks)
         found = unite(left.result(), right.result())
         windows = [
             slice(*np.searchsorted(first_B, [window.first, window.last]).tolist())

@@ -17,7 +17,7 @@ import numpy as np
 from spinimpute.hmm.parameters import LANES
 from spinimpute.phasing.chains import MISMATCH, Chains, Evidence
 from spinimpute.phasing.copying_windows import CopyingWindows
-from spinimpute.phasing.large_panels.state_passes import fill_backwards, sweep_forward
+from spinimpute.phasing.large_panels.state_passes import fill_states_backwards, sweep_states_forward
 from spinimpute.phasing.likely_pairs import LikelyPairs
 
 GROUP = 64  # sites; their backward values are kept at the same time
@@ -25,7 +25,7 @@ _WORD = 16  # sites
 _WORDS_AT_ONCE = 256
 
 
-def last_places(n_sites: int) -> list[int]:
+def last_of_groups(n_sites: int) -> list[int]:
     """The last site of each group."""
     return [min(low + GROUP, n_sites) - 1 for low in range(0, n_sites, GROUP)]
 
@@ -79,7 +79,7 @@ class ChainsOverStates(Chains):
         for behind_2K, here in zip(behind_G2K, places, strict=True):
             self._backward(jump_S, here, behind_2K.copy(), right_P2K)
             exchanged = np.zeros((1, here.stop - here.start), np.uint8)
-            sweep_forward(
+            sweep_states_forward(
                 self._bits_IK, self._share_K, self.likelihood_S3H[here], self.haploid_H, jump_S[here],
                 right_P2K, left_2K, sum_2, np.float32(MISMATCH), starting, self.fragments, here.start,
                 self.emission_S2L[here], exchanged, self.probability_SL[here], self.factor_S2H[here],
@@ -105,7 +105,7 @@ class ChainsOverStates(Chains):
     def _backward(
         self, jump_S: np.ndarray, here: slice, behind_2K: np.ndarray, right_P2K: np.ndarray
     ) -> None:
-        fill_backwards(
+        fill_states_backwards(
             self._bits_IK, self._share_K, self.emission_S2L[here], jump_S[here], here.start, behind_2K,
             right_P2K,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from spinimpute.phasing.likelihood_passes import EXCHANGE_EVERY, condition, find
 
 
 @kernel(fast=True)
-def fill_backwards(bits_IK, share_K, emission_S2L, jump_S, first_place, behind_2K, right_P2K):  # type: ignore[no-untyped-def]
+def fill_states_backwards(bits_IK, share_K, emission_S2L, jump_S, first_place, behind_2K, right_P2K):  # type: ignore[no-untyped-def]
     """Backward values of both chains from right of the last of some places to left of their first one.
 
     bits_IK: uint16, the states' alleles at all places, of which the first one here is first_place. share_K:
@@ -53,14 +53,14 @@ def fill_backwards(bits_IK, share_K, emission_S2L, jump_S, first_place, behind_2
 
 
 @kernel(fast=True)
-def sweep_forward(  # type: ignore[no-untyped-def]
+def sweep_states_forward(  # type: ignore[no-untyped-def]
     bits_IK, share_K, likelihood_S3H, haploid_H, jump_S, right_P2K, left_2K, sum_2, mismatch, starting,
     fragments, first_place, emission_S2L, exchanged_HS, probability_SL, factor_S2H,
 ):  # fmt: skip
     """Update the emissions of a group of places, and decide on exchanges.
 
     left_2K, sum_2: forward values of both chains behind the place before, and their sums; then those behind
-    the last place. right_P2K: `fill_backwards`. The rest as of `likelihood_passes.sweep_forward`.
+    the last place. right_P2K: `fill_states_backwards`. The rest as of `likelihood_passes.sweep_forward`.
     """
     own_2L, cross_2L = np.empty((2, 2), np.float32), np.empty((2, 2), np.float32)
     crossed_2H, known_H = np.empty((2, 1), np.float32), np.zeros(1, np.bool_)

@@ -22,7 +22,7 @@ OTHERS = 1_000  # haplotypes that stand for all that were not chosen
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """Those of a sample.
+    """The states of one sample.
 
     Attributes
     ----------
@@ -67,7 +67,9 @@ class States:
         parts = []
         for slot_C, low, high in zip(slot_WC, bounds_W1[:-1], bounds_W1[1:], strict=True):
             state_K = np.concatenate([slot_C, stand_ins(slot_C, n_haplotypes)])
-            site_R, alleles_RK, same_S = alleles.of_states(state_K, low, high)
+            # one that stands for many would lend its weight to alleles that few of these have
+            least_K = np.where(np.arange(len(state_K)) < n_chosen, 0, n_haplotypes / OTHERS)
+            site_R, alleles_RK, same_S = alleles.of_states(state_K, least_K, low, high)
             parts.append((site_R, np.packbits(alleles_RK, axis=1), same_S))
         site, packed, same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         n_others = len(state_K) - n_chosen
@@ -91,7 +93,7 @@ def in_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
     Returns
     -------
     int64 (W, C)
-        As many as the most that a window has; those of other windows fill up.
+        As many as in the window with the most; where there are fewer, haplotypes of other windows fill up.
     """
     n = max(map(len, chosen_W))
     everywhere = np.unique(np.concatenate(chosen_W))
@@ -108,7 +110,7 @@ def in_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def stand_ins(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Haplotypes that stand for all that are not chosen, evenly spread over the panel.
+    """Haplotypes that stand for all that are not chosen, about evenly spread over the panel.
 
     Parameters
     ----------
@@ -120,14 +122,18 @@ def stand_ins(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
     Returns
     -------
     int64 (n,)
-        None of the chosen; OTHERS, or fewer if fewer are left.
+        None of the chosen, each once; OTHERS, or fewer if fewer are left.
     """
     other = spread(min(OTHERS, n_haplotypes - len(chosen_C)), n_haplotypes)
-    while True:
-        is_chosen = np.isin(other, chosen_C)
-        if not is_chosen.any():
-            return other
-        other[is_chosen] = (other[is_chosen] + 1) % n_haplotypes
+    is_chosen = np.isin(other, chosen_C)
+    taken = {*chosen_C.tolist(), *other.tolist()}
+    for number in np.flatnonzero(is_chosen).tolist():  # the next one that is free
+        haplotype = int(other[number])
+        while haplotype in taken:
+            haplotype = (haplotype + 1) % n_haplotypes
+        taken.add(haplotype)
+        other[number] = haplotype
+    return other
 
 
 def spread(n: int, n_haplotypes: int) -> np.ndarray:
