@@ -17,8 +17,8 @@ with 5,000 and 50,000 haplotypes.
 
     python -m benchmarks.sequencing large --cache FOLDER
 
-`large` imputes such reads from panels of 20,000 and 200,000 haplotypes, of which chains copy the likeliest, and
-beside that with chains that copy all, up to `--all-up-to` haplotypes.
+`large` imputes such reads from panels of 20,000 and 200,000 haplotypes, of which chains copy the likeliest,
+and beside that with chains that copy all, up to `--all-up-to` haplotypes.
 
     python -m benchmarks.sequencing fragments
 

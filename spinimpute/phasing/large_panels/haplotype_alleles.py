@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import rows_of_packed, unpack_rows
 from spinimpute.panels.panel import Panel
 
-BYTES_AT_ONCE = 2**26  # of unpacked alleles
+BYTES_AT_ONCE = 2**24  # of packed alleles
 
 
 @dataclass(frozen=True, eq=False)
