@@ -116,12 +116,14 @@ def large_panel_memory(
 
     Parameters
     ----------
-    panel_haplotypes, sites, samples, threads, bases
+    panel_haplotypes, sites : int
         As of `chain_memory`.
     common : int
         Sites of common alleles (`large_panels.search`).
     minor_alleles : int
         Of all haplotypes, at the other sites.
+    samples, threads, bases : int
+        As of `chain_memory`.
 
     Returns
     -------

@@ -50,10 +50,12 @@ def genotypes_from_large_panel(
         Phased haplotypes.
     sites : slice
         Panel sites.
-    phred_SX3, haploid_X, threads, bases_X
+    phred_SX3, haploid_X, threads
         As of `genotypes_from_likelihoods`.
     told : callable
         Called with the fraction that is done.
+    bases_X
+        As of `genotypes_from_likelihoods`.
 
     Returns
     -------
