@@ -45,7 +45,7 @@ FLANK = 128  # that it sees on either side: of what lies further away next to no
 MOST_STATES = 8_000
 
 # Chains of sequenced samples copy all haplotypes of panels with up to so many, of larger ones the likeliest.
-# Of 20,000 haplotypes these take two fifths of the time that all take, and are as accurate.
+# Of 20,000 haplotypes these take two fifths of the time that all take, and are a little more accurate.
 MOST_COPIED = 12_000
 MOST_SEARCHED = 20_000  # haplotypes among which chains search the likeliest; of more, evenly chosen ones
 
