@@ -142,9 +142,10 @@ def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
     sites = slice(3, 3 + n_sites)
     alleles_SN = panel.alleles_SN[sites].copy()
     common_S = rng.random(n_sites) < 0.5
+    common_D = np.flatnonzero(common_S)
     chosen_K = rng.permutation(n)[: rng.integers(1, n + 1)]
     low, high = np.sort(rng.integers(0, n_sites + 1, 2)).tolist()
-    alleles = HaplotypeAlleles.of(panel, sites, common_S)
+    alleles = HaplotypeAlleles.of(panel, sites, common_D, panel.packed_rows(3 + common_D))
     least_K = rng.integers(0, 3, len(chosen_K))
     site_R, alleles_RK, same_S = alleles.of_states(chosen_K, least_K, low, high)
     count_S, is_minor_SK = alleles_SN.sum(axis=1), alleles_SN[:, chosen_K] == 1
@@ -185,7 +186,8 @@ def test_others_stand_for_those_that_were_not_chosen(monkeypatch: pytest.MonkeyP
 
 def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None) -> None:
     panel = large_panel(rng, 50, 90)
-    alleles = HaplotypeAlleles.of(panel, slice(0, 50), np.arange(50) % 3 == 0)
+    common_D = np.arange(0, 50, 3)
+    alleles = HaplotypeAlleles.of(panel, slice(0, 50), common_D, panel.packed_rows(common_D))
     made = States.of(alleles, 90, [0, 20, 50], [np.array([4, 7]), np.array([7, 8, 9])])
     assert len(made.share_K) == 3 + 12
     assert made.share_K.sum() == pytest.approx(90)

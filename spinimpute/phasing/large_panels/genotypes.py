@@ -113,7 +113,6 @@ def _searched(
 ) -> tuple[list[list[np.ndarray]], np.ndarray]:
     """The haplotypes that samples copy most, of each sample and window, and P(ALT) at the common sites."""
     most = CHOSEN if search.sees_all else CHOSEN // 2
-
     n_samples = len(haploid_X)
 
     def run(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

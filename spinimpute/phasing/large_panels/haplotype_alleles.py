@@ -3,8 +3,8 @@
 Of most sites of a large panel few haplotypes have the minor allele. Those sites are kept as lists, of each
 haplotype the sites where it has it; at the others all alleles are kept as bits, haplotype by haplotype.
 
-Axes: S sites, D of them with bits, C minor alleles at the others, N haplotypes, K chosen ones, W words of
-bits, R sites where these differ.
+Axes: S sites, D of them with bits, B bytes of those, C minor alleles at the others, N haplotypes, K chosen
+ones, W words of bits, R sites where these differ.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HaplotypeAlleles:
     minor_count_S: np.ndarray
 
     @classmethod
-    def of(cls, panel: Panel, sites: slice, common_S: np.ndarray) -> HaplotypeAlleles:
+    def of(cls, panel: Panel, sites: slice, common_D: np.ndarray, packed_DB: np.ndarray) -> HaplotypeAlleles:
         """Those of a panel.
 
         Parameters
@@ -56,15 +56,16 @@ class HaplotypeAlleles:
             Phased haplotypes.
         sites : slice
             Panel sites.
-        common_S : bool (S,)
-            Which of them are kept as bits.
+        common_D : int64
+            Which of them, counted from the first one, are kept as bits.
+        packed_DB : uint8
+            Their alleles, `Panel.packed_rows`.
         """
         n, count_S = panel.n_haplotypes, panel.allele_count[sites]
-        common_D = np.flatnonzero(common_S)
-        bits_NW = rows_of_packed(panel.packed_rows(sites.start + common_D), n)
+        bits_NW = rows_of_packed(packed_DB, n)
         alt_is_major_S = count_S > n // 2
         minor_count_S = np.minimum(count_S, n - count_S)
-        rare_R = np.flatnonzero(~common_S & (minor_count_S > 0))
+        rare_R = np.setdiff1d(np.flatnonzero(minor_count_S), common_D)
         site, haplotype = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
         step = max(1, BYTES_AT_ONCE // -(-n // 8))
         for low in range(0, len(rare_R), step):

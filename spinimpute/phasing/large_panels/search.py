@@ -64,13 +64,12 @@ class Search:
     """
 
     def __init__(self, panel: Panel, sites: slice) -> None:
-        common_S = common_sites(panel.frequency[sites])
-        self.common_T = np.flatnonzero(common_S)
-        self.alleles = HaplotypeAlleles.of(panel, sites, common_S)
+        self.common_T = np.flatnonzero(common_sites(panel.frequency[sites]))
+        packed_TB = panel.packed_rows(sites.start + self.common_T)
+        self.alleles = HaplotypeAlleles.of(panel, sites, self.common_T, packed_TB)
         n = panel.n_haplotypes
         self.sees_all = n <= MOST_SEARCHED
         self._searched_M = spread(min(n, MOST_SEARCHED), n)
-        packed_TB = panel.packed_rows(sites.start + self.common_T)
         searched_TB = order_packed(packed_TB, self._searched_M)
         n_searched = len(self._searched_M)
         searched = PanelPart.of(panel, sites.start + self.common_T, searched_TB, n_searched)
