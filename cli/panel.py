@@ -65,6 +65,13 @@ def panel() -> None:
     "chromosome, position and perhaps REF and ALT.",
 )
 @click.option("--model", metavar="FILE", help="With --inducing: checkpoint (default: the shipped one).")
+@click.option(
+    "--keep-phase",
+    is_flag=True,
+    help="Keep rare alleles on the haplotypes that the VCF puts them on. By default they are moved to the "
+    "other haplotype of their carrier where it matches the other carriers for longer, unless the phase of "
+    "nearly all is right.",
+)
 @out_option("Panel file to write, by convention .spin, or .spip with --inducing.")
 @click.option(
     "--threads",
@@ -86,6 +93,7 @@ def build(
     inducing_points: int | None,
     array: str | None,
     model: str | None,
+    keep_phase: bool,
     out: str,
     threads: int | None,
     device: str,
@@ -115,7 +123,7 @@ def build(
     command = command_text(ctx, WITHOUT_INFLUENCE)
     readers = min(default_threads(), MOST_READERS) if threads is None else threads
     if inducing_points is None:
-        build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers)
+        build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase)
         with open_panel_file(out) as parts:
             for built in parts:
                 _describe(out, built, quiet)
@@ -126,7 +134,7 @@ def build(
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
         temporary_folder() as folder,
-        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, readers) as panel,
+        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, readers, keep_phase) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
             panel,
@@ -246,6 +254,7 @@ def _source(
     region: Region | None,
     samples: list[str] | None,
     readers: int,
+    keep_phase: bool,
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
@@ -254,16 +263,18 @@ def _source(
     from spinimpute.panels.panel import Panel
 
     if not is_panel_file(vcf):
-        return build_panel(vcf, out, genetic_map, region, samples, threads=readers)
-    if genetic_map or region or samples:
+        return build_panel(vcf, out, genetic_map, region, samples, threads=readers, keep_phase=keep_phase)
+    if genetic_map or region or samples or keep_phase:
         raise InputError(
-            f"{vcf} is a panel file: its map, region and samples were chosen when it was built; give --map, "
-            "--region and --samples-file with a VCF or BCF"
+            f"{vcf} is a panel file: its map, region, samples and phase were chosen when it was built; give "
+            "--map, --region, --samples-file and --keep-phase with a VCF or BCF"
         )
     return Panel.open(vcf)
 
 
 def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
+    from spinimpute.panels.panel import MOVED
+
     if quiet:
         return
     say(
@@ -272,6 +283,10 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
     )
     for reason, count in built.provenance.get("skipped", {}).items():
         say(f"  {count} records skipped: {reason}")
+    if moved := built.provenance.get(MOVED):
+        wrong = (f"{share:.1%} of those with {carriers}" for carriers, share in moved["wrong before"])
+        say(f"  {moved['alleles']} rare alleles moved to the other haplotype of their carrier")
+        say(f"  on the wrong one were, by the number of carriers, {', '.join(wrong)}")
 
 
 @panel.command(cls=OnceEach)

@@ -19,6 +19,7 @@ FIRST = f"panel build --vcf {EXAMPLE}/panel.vcf.gz --map {EXAMPLE}/genetic.map -
 TARGET = f"--vcf {EXAMPLE}/target.vcf.gz --panel panel.spin"
 TYPED = f"--typed {EXAMPLE}/target.vcf.gz --panel panel.spin"
 REGIONS = "impute --vcf unphased.vcf --panel panel.spin --format GT,HDS,DS --buffer 0.1"
+MIXED = "spinimpute.predictors.haplotype_attention.posterior_alleles"
 # In this order, as some read what others write. A number before a command: the haplotypes of a large panel.
 COMMANDS = [
     f"impute {TARGET} --out phased.vcf.gz --format GT,DS,GP,HDS",
@@ -48,7 +49,8 @@ def run(command: str, folder: Path, cache: Path, **variables: str) -> subprocess
     number, words = re.fullmatch(r"(?:(\d+) )?(.*)", command).groups()  # type: ignore[union-attr]
     names = ("MOST_STATES", "MOST_COPIED", "MOST_SEARCHED")
     limits = "".join(f"model.{name} = {number}; " for name in names)
-    large = f"import spinimpute.hmm.parameters as model; {limits}" if number else ""
+    mixed = f"import {MIXED} as mixed; mixed.ALONE = {number} // 2; mixed.ALIKE = {number}; "
+    large = f"import spinimpute.hmm.parameters as model; {limits}{mixed}" if number else ""
     return subprocess.run(
         [sys.executable, "-c", f"{large}from spinimpute.cli.main import main; main()", *words.split()],
         cwd=folder, capture_output=True, text=True, check=True,

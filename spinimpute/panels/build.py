@@ -14,11 +14,13 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.output_files import check_output, written_whole
-from spinimpute.panels.panel import Panel
+from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.panels.site_table import SiteTable, raw_columns
-from spinimpute.panels.writer import PanelWriter, package_version
+from spinimpute.panels.trust.rare_phase import find_moves
+from spinimpute.panels.writer import PanelWriter, package_version, write_again
+from spinimpute.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import index_intervals
 
@@ -32,6 +34,7 @@ def build_panel(
     force: bool = False,
     command: str = "",
     threads: int = 1,
+    keep_phase: bool = False,
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
 
@@ -58,6 +61,9 @@ def build_panel(
     threads : int
         With more than one, a large VCF with an index is read by so many processes; they start by running the
         main script again, which must do its work under `if __name__ == "__main__"`.
+    keep_phase : bool
+        Keep rare alleles on the haplotypes that the VCF puts them on. By default those that are on the wrong
+        haplotype of their carrier are moved, see `trust.rare_phase`; provenance[MOVED] says how many.
 
     Returns
     -------
@@ -72,11 +78,27 @@ def build_panel(
     """
     out = check_output(out, force, [vcf, genetic_map])
     reader = _reader(vcf, region, samples, threads)
-    with written_whole(out) as partial, partial.open("wb") as file:
-        _write_panel(file, reader, Path(vcf), genetic_map, command)
-        file.flush()
-        os.fsync(file.fileno())
+    with written_whole(out) as partial:
+        with partial.open("wb") as file:
+            _write_panel(file, reader, Path(vcf), genetic_map, command)
+            file.flush()
+            os.fsync(file.fileno())
+        if not keep_phase:
+            _repair_phase(partial, out)
     return Panel.open(out)
+
+
+def _repair_phase(built: Path, out: Path) -> None:
+    """Write a panel again if some of its rare alleles are on the wrong haplotype."""
+    with Panel.open(built) as panel:
+        moves = find_moves(panel)
+        if not len(moves.site_M):
+            return
+        with temporary_folder_in(out.parent, f".{out.name}.") as folder:
+            repaired = folder / "repaired.spin"
+            moved = {"alleles": len(moves.site_M), "wrong before": list(moves.wrong_share.items())}
+            write_again(panel, repaired, {MOVED: moved}, moves=moves)
+            os.replace(repaired, built)
 
 
 def _reader(

@@ -166,7 +166,7 @@ def is_count(value: object) -> bool:
 
 def is_provenance(value: object) -> bool:
     """Whether an entry of a header is the origin of a panel, with what was skipped counted by reason."""
-    counted = ("skipped", "array sites not used")
+    counted = ("skipped", "array sites not used", "rare alleles moved")
     return isinstance(value, dict) and all(is_object(value.get(key, {})) for key in counted)
 
 

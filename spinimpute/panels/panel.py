@@ -45,6 +45,7 @@ from spinimpute.panels.trust.discordance import UNITS, trust
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
 FIRST_WITH_DISCORDANCE = 3
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
+MOVED = "rare alleles moved"  # in the provenance: how many, and how many were wrong before
 MERGED = "merged"  # in the provenance: checksums of the panels that one was merged of
 
 

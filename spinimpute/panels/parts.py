@@ -149,6 +149,7 @@ def build_panels(
     force: bool = False,
     command: str = "",
     threads: int = 1,
+    keep_phase: bool = False,
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
 
@@ -156,7 +157,7 @@ def build_panels(
 
     Parameters
     ----------
-    vcf, out, genetic_map, region, samples, force, command, threads
+    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase
         As for `build_panel`.
 
     Raises
@@ -169,7 +170,7 @@ def build_panels(
     parts = _parts_in(vcf, region)
     if len(parts) < 2:
         chosen = parts[0].region if parts else region
-        build_panel(vcf, out, genetic_map, chosen, samples, force, command, threads).close()
+        build_panel(vcf, out, genetic_map, chosen, samples, force, command, threads, keep_phase).close()
         return
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
     with (
@@ -181,7 +182,7 @@ def build_panels(
             path = folder / f"{part.name}.spin"
             try:
                 build_panel(
-                    vcf, path, genetic_map, part.region, samples, command=command, threads=threads
+                    vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase
                 ).close()
             except NoRecord:
                 continue

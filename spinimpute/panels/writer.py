@@ -16,6 +16,7 @@ from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
 from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
 from spinimpute.panels.trust.discordance import Discordance
+from spinimpute.panels.trust.rare_phase import Moves
 
 
 class PanelWriter:
@@ -88,8 +89,14 @@ class PanelWriter:
         self._container.finish(identity, {"provenance": provenance})
 
 
-def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str, Any]) -> None:
-    """Write a panel again with other genetic positions.
+def write_again(
+    panel: Panel,
+    out: Path,
+    provenance: dict[str, Any],
+    cM: np.ndarray | None = None,
+    moves: Moves | None = None,
+) -> None:
+    """Write a panel again with other genetic positions, or with another phase of rare alleles.
 
     Parameters
     ----------
@@ -97,10 +104,12 @@ def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str
         What to write.
     out : Path
         The file to write.
-    cM : float64 (n_sites,)
-        Never decreasing.
     provenance : dict
         Added to the panel's own.
+    cM : float64 (n_sites,), optional
+        Never decreasing; by default the panel's.
+    moves : Moves, optional
+        Alleles to move; by default none.
 
     Raises
     ------
@@ -116,13 +125,26 @@ def write_with_map(panel: Panel, out: Path, cM: np.ndarray, provenance: dict[str
             packed, count = panel.packed(start, stop), panel.allele_count[start:stop]
             same = np.array_equal(allele_counts(packed), count)
             panel.container.require(same, "its haplotypes do not have the allele counts that it states")
+            if moves is not None:
+                packed = _moved(packed, start, moves)
             writer.add_rows(store_rows(packed, panel.n_haplotypes), count, panel.position[start:stop])
         table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
-        table["cM"] = cM.astype("<f8").tobytes()
+        if cM is not None:
+            table["cM"] = cM.astype("<f8").tobytes()
         header = panel.container.header
         writer.finish(table, header | {"provenance": panel.provenance | provenance})
         file.flush()
         os.fsync(file.fileno())
+
+
+def _moved(packed_XB: np.ndarray, first: int, moves: Moves) -> np.ndarray:
+    """Packed bits of consecutive sites with those alleles moved that are theirs."""
+    theirs = slice(*np.searchsorted(moves.site_M, [first, first + len(packed_XB)]))
+    moved_XB = packed_XB.copy()
+    for haplotype_M in (moves.from_M[theirs], moves.to_M[theirs]):  # one has either allele
+        bit_M = (128 >> (haplotype_M & 7)).astype(np.uint8)
+        np.bitwise_xor.at(moved_XB, (moves.site_M[theirs] - first, haplotype_M >> 3), bit_M)
+    return moved_XB
 
 
 def package_version() -> str:

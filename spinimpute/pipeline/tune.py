@@ -14,7 +14,7 @@ from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_parts
-from spinimpute.panels.writer import package_version, write_with_map
+from spinimpute.panels.writer import package_version, write_again
 from spinimpute.partial_files import temporary_folder_in
 from spinimpute.progress import Progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
@@ -95,7 +95,7 @@ def tune_panel(
                     "command": command,
                 }
                 made.append(folder / str(number))
-                write_with_map(panel, made[-1], cM, {TUNED: tuned} if can_tune(panel, typed_index) else {})
+                write_again(panel, made[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM)
             if len(made) == 1:
                 os.replace(made[0], partial)
             else:

@@ -22,7 +22,7 @@ from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows
-from spinimpute.predictors.haplotype_attention import copying
+from spinimpute.predictors.haplotype_attention import copying, posterior_alleles
 from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.copying import hash_rows, scramble
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
@@ -64,6 +64,8 @@ def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Panels are imputed as small ones are, and as large ones."""
     if request.param:
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
+        monkeypatch.setattr(posterior_alleles, "ALONE", 5)
+        monkeypatch.setattr(posterior_alleles, "ALIKE", 6)
 
 
 def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:

@@ -30,6 +30,11 @@ from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
 from spinimpute.predictors.haplotype_attention.ibs_classes import Information, find_ibs_classes
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
+from spinimpute.predictors.haplotype_attention.posterior_alleles import (
+    mix,
+    posterior_alleles,
+    posterior_weight,
+)
 from spinimpute.predictors.haplotype_attention.settings import (
     HaplotypeSettings,
     check_weights,
@@ -166,6 +171,7 @@ class HaplotypePredictor(Predictor):
             candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
         information = Information.of(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
+        weight = posterior_weight(n_haplotypes)
         for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
@@ -181,9 +187,17 @@ class HaplotypePredictor(Predictor):
                 weight_QGEK, logit_QGK, value_QGVK, classes.count_QGK, classes.first_QGK, classes.member_M,
                 chunk.sibling_N, patterns, block.first, block.starts_G1, block.fraction_U,
             )  # fmt: skip
-            out_UQ[block.sites.start - start : block.sites.stop - start] = decode(
+            p_UQ = decode(
                 self._decoder, found, spread_QGE, block.gap_U, block.site_UF, block.flip_U, block.frequency_U
             )
+            if weight > 0:
+                copied_UQ = posterior_alleles(
+                    posterior_CP, candidates.haplotype_C, first_Q1, patterns, block.first, block.starts_G1,
+                    block.fraction_U,
+                )  # fmt: skip
+                count_U = panel.allele_count[block.sites]
+                mix(p_UQ, copied_UQ, block.flip_U, np.minimum(count_U, n_haplotypes - count_U), weight)
+            out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
         # the longest of matches with nothing is no match
         nothing_known_Q = ~queries.known_XW.any(axis=1)
         out_UQ[:, nothing_known_Q] = panel.frequency[start:stop, None]

@@ -22,7 +22,7 @@ import spinimpute
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.trust import discordance
 from spinimpute.panels.trust.discordance import COMMON, LEAST_COPIES, NEAR, PRIOR, UNITS, Discordance, trust
-from spinimpute.panels.writer import write_with_map
+from spinimpute.panels.writer import write_again
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
@@ -266,6 +266,6 @@ def test_inducing_panels_keep_it(spoiled: Spoiled, tmp_path: Path) -> None:
 
 def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> None:
     with Panel.open(spoiled.path) as panel:
-        write_with_map(panel, tmp_path / "again.spin", panel.cM, {})
+        write_again(panel, tmp_path / "again.spin", {})
         with Panel.open(tmp_path / "again.spin") as again:
             np.testing.assert_array_equal(again.discordance, panel.discordance)

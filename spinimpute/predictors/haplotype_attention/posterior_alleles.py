@@ -1,0 +1,149 @@
+"""Alleles pooled by the posteriors of the model of Li and Stephens alone, in large panels.
+
+The shipped network was trained with panels of up to 6,000 haplotypes. In larger ones hundreds of haplotypes
+match a query alike, the model of Li and Stephens is close to the truth, and the mean of both predictions is
+better than either (benchmarks/README.md). In panels like those of training it is not, and nothing is mixed.
+
+Axes: Q queries, G gaps of a block, C candidates, P places, U sites of a block, N panel haplotypes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from spinimpute.genotypes.bit_rows import trailing_zeros
+from spinimpute.kernels import kernel
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns
+
+# Panel haplotypes up to which the network's prediction stands alone, and from which both count alike.
+ALONE, ALIKE = 6_000, 20_000
+LARGEST_WEIGHT = 0.5  # 0.7 is as good
+FEWEST_CARRIERS = 2  # which haplotype of its carrier has a singleton is uncertain, as the network knows
+
+
+def posterior_weight(n_haplotypes: int) -> float:
+    """What posteriors count for beside the network.
+
+    Parameters
+    ----------
+    n_haplotypes : int
+        Of the panel.
+
+    Returns
+    -------
+    float
+        From 0 in small panels to LARGEST_WEIGHT in large ones.
+    """
+    share = math.log(n_haplotypes / ALONE) / math.log(ALIKE / ALONE)
+    return LARGEST_WEIGHT * min(max(share, 0.0), 1.0)
+
+
+@kernel(fast=True)
+def _pool(  # type: ignore[no-untyped-def]
+    posterior_CP, haplotype_C, first_Q1, pattern_NG, count_G, first_word_G, minor_W, first_gap, gap_start_G1,
+    fraction_U, out_UQ,
+):  # fmt: skip
+    out_UQ[:] = 0
+    n_gaps = len(gap_start_G1) - 1
+    most_patterns = 1
+    for g in range(n_gaps):
+        most_patterns = max(most_patterns, count_G[first_gap + g])
+    slot_D = np.full(most_patterns, -1, np.int32)
+    pattern_I, mass_IE = np.empty(most_patterns, np.int32), np.empty((most_patterns, 2), np.float32)
+    for q in range(len(first_Q1) - 1):
+        for g in range(n_gaps):
+            first_site, n_sites = gap_start_G1[g], gap_start_G1[g + 1] - gap_start_G1[g]
+            if n_sites == 0:
+                continue
+            gap, n_words = first_gap + g, (n_sites + 63) >> 6
+            n_slots = 0
+            left_sum = right_sum = np.float32(1e-12)
+            for c in range(first_Q1[q], first_Q1[q + 1]):
+                left, right = posterior_CP[c, g], posterior_CP[c, g + 1]
+                left_sum += left
+                right_sum += right
+                pattern = pattern_NG[haplotype_C[c], gap]
+                slot = slot_D[pattern]
+                if slot < 0:
+                    slot = n_slots
+                    n_slots += 1
+                    slot_D[pattern] = slot
+                    pattern_I[slot] = pattern
+                    mass_IE[slot] = 0
+                mass_IE[slot, 0] += left
+                mass_IE[slot, 1] += right
+            left_scale, right_scale = np.float32(1) / left_sum, np.float32(1) / right_sum
+            for slot in range(n_slots):
+                slot_D[pattern_I[slot]] = -1
+                left, right = mass_IE[slot, 0] * left_scale, mass_IE[slot, 1] * right_scale
+                at = first_word_G[gap] + n_words * pattern_I[slot]
+                for word in range(n_words):
+                    minor = minor_W[at + word]
+                    while minor:
+                        u = first_site + (word << 6) + trailing_zeros(minor)
+                        minor &= minor - np.uint64(1)
+                        out_UQ[u, q] += (np.float32(1) - fraction_U[u]) * left + fraction_U[u] * right
+
+
+def posterior_alleles(
+    posterior_CP: np.ndarray,
+    haplotype_C: np.ndarray,
+    first_Q1: np.ndarray,
+    patterns: GapPatterns,
+    first_gap: int,
+    gap_start_G1: np.ndarray,
+    fraction_U: np.ndarray,
+) -> np.ndarray:
+    """P(minor allele) at a block's sites, by copying alone.
+
+    Parameters
+    ----------
+    posterior_CP : float32 (C, P)
+        Of candidates at the places around the block's gaps, as `copying_posteriors` gives them.
+    haplotype_C : int32
+        The candidates, numbered as in `patterns`.
+    first_Q1 : int64 (Q + 1,)
+        Where those of each query begin.
+    patterns : GapPatterns
+        Of the chunk.
+    first_gap : int
+        The block's first gap in the chunk.
+    gap_start_G1 : int64
+        Sites of the block's gaps, counted from 0.
+    fraction_U : float32
+        Position in the gap: 0 at the left typed site, 1 at the right one.
+
+    Returns
+    -------
+    float32 (U, Q)
+        Posteriors of the carriers, of all candidates' sum, linear between the ends of a gap; 0 for a query
+        without candidates.
+    """
+    out_UQ = np.empty((len(fraction_U), len(first_Q1) - 1), np.float32)
+    _pool(posterior_CP, haplotype_C, first_Q1, *patterns, first_gap, gap_start_G1, fraction_U, out_UQ)
+    return out_UQ
+
+
+def mix(
+    p_UQ: np.ndarray, minor_UQ: np.ndarray, flip_U: np.ndarray, carriers_U: np.ndarray, weight: float
+) -> None:
+    """Mix the network's P(ALT) with what copying alone says, in place, where several carry an allele.
+
+    Parameters
+    ----------
+    p_UQ : float32
+        P(ALT) by the network.
+    minor_UQ : float32
+        P(minor allele), see `posterior_alleles`.
+    flip_U : bool
+        Whether ALT is the major allele.
+    carriers_U : integers
+        Panel haplotypes with the minor allele.
+    weight : float
+        See `posterior_weight`.
+    """
+    mixed = np.flatnonzero(carriers_U >= FEWEST_CARRIERS)
+    alt_MQ = np.where(flip_U[mixed, None], 1 - minor_UQ[mixed], minor_UQ[mixed])
+    p_UQ[mixed] += np.float32(weight) * (alt_MQ - p_UQ[mixed])

@@ -1,0 +1,224 @@
+"""Rare alleles on the wrong haplotype of their carrier."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.panels.panel import MOVED, Panel
+from spinimpute.panels.trust import rare_phase
+from spinimpute.panels.trust.carrier_matches import LONGEST, PASSED, SHORTEST, fill_gains
+from spinimpute.panels.trust.rare_phase import COMMON, LEAST_WRONG, find_moves
+from spinimpute.training.simulation import SimulationSettings, simulate_segment
+
+WRONG = 0.1
+
+
+def write_vcf(path: Path, position: np.ndarray, alleles_XN: np.ndarray, samples: list[str]) -> Path:
+    """A phased VCF; samples of which the second haplotype is 2 everywhere have one."""
+    columns = "\t".join(samples)
+    lines = [
+        "##fileformat=VCFv4.2",
+        "##contig=<ID=20>",
+        '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
+        f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{columns}",
+    ]
+    for at, row in zip(position.tolist(), alleles_XN.tolist(), strict=True):
+        calls = "\t".join(str(a) if b == 2 else f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True))
+        lines.append(f"20\t{at}\t.\tA\tC\t.\t.\t.\tGT\t{calls}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """A simulated panel; WRONG of the rare alleles of heterozygotes were put on the other haplotype."""
+
+    position: np.ndarray
+    clean_XN: np.ndarray
+    spoiled_XN: np.ndarray
+    samples: list[str]
+    folder: Path
+
+    def build(self, name: str, alleles_XN: np.ndarray, keep_phase: bool = False) -> Panel:
+        """Built from a VCF of these alleles."""
+        vcf = write_vcf(self.folder / f"{name}.vcf", self.position, alleles_XN, self.samples)
+        out = self.folder / f"{name}.spin"
+        genetic_map = GeneticMap.constant()
+        return spinimpute.build_panel(vcf, out, genetic_map, force=True, keep_phase=keep_phase)
+
+
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Spoiled:
+    several = SimulationSettings(
+        length=(600_000, 600_001), samples=(700, 701), recombination_rate=(1e-8, 1.01e-8), demes=1
+    )
+    segment = simulate_segment(3, several)
+    n = segment.n_haplotypes
+    clean_XN = segment.alleles(0, segment.n_sites)
+    clean_XN[::7] ^= 1  # the rarer allele is REF at some sites
+    spoiled_XN, rng = clean_XN.copy(), np.random.default_rng(0)
+    for row in spoiled_XN:
+        minor = int(row.sum() <= n // 2)
+        carriers = np.flatnonzero(row == minor)
+        if 2 <= len(carriers) < COMMON * n:
+            for carrier in carriers[rng.random(len(carriers)) < WRONG]:
+                if row[carrier ^ 1] != minor:
+                    row[carrier], row[carrier ^ 1] = 1 - minor, minor
+    samples = [f"s{i}" for i in range(n // 2)]
+    return Spoiled(segment.position, clean_XN, spoiled_XN, samples, tmp_path_factory.mktemp("phase"))
+
+
+def changes(one_XN: np.ndarray, other_XN: np.ndarray) -> set[tuple[int, int]]:
+    """Sites and samples whose haplotypes differ between two panels."""
+    differ_XS = (one_XN != other_XN).reshape(len(one_XN), -1, 2).any(axis=2)
+    return {(int(x), int(s)) for x, s in np.argwhere(differ_XS)}
+
+
+def test_wrong_phases_are_mended(spoiled: Spoiled) -> None:
+    with spoiled.build("spoiled", spoiled.spoiled_XN) as panel:
+        mended_XN = panel.alleles(0, panel.n_sites)
+        moved = panel.provenance[MOVED]
+        panel.verify()
+    pairs = mended_XN.reshape(len(mended_XN), -1, 2).sum(axis=2)
+    np.testing.assert_array_equal(pairs, spoiled.clean_XN.reshape((*pairs.shape, 2)).sum(axis=2))
+    wrong, made = changes(spoiled.spoiled_XN, spoiled.clean_XN), changes(mended_XN, spoiled.spoiled_XN)
+    assert len(wrong) > 500
+    assert len(made & wrong) > 0.75 * len(wrong)
+    assert len(made & wrong) > 0.9 * len(made)
+    assert moved["alleles"] == len(made)
+    for carriers, share in moved["wrong before"]:
+        assert share == pytest.approx(WRONG, abs=0.05), carriers
+
+
+def test_what_is_right_stays(spoiled: Spoiled) -> None:
+    with spoiled.build("clean", spoiled.clean_XN) as panel:
+        np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), spoiled.clean_XN)
+        assert MOVED not in panel.provenance
+
+
+def test_phase_can_be_kept(spoiled: Spoiled) -> None:
+    with spoiled.build("kept", spoiled.spoiled_XN, keep_phase=True) as panel:
+        np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), spoiled.spoiled_XN)
+        assert MOVED not in panel.provenance
+
+
+def test_the_order_of_samples_does_not_matter(spoiled: Spoiled) -> None:
+    order = np.random.default_rng(1).permutation(len(spoiled.samples))
+    columns = (2 * order[:, None] + np.arange(2)).ravel()
+    with spoiled.build("first", spoiled.spoiled_XN) as panel:
+        first_XN = panel.alleles(0, panel.n_sites)
+    with spoiled.build("other", np.ascontiguousarray(spoiled.spoiled_XN[:, columns])) as panel:
+        np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), first_XN[:, columns])
+
+
+def test_parts_of_long_panels_are_much_the_same(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    with spoiled.build("whole", spoiled.spoiled_XN, keep_phase=True) as panel:
+        whole = find_moves(panel)
+        monkeypatch.setattr(rare_phase, "_BLOCK", 250)
+        monkeypatch.setattr(rare_phase, "_FLANK", 250)
+        parts = find_moves(panel)
+    one = set(zip(whole.site_M.tolist(), whole.from_M.tolist(), strict=True))
+    other = set(zip(parts.site_M.tolist(), parts.from_M.tolist(), strict=True))
+    assert (np.diff(parts.site_M) >= 0).all()
+    assert len(one & other) > 0.9 * max(len(one), len(other))
+
+
+def test_men_have_one_haplotype_of_x(spoiled: Spoiled) -> None:
+    """Samples with one haplotype carry alleles that others are compared with, and keep theirs."""
+    alleles_XN = spoiled.spoiled_XN.copy()
+    alleles_XN[:, 1:400:2] = 2  # 200 of the samples
+    with spoiled.build("men", alleles_XN) as panel:
+        mended_XN, moved = panel.alleles(0, panel.n_sites), panel.provenance[MOVED]
+    before_XN = np.delete(alleles_XN, np.arange(1, 400, 2), axis=1)
+    np.testing.assert_array_equal(mended_XN[:, :200], before_XN[:, :200])
+    assert moved["alleles"] == (mended_XN != before_XN).sum() / 2 > 100
+
+
+def gain_by_hand(
+    alleles_TN: np.ndarray, place: int, cM: float, cM_T: np.ndarray, carriers: list[int], i: int
+) -> float:
+    """By comparing site by site."""
+
+    def length(one: int, other: int, places: list[int]) -> float:
+        differ = [t for t in places if alleles_TN[t, one] != alleles_TN[t, other]]
+        return min(LONGEST, abs(cM_T[differ[PASSED]] - cM)) if len(differ) > PASSED else LONGEST
+
+    def longest(one: int) -> float:
+        left, right = list(range(place - 1, -1, -1)), list(range(place, len(cM_T)))
+        return max(
+            sum(math.log(length(one, other, side) + SHORTEST) for side in (left, right))
+            for other in carriers
+            if other != carriers[i]
+        )
+
+    return longest(carriers[i] ^ 1) - longest(carriers[i])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 150), st.integers(2, 6))
+def test_gains_are_those_of_comparing_site_by_site(seed: int, n_sites: int, n_carriers: int) -> None:
+    rng = np.random.default_rng(seed)
+    founders = rng.integers(0, 2, (n_sites, 3)).astype(np.uint8)
+    alleles_TN = founders[:, rng.integers(0, 3, 12)] ^ (rng.random((n_sites, 12)) < 0.05)
+    cM_T = np.cumsum(rng.random(n_sites) * 0.05)
+    place = int(rng.integers(0, n_sites + 1))
+    cM = float(cM_T[place - 1]) if place else 0.0
+    carriers = sorted(rng.choice(12, n_carriers, replace=False).tolist())
+    gain_C = np.empty(n_carriers)
+    fill_gains(
+        pack_rows(alleles_TN.astype(np.uint8)), cM_T, np.array([place]), np.array([cM]),
+        np.array([0, n_carriers]), np.array(carriers), np.arange(12) ^ 1, gain_C,
+    )  # fmt: skip
+    for i, carrier in enumerate(carriers):
+        if carrier ^ 1 in carriers:
+            assert np.isnan(gain_C[i])
+        else:
+            expected = gain_by_hand(alleles_TN, place, cM, cM_T, carriers, i)
+            assert gain_C[i] == pytest.approx(expected, abs=1e-9)
+
+
+def test_few_wrong_phases_are_left() -> None:
+    """As many gains as alleles that arose twice have: nothing is moved."""
+    losses_KI, gains_KI = np.full((2, 6), 10_000), np.full((2, 6), 40)
+    gains_KI[0] = 400
+    wrong_K, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
+    assert wrong_K[0] == pytest.approx(400 / 10_400)
+    assert wrong_K[1] == 0 < 40 / 10_040 < LEAST_WRONG
+    assert moved_KI[0].all()
+    assert not moved_KI[1].any()
+
+
+def test_sizes_at_which_right_phases_gain_as_often_are_left() -> None:
+    losses_KI, gains_KI = np.full((1, 6), 10_000), np.array([[9_000, 3_000, 2_000, 1_500, 1_000, 1_000]])
+    _, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
+    assert moved_KI[0].tolist() == [False, False, False, True, True, True]
+
+
+def test_the_command_tells_and_keeps(spoiled: Spoiled) -> None:
+    vcf = write_vcf(spoiled.folder / "c.vcf", spoiled.position, spoiled.spoiled_XN, spoiled.samples)
+    build = [sys.executable, "-m", "spinimpute", "panel", "build", "--vcf", vcf, "-f", "-o"]
+    told = subprocess.run([*build, spoiled.folder / "c.spin"], check=True, capture_output=True, text=True)
+    assert "rare alleles moved to the other haplotype of their carrier" in told.stderr
+    assert "10." in told.stderr or "9." in told.stderr
+    kept = subprocess.run(
+        [*build, spoiled.folder / "k.spin", "--keep-phase"], check=True, capture_output=True, text=True
+    )
+    assert "moved" not in kept.stderr
+    assert not list(spoiled.folder.glob(".*"))
+    again = [sys.executable, "-m", "spinimpute", "panel", "build", "--vcf", spoiled.folder / "c.spin"]
+    again += ["--keep-phase", "--inducing", "8", "--array", vcf, "-o", spoiled.folder / "c.spip"]
+    refused = subprocess.run(again, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "--keep-phase with a VCF or BCF" in refused.stderr
