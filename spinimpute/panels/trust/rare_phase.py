@@ -41,8 +41,7 @@ class Moves(NamedTuple):
     site_M, from_M, to_M : int64 (M,)
         Panel sites, never decreasing, and haplotypes.
     wrong_share : dict of str to float
-        Of alleles with so many carriers ("2", "3-5", ...) those on the wrong haplotype; only of classes of
-        which alleles are moved.
+        Of alleles with so many carriers ("2", "3-5", ...) those on the wrong haplotype, where that is known.
     """
 
     site_M: np.ndarray
@@ -98,7 +97,7 @@ def find_moves(panel: Panel) -> Moves:
         site_C[moved],
         carrier_C[moved],
         sibling_N[carrier_C[moved]],
-        {name: round(float(w), 4) for name, w in zip(names, wrong_K, strict=True) if w > 0},
+        {name: round(float(w), 4) for name, w in zip(names, wrong_K, strict=True) if not np.isnan(w)},
     )
 
 
@@ -126,14 +125,13 @@ def _gains(
 
 
 def _wrong_phases(losses_KI: np.ndarray, gains_KI: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The share of wrong phases in each class, 0 where nothing is moved; sizes of gains that are moved."""
-    ratio_K = gains_KI[:, -1] / np.maximum(losses_KI[:, -1], 1)
+    """The share of wrong phases in each class, not a number where unknown; sizes of gains that are moved."""
+    known_K = losses_KI[:, -1] >= LEAST_LOSSES
+    ratio_K = np.where(known_K, gains_KI[:, -1], np.nan) / np.maximum(losses_KI[:, -1], 1)
     wrong_K = ratio_K / (1 + ratio_K)
-    known_K = (losses_KI[:, -1] >= LEAST_LOSSES) & (gains_KI[:, -1] >= LEAST_GAINS)
-    wrong_K[~known_K | (wrong_K < LEAST_WRONG)] = 0
     # If w of the phases are wrong and right ones have r gains for each loss of a size, there are
     # (r + q) / (1 + q r) gains for each loss, q = w / (1 - w). Wrong ones are half of them where r = q.
     most_K = 2 * ratio_K / (1 + ratio_K**2)
     moved_KI = gains_KI <= most_K[:, None] * losses_KI
-    moved_KI[wrong_K == 0] = False
+    moved_KI[~((wrong_K >= LEAST_WRONG) & (gains_KI[:, -1] >= LEAST_GAINS))] = False
     return wrong_K, moved_KI

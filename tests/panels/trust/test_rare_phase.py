@@ -195,7 +195,7 @@ def test_few_wrong_phases_are_left() -> None:
     gains_KI[0] = 400
     wrong_K, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
     assert wrong_K[0] == pytest.approx(400 / 10_400)
-    assert wrong_K[1] == 0 < 40 / 10_040 < LEAST_WRONG
+    assert wrong_K[1] == pytest.approx(40 / 10_040) < LEAST_WRONG
     assert moved_KI[0].all()
     assert not moved_KI[1].any()
 
