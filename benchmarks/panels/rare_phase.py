@@ -78,7 +78,8 @@ def _rows(label: str, case: Case, truth: Case | None = None) -> list[list[str]]:
             if truth is not None:
                 with build(truth, "truth.spin") as true_panel:
                     row_of = {key: row for row, key in enumerate(true_panel.sites.keys())}
-                    row_X = np.array([row_of.get(key, -1) for key in panel.sites.keys()])
+                    keys = panel.sites.keys()
+                    row_X = np.array([row_of[key] for key in keys])
                     true_XN = true_panel.alleles(0, true_panel.n_sites)[row_X]
                 wrong_XN = _wrong(panel.alleles(0, panel.n_sites), true_XN, panel.allele_count)
                 wrong_M = wrong_XN[moves.site_M, moves.from_M]
