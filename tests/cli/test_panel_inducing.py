@@ -63,7 +63,7 @@ def test_from_a_panel_file(run: Run, panel: Path, example: Path, tmp_path: Path)
     chosen = ["--inducing", 4, "--array", example / "array.txt", "--out", tmp_path / "p.spip"]
     failed = run("panel", "build", "--vcf", panel, "--map", example / "genetic.map", *chosen)
     assert failed.code == 2
-    assert "its map, region and samples were chosen when it was built" in failed.err
+    assert "its map, region, samples and phase were chosen when it was built" in failed.err
     assert run("panel", "build", "--vcf", panel, *chosen).code == 0
     with InducingPanel.open(tmp_path / "p.spip") as made:
         assert made.n_haplotypes == 300
