@@ -127,8 +127,11 @@ def build(
         with open_panel_file(out) as parts:
             for built in parts:
                 _describe(out, built, quiet)
+                if not quiet:
+                    _describe_moved(built)
         return
     from spinimpute.output_files import check_output, temporary_folder
+    from spinimpute.panels.opening import is_panel_file
     from spinimpute.predictors.spin.build import build_inducing_panel
 
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
@@ -151,6 +154,8 @@ def build(
     ):
         _describe(out, made, quiet)
         if not quiet:
+            if not is_panel_file(vcf):
+                _describe_moved(panel)
             share = made.mass_below["2"]
             say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
             for reason, count in made.provenance["array sites not used"].items():
@@ -273,8 +278,6 @@ def _source(
 
 
 def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
-    from spinimpute.panels.panel import MOVED
-
     if quiet:
         return
     say(
@@ -283,10 +286,16 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
     )
     for reason, count in built.provenance.get("skipped", {}).items():
         say(f"  {count} records skipped: {reason}")
+
+
+def _describe_moved(built: ReferencePanel) -> None:
+    """Of a panel that was built here; what files of others say is not to be trusted."""
+    from spinimpute.panels.panel import MOVED
+
     if moved := built.provenance.get(MOVED):
-        wrong = (f"{share:.1%} of those with {carriers}" for carriers, share in moved["wrong before"])
+        wrong = (f"{share:.1%} of alleles with {carriers}" for carriers, share in moved["estimated wrong"])
         say(f"  {moved['alleles']} rare alleles moved to the other haplotype of their carrier")
-        say(f"  on the wrong one were, by the number of carriers, {', '.join(wrong)}")
+        say(f"  estimated to have been wrong, by the number of carriers: {', '.join(wrong)}")
 
 
 @panel.command(cls=OnceEach)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,27 +79,27 @@ def build_panel(
     """
     out = check_output(out, force, [vcf, genetic_map])
     reader = _reader(vcf, region, samples, threads)
-    with written_whole(out) as partial:
+    with written_whole(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:
             _write_panel(file, reader, Path(vcf), genetic_map, command)
             file.flush()
             os.fsync(file.fileno())
         if not keep_phase:
-            _repair_phase(partial, out)
+            _repair_phase(partial, folder)
     return Panel.open(out)
 
 
-def _repair_phase(built: Path, out: Path) -> None:
-    """Write a panel again if some of its rare alleles are on the wrong haplotype."""
+def _repair_phase(built: Path, folder: Path) -> None:
+    """Write a panel again, into the same file, if some of its rare alleles are on the wrong haplotype."""
     with Panel.open(built) as panel:
         moves = find_moves(panel)
-        if not len(moves.site_M):
-            return
-        with temporary_folder_in(out.parent, f".{out.name}.") as folder:
-            repaired = folder / "repaired.spin"
-            moved = {"alleles": len(moves.site_M), "wrong before": list(moves.wrong_share.items())}
-            write_again(panel, repaired, {MOVED: moved}, moves=moves)
-            os.replace(repaired, built)
+    if not len(moves.site_M):
+        return
+    before = folder / "before.spin"
+    shutil.copyfile(built, before)  # not a file of another name in its place: this one is locked
+    with Panel.open(before) as panel:
+        moved = {"alleles": len(moves.site_M), "estimated wrong": list(moves.wrong_share.items())}
+        write_again(panel, built, {MOVED: moved}, moves=moves)
 
 
 def _reader(

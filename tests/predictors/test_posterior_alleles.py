@@ -47,7 +47,7 @@ def test_posteriors_of_carriers_are_summed(seed: int, n_sites: int, n_gaps: int)
     minor_UN = alleles_UN ^ (alleles_UN.sum(axis=1) > n // 2)[:, None]
     for q in range(n_queries):
         mine = slice(first_Q1[q], first_Q1[q + 1])
-        share_CP = posterior_CP[mine] / max(count_Q[q] > 0, 1e-9)
+        share_CP = posterior_CP[mine]
         share_CP = share_CP / share_CP.sum(axis=0) if count_Q[q] else share_CP
         for g in range(n_gaps):
             for u in range(start_G1[before + g], start_G1[before + g + 1]):

@@ -2,15 +2,17 @@
 
 Statistical phasing places common alleles well and rare ones badly. But carriers of a rare allele descend from
 one haplotype and share what lies around it. Where the carrier's other haplotype matches the other carriers
-for longer than the one that has the allele, the phase may be wrong: the *gain* is the difference of the logs
-of these lengths, summed over both sides.
+for longer than the one that has the allele, the phase may be wrong: the *gain* is the log of how many times
+as long its longest match is, on both sides, summed. A match goes on behind one difference on each side, and
+has 2 cM, the most that counts, where it does not end.
 
 A large gain alone proves nothing: alleles that arose twice have them. The panel itself tells how often phase
-is wrong. Were it never wrong, a sibling would next to never match for e^6 times as long; a wrong phase
-exchanges the roles, so that gains and losses of the same size are then as frequent as wrong and right phases.
-Among the largest, gains are counted beside losses (`wrong_share`). An allele is moved where gains of its size
-are so rare beside losses that at least half of them are wrong phases, and in no panel whose rare alleles are
-nearly all right, as those of careful projects are.
+is wrong. Were it never wrong, the largest gains (more than 6: some twenty times as long on either side) would
+next to never be seen. A wrong phase exchanges the roles, so that gains and losses (negative gains) of that
+size are as frequent as wrong and right phases: the share of gains among both estimates how many phases are
+wrong (`wrong_share`). An allele is moved where gains of its size are so rare beside losses that at least half
+of them are wrong phases, and in no panel whose rare alleles are nearly all right, as those of careful
+projects are.
 
 Axes: X sites, R rare ones, T common ones, C carriers, K classes by carriers, I sizes of gains.
 """
@@ -68,9 +70,12 @@ def find_moves(panel: Panel) -> Moves:
     minor_X = np.minimum(count_X, n - count_X)
     common = np.flatnonzero(minor_X >= COMMON * n)
     rare_X = (minor_X >= 2) & (minor_X < COMMON * n) & (minor_X <= MOST_CARRIERS[-1])
+    # several alternate alleles of one record: a haplotype must not come to have two of them
+    together = np.flatnonzero(np.diff(panel.position) == 0)
+    rare_X[together] = rare_X[together + 1] = False
     sibling_N = sibling_haplotypes(panel.haplotype_sample)
     counted_2KI = np.zeros((2, len(MOST_CARRIERS), len(SIZES)), np.int64)  # losses, gains
-    found: list[np.ndarray] = []
+    found: list[tuple[np.ndarray, ...]] = [(np.empty(0, np.int32),) * 2 + (np.empty(0, np.int8),) * 2]
     for first in range(0, len(common), _BLOCK):
         low = common[first] if first else 0
         high = common[first + _BLOCK] if first + _BLOCK < len(common) else panel.n_sites
@@ -84,18 +89,20 @@ def find_moves(panel: Panel) -> Moves:
         size_C = np.searchsorted(SIZES, np.abs(gain_C)) - 1  # not a number: the last size, and neither below
         for sign, chosen_C in enumerate((gain_C < -SIZES[0], gain_C > SIZES[0])):
             np.add.at(counted_2KI[sign], (class_C[chosen_C], size_C[chosen_C]), 1)
-        kept = gain_C > SIZES[0]
-        found.append(np.stack([site_C, carrier_C, class_C, size_C])[:, kept])
+        kept_C = gain_C > SIZES[0]
+        of_alleles = site_C.astype(np.int32), carrier_C.astype(np.int32)
+        of_classes = class_C.astype(np.int8), size_C.astype(np.int8)
+        found.append(tuple(each[kept_C] for each in (*of_alleles, *of_classes)))
     wrong_K, moved_KI = _wrong_phases(*counted_2KI)
-    site_C, carrier_C, class_C, size_C = np.concatenate([np.empty((4, 0), np.int64), *found], axis=1)
+    site_C, carrier_C, class_C, size_C = (np.concatenate(each) for each in zip(*found, strict=True))
     moved = moved_KI[class_C, size_C]
     # of two carriers one is to move, but not which
     moved &= ~((minor_X[site_C] == 2) & (np.bincount(site_C[moved], minlength=len(minor_X))[site_C] == 2))
     least_K = [2, *(most + 1 for most in MOST_CARRIERS)]
     names = [f"{a}-{b}" if a < b else str(a) for a, b in zip(least_K, MOST_CARRIERS, strict=False)]
     return Moves(
-        site_C[moved],
-        carrier_C[moved],
+        site_C[moved].astype(np.int64),
+        carrier_C[moved].astype(np.int64),
         sibling_N[carrier_C[moved]],
         {name: round(float(w), 4) for name, w in zip(names, wrong_K, strict=True) if not np.isnan(w)},
     )

@@ -123,7 +123,7 @@ def posterior_alleles(
     """
     out_UQ = np.empty((len(fraction_U), len(first_Q1) - 1), np.float32)
     _pool(posterior_CP, haplotype_C, first_Q1, *patterns, first_gap, gap_start_G1, fraction_U, out_UQ)
-    return out_UQ
+    return np.minimum(out_UQ, 1, out=out_UQ)  # sums are rounded
 
 
 def mix(
@@ -136,7 +136,7 @@ def mix(
     p_UQ : float32
         P(ALT) by the network.
     minor_UQ : float32
-        P(minor allele), see `posterior_alleles`.
+        P(minor allele), see `posterior_alleles`; its room is used.
     flip_U : bool
         Whether ALT is the major allele.
     carriers_U : integers
@@ -144,6 +144,8 @@ def mix(
     weight : float
         See `posterior_weight`.
     """
-    mixed = np.flatnonzero(carriers_U >= FEWEST_CARRIERS)
-    alt_MQ = np.where(flip_U[mixed, None], 1 - minor_UQ[mixed], minor_UQ[mixed])
-    p_UQ[mixed] += np.float32(weight) * (alt_MQ - p_UQ[mixed])
+    minor_UQ[flip_U] = 1 - minor_UQ[flip_U]
+    minor_UQ -= p_UQ
+    minor_UQ *= np.float32(weight)
+    minor_UQ[carriers_U < FEWEST_CARRIERS] = 0
+    p_UQ += minor_UQ

@@ -6,6 +6,7 @@ Axes: S typed places of a chunk, Q queries, G gaps of a block, B blocks, K class
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention.chunk import PanelChunk
+from spinimpute.predictors.haplotype_attention.chunk import DENSE_CM, PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
@@ -31,6 +32,9 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import Information, f
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
+    ALIKE,
+    ALONE,
+    LARGEST_WEIGHT,
     mix,
     posterior_alleles,
     posterior_weight,
@@ -47,6 +51,8 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 CLASSES = 22
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 LEAST_SHARE = 0.5  # see `copying_posteriors`
+MIXED = f"mixed={ALONE}-{ALIKE}:{LARGEST_WEIGHT}"
+MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
 
 
 class HaplotypePredictor(Predictor):
@@ -92,7 +98,7 @@ class HaplotypePredictor(Predictor):
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
-            f"margin={candidates.margin} least={LEAST_SHARE}"
+            f"margin={candidates.margin} least={LEAST_SHARE} {MIXED}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -124,10 +130,19 @@ class HaplotypePredictor(Predictor):
         """
         first_B, n_gaps_B = chunk.block_gaps()
         queries = chunk.typed_alleles(typed_TQ)
-        blocks = chunk.right_place(first_B), n_gaps_B, self.candidates
+        blocks = chunk.right_place(first_B), n_gaps_B, self._candidates_in(chunk)
         if on_left:
             return matches_on_left(chunk.panel, queries, *blocks)
         return matches_on_right(chunk.panel_backwards, queries, *blocks)
+
+    def _candidates_in(self, chunk: PanelChunk) -> CandidateSettings:
+        """More where typed sites are sparse: in a large panel thousands of haplotypes match alike there."""
+        if posterior_weight(len(chunk.order_N)) == 0:
+            return self.candidates
+        width_cM = float(np.ptp(chunk.cM_S)) / len(chunk.cM_S)
+        times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
+        few = self.candidates
+        return replace(few, nearest=round(times * few.nearest), most=round(times * few.most))
 
     def impute_chunk(
         self,
