@@ -65,8 +65,9 @@ def test_only_large_panels_are_mixed() -> None:
 def test_alleles_of_one_carrier_are_left_to_the_network() -> None:
     p_UQ = np.full((4, 2), 0.5, np.float32)
     minor_UQ = np.array([[0.1, 0.3]] * 4, np.float32)
-    mix(p_UQ, minor_UQ, np.array([False, True, False, True]), np.array([1, 1, 2, 2]), 0.25)
-    expected = [[0.5, 0.5], [0.5, 0.5], [0.4, 0.45], [0.6, 0.55]]  # ALT is the major allele of the last one
+    mix(p_UQ, minor_UQ, np.array([False, True, False, True]), np.array([1, 1, 2, 2]), np.float32([0.25, 0]))
+    # ALT is the major allele of the last one; of the second query there are no candidates
+    expected = [[0.5, 0.5], [0.5, 0.5], [0.4, 0.5], [0.6, 0.5]]
     np.testing.assert_allclose(p_UQ, expected, atol=1e-6)
 
 

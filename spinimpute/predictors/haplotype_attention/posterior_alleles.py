@@ -127,7 +127,7 @@ def posterior_alleles(
 
 
 def mix(
-    p_UQ: np.ndarray, minor_UQ: np.ndarray, flip_U: np.ndarray, carriers_U: np.ndarray, weight: float
+    p_UQ: np.ndarray, minor_UQ: np.ndarray, flip_U: np.ndarray, carriers_U: np.ndarray, weight_Q: np.ndarray
 ) -> None:
     """Mix the network's P(ALT) with what copying alone says, in place, where several carry an allele.
 
@@ -141,11 +141,11 @@ def mix(
         Whether ALT is the major allele.
     carriers_U : integers
         Panel haplotypes with the minor allele.
-    weight : float
-        See `posterior_weight`.
+    weight_Q : float32
+        See `posterior_weight`; 0 for queries without candidates, of whom posteriors say nothing.
     """
     minor_UQ[flip_U] = 1 - minor_UQ[flip_U]
     minor_UQ -= p_UQ
-    minor_UQ *= np.float32(weight)
+    minor_UQ *= weight_Q
     minor_UQ[carriers_U < FEWEST_CARRIERS] = 0
     p_UQ += minor_UQ

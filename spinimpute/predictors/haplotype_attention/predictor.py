@@ -211,7 +211,8 @@ class HaplotypePredictor(Predictor):
                     block.fraction_U,
                 )  # fmt: skip
                 count_U = panel.allele_count[block.sites]
-                mix(p_UQ, copied_UQ, block.flip_U, np.minimum(count_U, n_haplotypes - count_U), weight)
+                weight_Q = np.where(np.diff(first_Q1) > 0, weight, 0).astype(np.float32)
+                mix(p_UQ, copied_UQ, block.flip_U, np.minimum(count_U, n_haplotypes - count_U), weight_Q)
             out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
         # the longest of matches with nothing is no match
         nothing_known_Q = ~queries.known_XW.any(axis=1)
