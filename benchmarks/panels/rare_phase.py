@@ -57,8 +57,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_tsv(out / "table.tsv", [HEAD, *rows])
     (out / "report.md").write_text(f"# {out.name}\n\n{markdown([HEAD, *rows])}\n")
-    chosen = {key: str(value) for key, value in vars(arguments).items()}
-    made = {"commit": commit(), "processor": processor(), "arguments": chosen}
+    chosen = {key: getattr(arguments, key) for key in ("panel", "length", "seed")}
+    made = chosen | {"commit": commit(), "processor": processor()}
     (out / "configuration.json").write_text(json.dumps(made, indent=1) + "\n")
     print((out / "report.md").read_text())
 

@@ -63,7 +63,7 @@ def find_moves(panel: Panel) -> Moves:
     Returns
     -------
     Moves
-        None where the panel's rare alleles are phased well, or too few of them are known.
+        Empty where the panel's rare alleles are phased well, or too few of them are known.
     """
     n = panel.n_haplotypes
     count_X = panel.allele_count.astype(np.int64)
