@@ -43,6 +43,8 @@ FLANK = 128  # that it sees on either side: of what lies further away next to no
 # Of larger panels a query's own candidates are the states: with 100,000 haplotypes this takes a sixth of the
 # time, and is as accurate.
 MOST_STATES = 8_000
+# Where the candidates of a block have less of a query's probability, its likeliest states replace them.
+LEAST_MASS = 0.5
 
 # Chains of sequenced samples copy all haplotypes of panels with up to so many, of larger ones the likeliest.
 # Of 20,000 haplotypes these take two fifths of the time that all take, and are a little more accurate.

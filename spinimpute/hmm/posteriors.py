@@ -8,6 +8,10 @@ chunk, and going through all of them takes most of the time. A query still leave
 panel: those that are no states explain none of its calls. Each query has states of its own, so that no
 result depends on which queries are imputed together.
 
+A query's candidates in a block are those whose matches are longest there. After a wrong call at a typed site
+these may be other haplotypes than the one that it copied before and copies on. Where little of a query's
+probability lies on a block's candidates, its likeliest states take their places.
+
 Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, G groups of queries, L
 queries side by side, B blocks of gaps, I spans, D patterns of a span, C candidates, P places of a block or
 span, W 64-bit words, 2 alleles of a state.
@@ -73,7 +77,7 @@ def copying_posteriors(
         Posteriors of the candidates that stay, in their order, at the places first - 1 ...
         first + n_gaps - 1.
     Candidates
-        Those that stay.
+        Those that stay; in a block with little of a query's probability others, see the module's docstring.
 
     References
     ----------
@@ -84,7 +88,10 @@ def copying_posteriors(
     n_haplotypes = len(panel_NW)
     blocks = first_B - 1, first_B + n_gaps_B - 1, first_BQ1
     if n_haplotypes > parameters.MOST_STATES:
-        _posteriors_of_lists(panel_NW, emission_QS2, jump_S, *blocks, candidate_C, out_CP)
+        candidate_C = candidate_C.copy()
+        _posteriors_of_lists(
+            panel_NW, emission_QS2, jump_S, *blocks, np.float32(parameters.LEAST_MASS), candidate_C, out_CP
+        )
     else:
         assert patterns is not None, "only a large panel needs none"
         _posteriors_of_all(*patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, out_CP)
@@ -290,16 +297,19 @@ def _write_probabilities(  # type: ignore[no-untyped-def]
 
 @kernel()
 def _posteriors_of_lists(  # type: ignore[no-untyped-def]
-    panel_NW, emission_QS2, jump_S, block_first_B, block_last_B, first_BQ1, candidate_C, out_CP
+    panel_NW, emission_QS2, jump_S, block_first_B, block_last_B, first_BQ1, least_mass, candidate_C, out_CP
 ):
-    """Fill out_CP as `_posteriors_of_all` does: with candidates' forward values at first."""
+    """Fill out_CP as `_posteriors_of_all` does: with candidates' forward values at first.
+
+    Where the candidates of a block have less than least_mass at a place, the likeliest states replace them.
+    """
     n_places, n_blocks = len(jump_S), len(block_first_B)
     n_haplotypes = len(panel_NW)
     first = max(block_first_B[0], 0)
     stop = min(block_last_B[n_blocks - 1], n_places - 1) + 1
     share = np.float32(1) / np.float32(n_haplotypes)
     number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
-    total_S = np.empty(n_places, np.float32)
+    total_S, lacks_B = np.empty(n_places, np.float32), np.empty(n_blocks, np.bool_)
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
         n, at_C = _states(candidate_C, first_BQ1, q, number_N, state_N)
@@ -338,6 +348,80 @@ def _posteriors_of_lists(  # type: ignore[no-untyped-def]
             keep, arrive = (np.float32(1) - jump_S[p]) / divisor, jump_S[p]
             if p > 0:  # forward times backward values have the same sum, but for their scales
                 joint *= divisor / total_S[p - 1]
+        low, high = _lacking(out_CP, first_BQ1, q, block_first_B, block_last_B, n_places, least_mass, lacks_B)
+        if low < high:
+            posterior_PK = _of_all_states(bits_IK, n, emission_S2, jump_S, share, low, high)
+            for b in range(n_blocks):
+                if lacks_B[b]:
+                    begin, end = max(block_first_B[b], 0), min(block_last_B[b] + 1, n_places)
+                    _replace(
+                        posterior_PK[begin - low : end - low], state_N[:n], first_BQ1[b, q],
+                        first_BQ1[b, q + 1], begin - block_first_B[b], candidate_C, out_CP,
+                    )  # fmt: skip
+
+
+@kernel()
+def _lacking(out_CP, first_BQ1, q, block_first_B, block_last_B, n_places, least_mass, lacks_B):  # type: ignore[no-untyped-def]
+    """The places [low, high) of blocks whose candidates have less than least_mass; fills lacks_B."""
+    low, high = n_places, 0
+    for b in range(len(lacks_B)):
+        begin, end = max(block_first_B[b], 0), min(block_last_B[b] + 1, n_places)
+        lacks_B[b] = False
+        if first_BQ1[b, q] == first_BQ1[b, q + 1]:
+            continue
+        for slot in range(begin - block_first_B[b], end - block_first_B[b]):
+            mass = np.float32(0)
+            for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
+                mass += out_CP[c, slot]
+            if mass < least_mass:
+                lacks_B[b] = True
+                low, high = min(low, begin), max(high, end)
+                break
+    return low, high
+
+
+@kernel()
+def _of_all_states(bits_IK, n, emission_S2, jump_S, share, first, stop):  # type: ignore[no-untyped-def]
+    """Posteriors of n states at the places [first, stop), (P, K)."""
+    n_padded = bits_IK.shape[1]
+    out_PK, value_K = np.empty((stop - first, n_padded), np.float32), np.empty(n_padded, np.float32)
+    value_K[:n] = share
+    value_K[n:] = 0
+    total = np.float32(1)
+    for p in range(stop):
+        keep = (np.float32(1) - jump_S[p]) * (np.float32(1) / total)
+        total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
+        if p >= first:
+            out_PK[p - first] = value_K
+    value_K[:n] = 1
+    keep, arrive = np.float32(1), np.float32(0)
+    for p in range(len(jump_S) - 1, first - 1, -1):
+        if p < stop:
+            total = np.float32(0)
+            for k in range(n):
+                out_PK[p - first, k] *= value_K[k] * keep + arrive
+                total += out_PK[p - first, k]
+            out_PK[p - first, :n] *= np.float32(1) / total
+        divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
+        keep, arrive = (np.float32(1) - jump_S[p]) / divisor, jump_S[p]
+    return out_PK
+
+
+@kernel()
+def _replace(posterior_PK, state_K, start, end, slot, candidate_C, out_CP):  # type: ignore[no-untyped-def]
+    """Put the states that are likeliest at any place into candidates [start, end), in ascending order."""
+    n_places, n = len(posterior_PK), len(state_K)
+    most_K = np.zeros(n, np.float32)
+    for p in range(n_places):
+        for k in range(n):
+            most_K[k] = max(most_K[k], posterior_PK[p, k])
+    chosen_K = np.argsort(-most_K, kind="mergesort")[: end - start]
+    chosen_K = chosen_K[np.argsort(state_K[chosen_K])]
+    for c in range(start, end):
+        k = chosen_K[c - start]
+        candidate_C[c] = state_K[k]
+        for p in range(n_places):
+            out_CP[c, slot + p] = posterior_PK[p, k]
 
 
 @kernel()

@@ -78,7 +78,8 @@ def test_posteriors_of_likelihoods_are_those_of_brute_force(
     panel_SN, emission_QS2, jump_S = random_model(rng, n_places, n, n_queries)
     chosen_QN = rng.random((n_queries, n)) < 0.5
     panel_NW, candidates = pack_rows(panel_SN), Candidates.of(chosen_QN[None])
-    with mock.patch.object(parameters, "MOST_STATES", 0 if large else n):
+    kept = mock.patch.object(parameters, "LEAST_MASS", 0)  # these candidates, however unlikely
+    with mock.patch.object(parameters, "MOST_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
             span_patterns(panel_NW, n_places), panel_NW, emission_QS2, jump_S, candidates, np.array([0]),
             np.array([n_places + 1]), 0,

@@ -264,7 +264,8 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     candidates = Candidates.of(chosen_BQN)
-    with mock.patch.object(parameters, "MOST_STATES", 0 if large else n):
+    kept = mock.patch.object(parameters, "LEAST_MASS", 0)  # these candidates, however unlikely
+    with mock.patch.object(parameters, "MOST_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_NW, n_places), panel.bits_NW,
             allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates, first_B, n_gaps_B, 0,
@@ -279,6 +280,73 @@ def test_chances_to_be_copied_are_those_of_brute_force(
             places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
             found = posterior_CP[slice(*candidates.first_BQ1[b, q : q + 2]), : len(places)]
             np.testing.assert_allclose(found, expected_SN[places][:, who].T, atol=2e-5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 100), st.integers(2, 90))
+def test_likely_states_replace_candidates_that_are_not(
+    mosaic: Mosaic, seed: int, n_places: int, n: int
+) -> None:
+    """In a large panel, in blocks where less than half of a query's probability lies on its candidates."""
+    rng = np.random.default_rng(seed)
+    both_SX = mosaic(rng, n_places, n + 4)
+    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(both_SX[:, n:])
+    jump_S = jump_probabilities(np.cumsum(rng.choice([1e-4, 0.01], n_places)), n)
+    first_B = np.arange(0, n_places + 1, 16)
+    n_gaps_B = np.minimum(16, n_places + 1 - first_B)
+    chosen_BQN = rng.random((len(first_B), 4, n)) < 0.3
+    with mock.patch.object(parameters, "MOST_STATES", 0):
+        posterior_CP, candidates = copying_posteriors(
+            None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
+            Candidates.of(chosen_BQN), first_B, n_gaps_B, 0,
+        )  # fmt: skip
+    for q in range(4):
+        possible_N = chosen_BQN[:, q].any(axis=0)
+        if not possible_N.any():
+            continue
+        expected_SN = copied_by_brute_force(
+            both_SX[:, :n], both_SX[:, n + q], jump_S.astype(float), possible_N
+        )
+        for b in range(len(first_B)):
+            of_block = np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b])
+            places = of_block.clip(0, n_places - 1)
+            who, found = np.flatnonzero(chosen_BQN[b, q]), candidates.take(b, q)
+            mass = expected_SN[places][:, who].sum(axis=1).min()
+            if mass > 0.5001 or len(who) == 0:
+                assert found.tolist() == who.tolist()
+            elif mass < 0.4999:
+                most_N = expected_SN[places].max(axis=0)
+                likeliest = np.sort(most_N[possible_N])[::-1][: len(who)]
+                assert (np.diff(found) > 0).all()
+                assert possible_N[found].all()
+                np.testing.assert_allclose(np.sort(most_N[found])[::-1], likeliest, atol=2e-5)
+            of_found = posterior_CP[slice(*candidates.first_BQ1[b, q : q + 2]), : len(places)]
+            np.testing.assert_allclose(of_found, expected_SN[places][:, found].T, atol=2e-5)
+
+
+def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
+    """A haplotype that a query is a copy of, but for one call, is among its candidates behind that call, too:
+    to the end of the chromosome others match as well as it does there."""
+    rng = np.random.default_rng(1)
+    panel_SN = np.concatenate([mosaic(rng, 90, 300, errors=0.2), np.zeros((18, 300), np.uint8)])
+    panel, query_SQ = PanelAlleles.of(panel_SN), panel_SN[:, :20].copy()
+    query_SQ[89] ^= 1
+    queries, first_B = TypedAlleles.of(query_SQ), np.arange(0, 108, 16)
+    blocks = first_B, np.minimum(16, 109 - first_B)
+    few = CandidateSettings(nearest=2, most=8, margin=2)
+    candidates = find_candidates(panel, panel.backwards(), queries, *blocks, few)
+    hidden = [q for q in range(20) if q not in candidates.take(6, q)]
+    assert len(hidden) > 5
+    with mock.patch.object(parameters, "MOST_STATES", 0):
+        posterior_CP, candidates = copying_posteriors(
+            None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
+            jump_probabilities(np.arange(108) * 0.01, 300), candidates, *blocks, 0.5,
+        )  # fmt: skip
+    for q in hidden:
+        first, last = candidates.first_BQ1[6, q : q + 2]
+        of_copied_P = posterior_CP[first:last][candidates.take(6, q) == q, :13]
+        assert of_copied_P.size == 13
+        assert (of_copied_P > 0.1).all()
 
 
 def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
-from spinimpute.hmm.parameters import MISMATCH
+from spinimpute.hmm.parameters import LEAST_MASS, MISMATCH
 from spinimpute.hmm.pbwt import (
     CandidateSettings,
     Matches,
@@ -98,7 +98,7 @@ class HaplotypePredictor(Predictor):
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
             f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
-            f"margin={candidates.margin} least={LEAST_SHARE} {MIXED}"
+            f"margin={candidates.margin} least={LEAST_SHARE} mass={LEAST_MASS} {MIXED}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
