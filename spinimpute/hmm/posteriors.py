@@ -2,19 +2,11 @@
 
 Unlike a comparison of a query with a single haplotype, the posterior of a hidden Markov model (`steps`)
 depends on whether another haplotype matches better, here or nearby. Its states are all haplotypes of the
-panel, or, in a panel of more than MOST_STATES, a query's own candidates, of all blocks: with a hundred
-thousand haplotypes nearly all of the probability lies on the few hundred that match a query somewhere in the
-chunk, and going through all of them takes most of the time. A query still leaves a haplotype for any of the
-panel: those that are no states explain none of its calls. Each query has states of its own, so that no
-result depends on which queries are imputed together.
+panel, or, in a panel of more than MOST_STATES, a query's own candidates (`candidate_states`).
 
-A query's candidates in a block are those whose matches are longest there. After a wrong call at a typed site
-these may be other haplotypes than the one that it copied before and copies on. Where little of a query's
-probability lies on a block's candidates, its likeliest states take their places.
-
-Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, G groups of queries, L
-queries side by side, B blocks of gaps, I spans, D patterns of a span, C candidates, P places of a block or
-span, W 64-bit words, 2 alleles of a state.
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of queries, L queries side by side, B
+blocks of gaps, I spans, D patterns of a span, C candidates, P places of a block or span, W 64-bit words, 2
+alleles of a state.
 """
 
 from __future__ import annotations
@@ -22,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from spinimpute.hmm import parameters
+from spinimpute.hmm.candidate_states import posteriors_of_own_states
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import side_by_side
-from spinimpute.hmm.lanes import all_lanes, load, store
+from spinimpute.hmm.lanes import all_lanes, larger, load, store
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, most_patterns
 from spinimpute.hmm.steps import (
@@ -34,11 +27,12 @@ from spinimpute.hmm.steps import (
     leave,
     meet,
     step_back,
-    step_list,
     sum_both,
     sum_patterns,
 )
 from spinimpute.kernels import kernel
+
+NEGLIGIBLE = np.float32(0.1)  # part of the least posterior of a candidate that stays, which may be 0 instead
 
 
 def copying_posteriors(
@@ -77,26 +71,28 @@ def copying_posteriors(
         Posteriors of the candidates that stay, in their order, at the places first - 1 ...
         first + n_gaps - 1.
     Candidates
-        Those that stay; in a block with little of a query's probability others, see the module's docstring.
+        Those that stay; in a large panel others where they are unlikely, see `candidate_states`.
 
     References
     ----------
     Li & Stephens 2003, Genetics 165:2213.
     """
     candidate_C, first_BQ1 = candidates
-    out_CP = np.zeros((len(candidate_C), int(n_gaps_B.max()) + 1), np.float32)
-    n_haplotypes = len(panel_NW)
+    n_haplotypes, n_slots = len(panel_NW), int(n_gaps_B.max()) + 1
     blocks = first_B - 1, first_B + n_gaps_B - 1, first_BQ1
+    least = np.float32(least_share / n_haplotypes)
     if n_haplotypes > parameters.MOST_STATES:
-        candidate_C = candidate_C.copy()
-        _posteriors_of_lists(
-            panel_NW, emission_QS2, jump_S, *blocks, np.float32(parameters.LEAST_MASS), candidate_C, out_CP
+        out_CP, kept = posteriors_of_own_states(
+            panel_NW, emission_QS2, jump_S, candidates, *blocks[:2], n_slots, least
         )
-    else:
-        assert patterns is not None, "only a large panel needs none"
-        _posteriors_of_all(*patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, out_CP)
+        _fill_ends(len(jump_S), *blocks[:2], kept.first_BQ1, out_CP)
+        return out_CP, kept
+    assert patterns is not None, "only a large panel needs none"
+    out_CP, stay_C = np.zeros((len(candidate_C), n_slots), np.float32), np.zeros(len(candidate_C), np.bool_)
+    _posteriors_of_all(
+        *patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, least, out_CP, stay_C
+    )
     _fill_ends(len(jump_S), *blocks, out_CP)
-    stay_C = (out_CP >= np.float32(least_share / n_haplotypes)).any(axis=1)
     before_C1 = np.concatenate([[0], np.cumsum(stay_C)])
     # most candidates go, and so does their memory
     return out_CP[stay_C], Candidates(candidate_C[stay_C], before_C1[first_BQ1])
@@ -120,9 +116,12 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
 @kernel(fast=True)
 def _posteriors_of_all(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_GS2L, jump_S, block_first_B, block_last_B, first_BQ1,
-    candidate_C, out_CP,
+    candidate_C, least, out_CP, stay_C,
 ):  # fmt: skip
-    """Fill out_CP at the places that there are."""
+    """Fill out_CP at the places that there are; what is far below `least` in all of a span is 0.
+
+    stay_C: whether a candidate is not below it somewhere.
+    """
     n_spans, n = pattern_IN.shape
     n_places, n_blocks = len(jump_S), len(block_first_B)
     # the spans whose probabilities are asked for
@@ -149,6 +148,7 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
         np.empty(LANES, np.float32),
         np.empty((SPAN, LANES), np.float32),
     )
+    most_4DL = np.empty((4, most, LANES), np.float32)
     kept_X, kept_IB = np.empty(1_024, np.float32), np.empty((n_spans, n_blocks), np.int64)
     for group in range(len(emission_GS2L)):
         emission_S2L = emission_GS2L[group]
@@ -221,9 +221,9 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
                     if low < high:
                         _write_probabilities(
                             pattern_IN[i], count_here_D, kept_X[kept_IB[i, block] :], backward_NL,
-                            stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, joint_PL,
+                            stay_PDL, come_PDL, first - kept_first, back_stay_PDL, back_come_PDL, joint_PL,
                             candidate_C, first_BQ1[block], group * LANES, low - i * SPAN, high - i * SPAN,
-                            low - block_first_B[block], out_CP,
+                            low - block_first_B[block], least, most_4DL, out_CP, stay_C,
                         )  # fmt: skip
             if i > wanted_first:
                 go_through(
@@ -272,191 +272,57 @@ def _scale_of_place(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _write_probabilities(  # type: ignore[no-untyped-def]
-    pattern_N, count_D, forward_X, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL,
-    candidate_C, first_Q1, q0, low, high, slot, out_CP,
+    pattern_N, count_D, forward_X, backward_NL, stay_PDL, come_PDL, kept_first, back_stay_PDL, back_come_PDL,
+    joint_PL, candidate_C, first_Q1, q0, low, high, slot, least, most_4DL, out_CP,
+    stay_C,
 ):  # fmt: skip
-    """Of the candidates of LANES queries at the places [low, high) of a span.
+    """Of LANES queries' candidates at the places [low, high) of a span, unless all are far below `least`.
 
-    forward_X: their values before it. joint_PL: one over the sums of forward times backward values. slot:
-    where the first place goes.
+    forward_X: their values before it. kept_first: the span's first pattern in stay_PDL and come_PDL.
+    joint_PL: one over the sums of forward times backward values. slot: where the first place goes. most_4DL:
+    room.
     """
+    if least > 0:
+        _fill_most(
+            len(count_D), stay_PDL, come_PDL, kept_first, back_stay_PDL, back_come_PDL, joint_PL, low, high,
+            most_4DL,
+        )  # fmt: skip
+    unseen = NEGLIGIBLE * least
     start = first_Q1[q0]
     for l in range(min(LANES, len(first_Q1) - 1 - q0)):
         for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
             h = candidate_C[c]
             d = pattern_N[h]
             f, b, share = forward_X[c - start], backward_NL[h, l], np.float32(1) / count_D[d]
+            if least > 0:
+                of_stayed = most_4DL[0, d, l] * b + most_4DL[1, d, l]
+                of_come = most_4DL[2, d, l] * b + most_4DL[3, d, l]
+                if of_stayed * f + of_come * share < unseen:
+                    continue
             for p in range(low, high):
-                forward = stay_PDL[p, d, l] * f + come_PDL[p, d, l] * share
+                forward = stay_PDL[p, kept_first + d, l] * f + come_PDL[p, kept_first + d, l] * share
                 backward = back_stay_PDL[p, d, l] * b + back_come_PDL[p, d, l]
-                out_CP[c, slot + p - low] = forward * backward * joint_PL[p, l]
+                posterior = forward * backward * joint_PL[p, l]
+                out_CP[c, slot + p - low] = posterior
+                if posterior >= least:
+                    stay_C[c] = True
 
 
-# a query's own candidates are states
-
-
-@kernel()
-def _posteriors_of_lists(  # type: ignore[no-untyped-def]
-    panel_NW, emission_QS2, jump_S, block_first_B, block_last_B, first_BQ1, least_mass, candidate_C, out_CP
+@kernel(fast=True)
+def _fill_most(  # type: ignore[no-untyped-def]
+    n_patterns, stay_PDL, come_PDL, kept_first, back_stay_PDL, back_come_PDL, joint_PL, low, high, most_4DL
 ):
-    """Fill out_CP as `_posteriors_of_all` does: with candidates' forward values at first.
-
-    Where the candidates of a block have less than least_mass at a place, the likeliest states replace them.
-    """
-    n_places, n_blocks = len(jump_S), len(block_first_B)
-    n_haplotypes = len(panel_NW)
-    first = max(block_first_B[0], 0)
-    stop = min(block_last_B[n_blocks - 1], n_places - 1) + 1
-    share = np.float32(1) / np.float32(n_haplotypes)
-    number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
-    total_S, lacks_B = np.empty(n_places, np.float32), np.empty(n_blocks, np.bool_)
-    for q in range(len(emission_QS2)):
-        emission_S2 = emission_QS2[q]
-        n, at_C = _states(candidate_C, first_BQ1, q, number_N, state_N)
-        if n == 0:
-            continue
-        bits_IK, value_K = _bits_by_span(panel_NW, state_N[:n]), np.empty(-(-n // LANES) * LANES, np.float32)
-        value_K[:n] = share
-        value_K[n:] = 0
-        total = np.float32(1)
-        for p in range(n_places):
-            keep = (np.float32(1) - jump_S[p]) * (np.float32(1) / total)
-            total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
-            total_S[p] = total
-            if first <= p < stop:
-                i = 0
-                for b in range(n_blocks):
-                    start, end = first_BQ1[b, q], first_BQ1[b, q + 1]
-                    if block_first_B[b] <= p <= block_last_B[b]:
-                        slot = p - block_first_B[b]
-                        for c in range(start, end):
-                            out_CP[c, slot] = value_K[at_C[i + c - start]]
-                    i += end - start
-        value_K[:n] = 1
-        keep, arrive, joint = np.float32(1), np.float32(0), np.float32(1) / total
-        for p in range(n_places - 1, first - 1, -1):
-            if p < stop:
-                i = 0
-                for b in range(n_blocks):
-                    start, end = first_BQ1[b, q], first_BQ1[b, q + 1]
-                    if block_first_B[b] <= p <= block_last_B[b]:
-                        slot = p - block_first_B[b]
-                        for c in range(start, end):
-                            out_CP[c, slot] *= (value_K[at_C[i + c - start]] * keep + arrive) * joint
-                    i += end - start
-            divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
-            keep, arrive = (np.float32(1) - jump_S[p]) / divisor, jump_S[p]
-            if p > 0:  # forward times backward values have the same sum, but for their scales
-                joint *= divisor / total_S[p - 1]
-        low, high = _lacking(out_CP, first_BQ1, q, block_first_B, block_last_B, n_places, least_mass, lacks_B)
-        if low < high:
-            posterior_PK = _of_all_states(bits_IK, n, emission_S2, jump_S, share, low, high)
-            for b in range(n_blocks):
-                if lacks_B[b]:
-                    begin, end = max(block_first_B[b], 0), min(block_last_B[b] + 1, n_places)
-                    _replace(
-                        posterior_PK[begin - low : end - low], state_N[:n], first_BQ1[b, q],
-                        first_BQ1[b, q + 1], begin - block_first_B[b], candidate_C, out_CP,
-                    )  # fmt: skip
-
-
-@kernel()
-def _lacking(out_CP, first_BQ1, q, block_first_B, block_last_B, n_places, least_mass, lacks_B):  # type: ignore[no-untyped-def]
-    """The places [low, high) of blocks whose candidates have less than least_mass; fills lacks_B."""
-    low, high = n_places, 0
-    for b in range(len(lacks_B)):
-        begin, end = max(block_first_B[b], 0), min(block_last_B[b] + 1, n_places)
-        lacks_B[b] = False
-        if first_BQ1[b, q] == first_BQ1[b, q + 1]:
-            continue
-        for slot in range(begin - block_first_B[b], end - block_first_B[b]):
-            mass = np.float32(0)
-            for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-                mass += out_CP[c, slot]
-            if mass < least_mass:
-                lacks_B[b] = True
-                low, high = min(low, begin), max(high, end)
-                break
-    return low, high
-
-
-@kernel()
-def _of_all_states(bits_IK, n, emission_S2, jump_S, share, first, stop):  # type: ignore[no-untyped-def]
-    """Posteriors of n states at the places [first, stop), (P, K)."""
-    n_padded = bits_IK.shape[1]
-    out_PK, value_K = np.empty((stop - first, n_padded), np.float32), np.empty(n_padded, np.float32)
-    value_K[:n] = share
-    value_K[n:] = 0
-    total = np.float32(1)
-    for p in range(stop):
-        keep = (np.float32(1) - jump_S[p]) * (np.float32(1) / total)
-        total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
-        if p >= first:
-            out_PK[p - first] = value_K
-    value_K[:n] = 1
-    keep, arrive = np.float32(1), np.float32(0)
-    for p in range(len(jump_S) - 1, first - 1, -1):
-        if p < stop:
-            total = np.float32(0)
-            for k in range(n):
-                out_PK[p - first, k] *= value_K[k] * keep + arrive
-                total += out_PK[p - first, k]
-            out_PK[p - first, :n] *= np.float32(1) / total
-        divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
-        keep, arrive = (np.float32(1) - jump_S[p]) / divisor, jump_S[p]
-    return out_PK
-
-
-@kernel()
-def _replace(posterior_PK, state_K, start, end, slot, candidate_C, out_CP):  # type: ignore[no-untyped-def]
-    """Put the states that are likeliest at any place into candidates [start, end), in ascending order."""
-    n_places, n = len(posterior_PK), len(state_K)
-    most_K = np.zeros(n, np.float32)
-    for p in range(n_places):
-        for k in range(n):
-            most_K[k] = max(most_K[k], posterior_PK[p, k])
-    chosen_K = np.argsort(-most_K, kind="mergesort")[: end - start]
-    chosen_K = chosen_K[np.argsort(state_K[chosen_K])]
-    for c in range(start, end):
-        k = chosen_K[c - start]
-        candidate_C[c] = state_K[k]
-        for p in range(n_places):
-            out_CP[c, slot + p] = posterior_PK[p, k]
-
-
-@kernel()
-def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
-    """List a query's candidates once each in state_N; returns their number, and where each candidate is.
-
-    number_N: -1, also afterwards.
-    """
-    n_candidates = 0
-    for b in range(len(first_BQ1)):
-        n_candidates += first_BQ1[b, q + 1] - first_BQ1[b, q]
-    at_C, i = np.empty(n_candidates, np.int32), 0
-    n_states = 0
-    for b in range(len(first_BQ1)):
-        for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-            h = candidate_C[c]
-            if number_N[h] < 0:
-                number_N[h] = n_states
-                state_N[n_states] = h
-                n_states += 1
-            at_C[i] = number_N[h]
-            i += 1
-    for k in range(n_states):
-        number_N[state_N[k]] = -1
-    return n_states, at_C
-
-
-@kernel()
-def _bits_by_span(panel_NW, state_K):  # type: ignore[no-untyped-def]
-    """Typed alleles of states, uint16 (I, K), of 16 places each; K is a multiple of LANES."""
-    n_words = panel_NW.shape[1]
-    bits_IK = np.zeros((4 * n_words, -(-len(state_K) // LANES) * LANES), np.uint16)
-    for k in range(len(state_K)):
-        row_W = panel_NW[state_K[k]]
-        for w in range(n_words):
-            for part in range(4):
-                bits_IK[4 * w + part, k] = np.uint16((row_W[w] >> np.uint64(16 * part)) & np.uint64(0xFFFF))
-    return bits_IK
+    """The largest factors of patterns at the places [low, high), of values that stayed and that came."""
+    for d in range(n_patterns):
+        stay_stay = stay_come = come_stay = come_come = all_lanes(np.float32(0))
+        for p in range(low, high):
+            joint = load(joint_PL, p)
+            stay = load(stay_PDL[p], kept_first + d) * joint
+            come = load(come_PDL[p], kept_first + d) * joint
+            back_stay, back_come = load(back_stay_PDL[p], d), load(back_come_PDL[p], d)
+            stay_stay, stay_come = larger(stay_stay, stay * back_stay), larger(stay_come, stay * back_come)
+            come_stay, come_come = larger(come_stay, come * back_stay), larger(come_come, come * back_come)
+        store(most_4DL[0], d, stay_stay)
+        store(most_4DL[1], d, stay_come)
+        store(most_4DL[2], d, come_stay)
+        store(most_4DL[3], d, come_come)

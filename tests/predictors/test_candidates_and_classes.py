@@ -349,6 +349,30 @@ def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
         assert (of_copied_P > 0.1).all()
 
 
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 100), st.integers(2, 90))
+def test_only_negligible_posteriors_are_none(mosaic: Mosaic, seed: int, n_places: int, n: int) -> None:
+    """Those that stay are computed but where they are far below what they stay for."""
+    rng = np.random.default_rng(seed)
+    both_SX = mosaic(rng, n_places, n + 3)
+    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(both_SX[:, n:])
+    jump_S = jump_probabilities(np.cumsum(rng.choice([1e-4, 0.01], n_places)), n)
+    first_B = np.arange(0, n_places + 1, 16)
+    everyone = Candidates.of(np.ones((len(first_B), 3, n), bool))
+    model = (
+        span_patterns(panel.bits_NW, n_places), panel.bits_NW,
+        allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, everyone, first_B,
+        np.minimum(16, n_places + 1 - first_B),
+    )  # fmt: skip
+    every_CP, _ = copying_posteriors(*model, 0)
+    kept_CP, kept = copying_posteriors(*model, 0.5)
+    stay_C = (every_CP >= np.float32(0.5 / n)).any(axis=1)
+    assert kept.haplotype_C.tolist() == everyone.haplotype_C[stay_C].tolist()
+    none_CP = kept_CP == 0
+    np.testing.assert_array_equal(kept_CP[~none_CP], every_CP[stay_C][~none_CP])
+    assert (every_CP[stay_C][none_CP] < 0.05001 / n).all()
+
+
 def test_candidates_that_are_never_likely_are_left_out(mosaic: Mosaic) -> None:
     rng = np.random.default_rng(5)
     both_SX = mosaic(rng, 60, 200, founders=6, errors=0.02)
