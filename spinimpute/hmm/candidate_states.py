@@ -7,13 +7,14 @@ that no result depends on which queries are imputed together.
 
 A query's candidates in a block are those whose matches are longest there. After a wrong call at a typed site
 these may be other haplotypes than the one that it copied before and copies on. Where little of a query's
-probability lies on a block's candidates, its likeliest states take their places.
+probability lies on a block's candidates, its likeliest states join them.
 
 Forward values are kept at the first place of each block, and computed again within it when the backward
 values arrive there: those of all states at all places do not fit the cache.
 
 Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, B blocks of gaps, I
-spans, C candidates, X those of a block, P places of a block, W 64-bit words, 2 alleles of a state.
+spans, C candidates, X states of candidates of a block, P places of a block, W 64-bit words, 2 alleles of a
+state.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def posteriors_of_own_states(
     panel_NW, emission_QS2, jump_S, candidates
         As there.
     block_first_B, block_last_B : int64
-        The places around the gaps of blocks, before the first place and behind the last one, too.
+        The places around the gaps of blocks, before the first place and behind the last one, too. Blocks
+        ascend; neighbours share one place at most.
     n_slots : int
         Places of the largest block.
     least : float32
@@ -55,10 +57,11 @@ def posteriors_of_own_states(
     float32 (C, n_slots)
         Posteriors of the candidates that stay, 0 where there is no place.
     Candidates
-        Those that stay, or the likeliest states in their place.
+        Those that stay, and likely states where they are unlikely; at most as many as there were.
     """
     n_queries, n_blocks = len(emission_QS2), len(block_first_B)
     begin_B, end_B = np.maximum(block_first_B, 0), np.minimum(block_last_B + 1, len(jump_S))
+    assert (begin_B[1:] >= end_B[:-1] - 1).all()
     found_C = np.empty(len(candidates.haplotype_C), np.int32)
     found_CP = np.empty((len(found_C), n_slots), np.float32)
     start_QB, count_QB = np.zeros((2, n_queries, n_blocks), np.int64)
@@ -80,11 +83,11 @@ def _put_in_blocks(found_C, found_CP, start_QB, first_BQ1, kept_C, kept_CP):  # 
     """Block by block what was found query by query."""
     for b in range(len(first_BQ1)):
         for q in range(len(start_QB)):
-            at = start_QB[q, b]
+            found = start_QB[q, b]
             for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-                kept_C[c] = found_C[at]
-                kept_CP[c] = found_CP[at]
-                at += 1
+                kept_C[c] = found_C[found]
+                kept_CP[c] = found_CP[found]
+                found += 1
 
 
 @kernel()
@@ -128,11 +131,11 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
         for b in range(n_blocks - 1, -1, -1):
             begin, end = begin_B[b], end_B[b]
             posterior_PK[0] = forward_BK[b]
-            for at in range(begin + 1, end):
-                value_here_K = posterior_PK[at - begin]
-                value_here_K[:] = posterior_PK[at - begin - 1]
-                keep_here = (one - jump_S[at]) * (one / total_S[at - 1])
-                step_list(bits_IK, at, n, emission_S2[at], keep_here, jump_S[at] * share, value_here_K)
+            for later in range(begin + 1, end):
+                forward_K = posterior_PK[later - begin]
+                forward_K[:] = posterior_PK[later - begin - 1]
+                stay, come = (one - jump_S[later]) * (one / total_S[later - 1]), jump_S[later] * share
+                step_list(bits_IK, later, n, emission_S2[later], stay, come, forward_K)
             most_K[:] = 0
             while p >= begin:
                 if p < end:
@@ -144,16 +147,16 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
                 # forward times backward values have the same sum, but for their scales
                 joint *= divisor / total_S[p - 1]
                 p -= 1
-            of_block = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
-            i -= len(of_block)
-            chosen = _choose(of_block, posterior_PK[: end - begin], most_K[:n], state_N, least, least_mass)
-            start_QB[q, b], count_QB[q, b] = n_found, len(chosen)
-            found_C[n_found : n_found + len(chosen)] = state_N[chosen]
-            found_CP[n_found : n_found + len(chosen)] = 0
+            own_X = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
+            i -= len(own_X)
+            chosen_X = _choose(own_X, posterior_PK[: end - begin], most_K[:n], state_N, least, least_mass)
+            start_QB[q, b], count_QB[q, b] = n_found, len(chosen_X)
+            found_C[n_found : n_found + len(chosen_X)] = state_N[chosen_X]
+            found_CP[n_found : n_found + len(chosen_X)] = 0
             for slot in range(end - begin):
-                for x in range(len(chosen)):
-                    found_CP[n_found + x, slot_B[b] + slot] = posterior_PK[slot, chosen[x]]
-            n_found += len(chosen)
+                for x in range(len(chosen_X)):
+                    found_CP[n_found + x, slot_B[b] + slot] = posterior_PK[slot, chosen_X[x]]
+            n_found += len(chosen_X)
 
 
 @kernel(fast=True)
@@ -166,18 +169,28 @@ def _multiply(forward_K, backward_K, keep, arrive, joint, most_K):  # type: igno
 
 
 @kernel()
-def _choose(candidate_X, posterior_PK, most_K, state_N, least, least_mass):  # type: ignore[no-untyped-def]
-    """The states of candidates that stay in a block; where these are unlikely, as many likelier ones."""
-    stay_X = candidate_X[most_K[candidate_X] >= least]
+def _choose(own_X, posterior_PK, most_K, state_N, least, least_mass):  # type: ignore[no-untyped-def]
+    """States: those of a block's candidates that have `least`, at any place.
+
+    Where they have less than least_mass at one, the likeliest others join them, until they are as many as the
+    candidates were.
+    """
+    stay_X = own_X[most_K[own_X] >= least]
     for p in range(len(posterior_PK)):
         mass = np.float32(0)
         for k in stay_X:
             mass += posterior_PK[p, k]
         if mass < least_mass:
-            likely_X = np.flatnonzero(most_K >= least)
-            likely_X = likely_X[np.argsort(-most_K[likely_X], kind="mergesort")[: len(candidate_X)]]
-            return likely_X[np.argsort(state_N[likely_X])].astype(np.int32)
-    return stay_X
+            break
+    else:
+        return stay_X
+    is_likely_K = most_K >= least
+    is_likely_K[stay_X] = False
+    other_X = np.flatnonzero(is_likely_K)
+    n_others = len(own_X) - len(stay_X)
+    other_X = other_X[np.argsort(-most_K[other_X], kind="mergesort")[:n_others]].astype(np.int32)
+    both_X = np.concatenate((stay_X, other_X))
+    return both_X[np.argsort(state_N[both_X])]
 
 
 @kernel()

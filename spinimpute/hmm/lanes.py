@@ -224,16 +224,6 @@ def where_positive(typing_context, condition, lanes):  # type: ignore[no-untyped
 
 
 @intrinsic
-def larger(typing_context, one, other):  # type: ignore[no-untyped-def]
-    """The larger number of each lane."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
-
-
-@intrinsic
 def halves_exchanged(typing_context, lanes):  # type: ignore[no-untyped-def]
     """The numbers of the other half of the lanes."""
 

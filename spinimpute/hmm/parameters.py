@@ -43,7 +43,9 @@ FLANK = 128  # that it sees on either side: of what lies further away next to no
 # Of larger panels a query's own candidates are the states: with 100,000 haplotypes this takes a sixth of the
 # time, and is as accurate.
 MOST_STATES = 8_000
-# Where the candidates of a block have less of a query's probability, its likeliest states replace them.
+# Where less of a query's probability lies on the candidates of a block, at any of its places, its likeliest
+# states join them: behind a wrong call others match longer. 14 of 2,400 blocks and queries of a simulated
+# panel of 42,000 haplotypes had less, and 2.5 % of all errors; 0.1 to 0.8 are as good.
 LEAST_MASS = 0.5
 
 # Chains of sequenced samples copy all haplotypes of panels with up to so many, of larger ones the likeliest.

@@ -17,7 +17,7 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.candidate_states import posteriors_of_own_states
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import side_by_side
-from spinimpute.hmm.lanes import all_lanes, larger, load, store
+from spinimpute.hmm.lanes import all_lanes, load, store
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, most_patterns
 from spinimpute.hmm.steps import (
@@ -31,8 +31,6 @@ from spinimpute.hmm.steps import (
     sum_patterns,
 )
 from spinimpute.kernels import kernel
-
-NEGLIGIBLE = np.float32(0.1)  # part of the least posterior of a candidate that stays, which may be 0 instead
 
 
 def copying_posteriors(
@@ -60,7 +58,7 @@ def copying_posteriors(
     candidates : Candidates
         Of blocks of gaps.
     first_B, n_gaps_B : int64
-        The place on the right of a block's first gap, and the number of its gaps.
+        The place on the right of a block's first gap, and the number of its gaps; blocks ascend.
     least_share : float
         Times the prior probability of a haplotype, 1 / N. Candidates whose posterior is below this at all
         places of a block are dropped.
@@ -71,7 +69,7 @@ def copying_posteriors(
         Posteriors of the candidates that stay, in their order, at the places first - 1 ...
         first + n_gaps - 1.
     Candidates
-        Those that stay; in a large panel others where they are unlikely, see `candidate_states`.
+        Those that stay; in a large panel others, too, where they are unlikely (`candidate_states`).
 
     References
     ----------
@@ -88,7 +86,8 @@ def copying_posteriors(
         _fill_ends(len(jump_S), *blocks[:2], kept.first_BQ1, out_CP)
         return out_CP, kept
     assert patterns is not None, "only a large panel needs none"
-    out_CP, stay_C = np.zeros((len(candidate_C), n_slots), np.float32), np.zeros(len(candidate_C), np.bool_)
+    out_CP = np.zeros((len(candidate_C), n_slots), np.float32)
+    stay_C = np.zeros(len(candidate_C), np.bool_)
     _posteriors_of_all(
         *patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, least, out_CP, stay_C
     )
@@ -118,10 +117,7 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_GS2L, jump_S, block_first_B, block_last_B, first_BQ1,
     candidate_C, least, out_CP, stay_C,
 ):  # fmt: skip
-    """Fill out_CP at the places that there are; what is far below `least` in all of a span is 0.
-
-    stay_C: whether a candidate is not below it somewhere.
-    """
+    """Fill out_CP at the places that there are, and stay_C: whether a candidate has `least` at any."""
     n_spans, n = pattern_IN.shape
     n_places, n_blocks = len(jump_S), len(block_first_B)
     # the spans whose probabilities are asked for
@@ -148,7 +144,6 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
         np.empty(LANES, np.float32),
         np.empty((SPAN, LANES), np.float32),
     )
-    most_4DL = np.empty((4, most, LANES), np.float32)
     kept_X, kept_IB = np.empty(1_024, np.float32), np.empty((n_spans, n_blocks), np.int64)
     for group in range(len(emission_GS2L)):
         emission_S2L = emission_GS2L[group]
@@ -221,9 +216,9 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
                     if low < high:
                         _write_probabilities(
                             pattern_IN[i], count_here_D, kept_X[kept_IB[i, block] :], backward_NL,
-                            stay_PDL, come_PDL, first - kept_first, back_stay_PDL, back_come_PDL, joint_PL,
+                            stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, joint_PL,
                             candidate_C, first_BQ1[block], group * LANES, low - i * SPAN, high - i * SPAN,
-                            low - block_first_B[block], least, most_4DL, out_CP, stay_C,
+                            low - block_first_B[block], least, out_CP, stay_C,
                         )  # fmt: skip
             if i > wanted_first:
                 go_through(
@@ -272,57 +267,24 @@ def _scale_of_place(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _write_probabilities(  # type: ignore[no-untyped-def]
-    pattern_N, count_D, forward_X, backward_NL, stay_PDL, come_PDL, kept_first, back_stay_PDL, back_come_PDL,
-    joint_PL, candidate_C, first_Q1, q0, low, high, slot, least, most_4DL, out_CP,
-    stay_C,
+    pattern_N, count_D, forward_X, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL,
+    candidate_C, first_Q1, q0, low, high, slot, least, out_CP, stay_C,
 ):  # fmt: skip
-    """Of LANES queries' candidates at the places [low, high) of a span, unless all are far below `least`.
+    """Of the candidates of LANES queries at the places [low, high) of a span.
 
-    forward_X: their values before it. kept_first: the span's first pattern in stay_PDL and come_PDL.
-    joint_PL: one over the sums of forward times backward values. slot: where the first place goes. most_4DL:
-    room.
+    forward_X: their values before it. joint_PL: one over the sums of forward times backward values. slot:
+    where the first place goes.
     """
-    if least > 0:
-        _fill_most(
-            len(count_D), stay_PDL, come_PDL, kept_first, back_stay_PDL, back_come_PDL, joint_PL, low, high,
-            most_4DL,
-        )  # fmt: skip
-    unseen = NEGLIGIBLE * least
     start = first_Q1[q0]
     for l in range(min(LANES, len(first_Q1) - 1 - q0)):
         for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
             h = candidate_C[c]
             d = pattern_N[h]
             f, b, share = forward_X[c - start], backward_NL[h, l], np.float32(1) / count_D[d]
-            if least > 0:
-                of_stayed = most_4DL[0, d, l] * b + most_4DL[1, d, l]
-                of_come = most_4DL[2, d, l] * b + most_4DL[3, d, l]
-                if of_stayed * f + of_come * share < unseen:
-                    continue
             for p in range(low, high):
-                forward = stay_PDL[p, kept_first + d, l] * f + come_PDL[p, kept_first + d, l] * share
+                forward = stay_PDL[p, d, l] * f + come_PDL[p, d, l] * share
                 backward = back_stay_PDL[p, d, l] * b + back_come_PDL[p, d, l]
                 posterior = forward * backward * joint_PL[p, l]
                 out_CP[c, slot + p - low] = posterior
                 if posterior >= least:
                     stay_C[c] = True
-
-
-@kernel(fast=True)
-def _fill_most(  # type: ignore[no-untyped-def]
-    n_patterns, stay_PDL, come_PDL, kept_first, back_stay_PDL, back_come_PDL, joint_PL, low, high, most_4DL
-):
-    """The largest factors of patterns at the places [low, high), of values that stayed and that came."""
-    for d in range(n_patterns):
-        stay_stay = stay_come = come_stay = come_come = all_lanes(np.float32(0))
-        for p in range(low, high):
-            joint = load(joint_PL, p)
-            stay = load(stay_PDL[p], kept_first + d) * joint
-            come = load(come_PDL[p], kept_first + d) * joint
-            back_stay, back_come = load(back_stay_PDL[p], d), load(back_come_PDL[p], d)
-            stay_stay, stay_come = larger(stay_stay, stay * back_stay), larger(stay_come, stay * back_come)
-            come_stay, come_come = larger(come_stay, come * back_stay), larger(come_come, come * back_come)
-        store(most_4DL[0], d, stay_stay)
-        store(most_4DL[1], d, stay_come)
-        store(most_4DL[2], d, come_stay)
-        store(most_4DL[3], d, come_come)
