@@ -203,6 +203,11 @@ def _alike(rows: Sequence[Row]) -> Claim:
         for i, (case, number) in enumerate(places)
     )
     told += f" (equal steps, {seeds_text(compared)})"
+    pairs, further = at_equal_steps(rows, (SPIN_16, NPT_16))
+    found = by_method(pairs)
+    ahead = [points(found[SPIN_16][place]) - points(found[NPT_16][place]) for place in further]
+    close += [abs(gap) <= CLOSE for gap, place in zip(ahead, further, strict=True) if place not in places]
+    told += f". SPIN-16 less NPT-16, points: {of_sets(ahead, further)}"
     longer = _longer(rows, compared, methods)
     return Claim("SPIN 3", says, verdict(close), f"{told}. With more: {longer}" if longer else told)
 
