@@ -171,7 +171,7 @@ def test_one_copy_is_what_the_reference_says(seed: int, n_sites: int, n: int, kn
     np.testing.assert_array_equal(p_S2X[:, 0], p_S2X[:, 1])
     for x in range(phred_SX3.shape[1]):
         expected_S = haploid_reference(panel, phred_SX3[:, x])
-        # 1 - p of what is copied is rounded by 6e-8; reads that contradict it magnify that, up to 10,000 times
+        # 1 - p of what is copied is rounded by 6e-8; reads that contradict it magnify that up to 10,000 times
         sure_S = np.abs(np.diff(phred_SX3[:, x, ::2].astype(int))[:, 0]) >= 30
         np.testing.assert_allclose(p_S2X[~sure_S, 0, x], expected_S[~sure_S], atol=1e-4)
         np.testing.assert_allclose(p_S2X[sure_S, 0, x], expected_S[sure_S], atol=2e-3)
