@@ -109,9 +109,6 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
                 out_CP[c, slot] = out_CP[c, slot - 1]
 
 
-# all haplotypes are states
-
-
 @kernel(fast=True)
 def _posteriors_of_all(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_GS2L, jump_S, block_first_B, block_last_B, first_BQ1,
@@ -273,7 +270,7 @@ def _write_probabilities(  # type: ignore[no-untyped-def]
     """Of the candidates of LANES queries at the places [low, high) of a span.
 
     forward_X: their values before it. joint_PL: one over the sums of forward times backward values. slot:
-    where the first place goes.
+    where the first place goes. stay_C: set where a candidate has `least`.
     """
     start = first_Q1[q0]
     for l in range(min(LANES, len(first_Q1) - 1 - q0)):
