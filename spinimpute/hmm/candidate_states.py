@@ -9,12 +9,13 @@ A query's candidates in a block are those whose matches are longest there. After
 these may be other haplotypes than the one that it copied before and copies on. Where little of a query's
 probability lies on a block's candidates, its likeliest states join them.
 
-Forward values are kept at the first place of each block, and computed again within it when the backward
-values arrive there: those of all states at all places do not fit the cache.
+Forward and backward values are kept at the ends of each block. Between them they are computed again for the
+few states that may have a posterior worth keeping: how large it can be at most, if the state agrees with all
+that is known between, follows from the values at both ends.
 
 Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, B blocks of gaps, I
-spans, C candidates, X states of candidates of a block, P places of a block, W 64-bit words, 2 alleles of a
-state.
+spans, C candidates, X states that may be likely in a block, P places of a block, W 64-bit words, 2 alleles of
+a state.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from __future__ import annotations
 import numpy as np
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.candidates import Candidates, in_blocks
 from spinimpute.hmm.parameters import LANES
 from spinimpute.hmm.steps import step_list
 from spinimpute.kernels import kernel
+
+ROUNDING = np.float32(1e-4)  # more than sums of posteriors are off by
 
 
 def posteriors_of_own_states(
@@ -46,7 +49,7 @@ def posteriors_of_own_states(
         As there.
     block_first_B, block_last_B : int64
         The places around the gaps of blocks, before the first place and behind the last one, too. Blocks
-        ascend; neighbours share one place at most.
+        ascend.
     n_slots : int
         Places of the largest block.
     least : float32
@@ -61,7 +64,6 @@ def posteriors_of_own_states(
     """
     n_queries, n_blocks = len(emission_QS2), len(block_first_B)
     begin_B, end_B = np.maximum(block_first_B, 0), np.minimum(block_last_B + 1, len(jump_S))
-    assert (begin_B[1:] >= end_B[:-1] - 1).all()
     found_C = np.empty(len(candidates.haplotype_C), np.int32)
     found_CP = np.empty((len(found_C), n_slots), np.float32)
     start_QB, count_QB = np.zeros((2, n_queries, n_blocks), np.int64)
@@ -69,25 +71,7 @@ def posteriors_of_own_states(
         panel_NW, emission_QS2, jump_S, begin_B, end_B, begin_B - block_first_B, *candidates, least,
         np.float32(parameters.LEAST_MASS), found_C, found_CP, start_QB, count_QB,
     )  # fmt: skip
-    first_BQ1 = np.zeros((n_blocks, n_queries + 1), np.int64)
-    np.cumsum(count_QB.T, axis=1, out=first_BQ1[:, 1:])
-    first_BQ1[1:] += np.cumsum(first_BQ1[:-1, -1])[:, None]
-    kept_C = np.empty(first_BQ1[-1, -1], np.int32)
-    kept_CP = np.empty((len(kept_C), n_slots), np.float32)
-    _put_in_blocks(found_C, found_CP, start_QB, first_BQ1, kept_C, kept_CP)
-    return kept_CP, Candidates(kept_C, first_BQ1)
-
-
-@kernel()
-def _put_in_blocks(found_C, found_CP, start_QB, first_BQ1, kept_C, kept_CP):  # type: ignore[no-untyped-def]
-    """Block by block what was found query by query."""
-    for b in range(len(first_BQ1)):
-        for q in range(len(start_QB)):
-            found = start_QB[q, b]
-            for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-                kept_C[c] = found_C[found]
-                kept_CP[c] = found_CP[found]
-                found += 1
+    return in_blocks(found_C, found_CP, start_QB, count_QB)
 
 
 @kernel()
@@ -103,7 +87,11 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
     share, one = np.float32(1) / np.float32(n_haplotypes), np.float32(1)
     number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
     total_S = np.empty(n_places, np.float32)
-    most_places = (end_B - begin_B).max()
+    keep_S, arrive_S, joint_S = (
+        np.empty(n_places, np.float32),
+        np.empty(n_places, np.float32),
+        np.empty(n_places, np.float32),
+    )
     n_found = 0
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
@@ -111,10 +99,8 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
         if n == 0:
             continue
         bits_IK = _bits_by_span(panel_NW, state_N[:n])
-        n_padded = bits_IK.shape[1]
-        value_K, most_K = np.empty(n_padded, np.float32), np.empty(n_padded, np.float32)
-        forward_BK = np.empty((n_blocks, n_padded), np.float32)
-        posterior_PK = np.empty((most_places, n_padded), np.float32)
+        value_K = np.empty(bits_IK.shape[1], np.float32)
+        forward_BK, backward_BK = np.empty((n_blocks, n), np.float32), np.empty((n_blocks, n), np.float32)
         value_K[:n] = share
         value_K[n:] = 0
         total, b = one, 0
@@ -123,74 +109,166 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
             total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
             total_S[p] = total
             while b < n_blocks and begin_B[b] == p:
-                forward_BK[b] = value_K
+                forward_BK[b] = value_K[:n]
                 b += 1
         value_K[:n] = 1
         keep, arrive, joint = one, np.float32(0), one / total
-        p, i = n_places - 1, len(at_C)
+        b = n_blocks - 1
+        for p in range(n_places - 1, begin_B[0] - 1, -1):
+            keep_S[p], arrive_S[p], joint_S[p] = keep, arrive, joint
+            while b >= 0 and end_B[b] - 1 == p:
+                backward_BK[b] = value_K[:n]
+                b -= 1
+            divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
+            keep, arrive = (one - jump_S[p]) / divisor, jump_S[p]
+            if p > 0:  # forward times backward values have the same sum, but for their scales
+                joint *= divisor / total_S[p - 1]
+        i = len(at_C)
         for b in range(n_blocks - 1, -1, -1):
             begin, end = begin_B[b], end_B[b]
-            posterior_PK[0] = forward_BK[b]
-            for later in range(begin + 1, end):
-                forward_K = posterior_PK[later - begin]
-                forward_K[:] = posterior_PK[later - begin - 1]
-                stay, come = (one - jump_S[later]) * (one / total_S[later - 1]), jump_S[later] * share
-                step_list(bits_IK, later, n, emission_S2[later], stay, come, forward_K)
-            most_K[:] = 0
-            while p >= begin:
-                if p < end:
-                    _multiply(posterior_PK[p - begin], value_K, keep, arrive, joint, most_K)
-                if p == begin:  # it may be the last place of the block before, too
-                    break
-                divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
-                keep, arrive = (one - jump_S[p]) / divisor, jump_S[p]
-                # forward times backward values have the same sum, but for their scales
-                joint *= divisor / total_S[p - 1]
-                p -= 1
-            own_X = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
-            i -= len(own_X)
-            chosen_X = _choose(own_X, posterior_PK[: end - begin], most_K[:n], state_N, least, least_mass)
+            own_K = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
+            i -= len(own_K)
+            bound_4 = _bound(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end)
+            likely_X = _likely(bound_4, forward_BK[b], backward_BK[b], least)
+            posterior_PX = _posteriors_between(
+                bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S,
+                forward_BK[b], backward_BK[b], begin, end,
+            )  # fmt: skip
+            for x in range(len(likely_X)):
+                number_N[likely_X[x]] = x  # states are fewer than haplotypes
+            chosen_X = _choose(own_K, number_N, posterior_PX, state_N[likely_X], least, least_mass)
+            for k in likely_X:
+                number_N[k] = -1
             start_QB[q, b], count_QB[q, b] = n_found, len(chosen_X)
-            found_C[n_found : n_found + len(chosen_X)] = state_N[chosen_X]
-            found_CP[n_found : n_found + len(chosen_X)] = 0
-            for slot in range(end - begin):
-                for x in range(len(chosen_X)):
-                    found_CP[n_found + x, slot_B[b] + slot] = posterior_PK[slot, chosen_X[x]]
-            n_found += len(chosen_X)
-
-
-@kernel(fast=True)
-def _multiply(forward_K, backward_K, keep, arrive, joint, most_K):  # type: ignore[no-untyped-def]
-    """Posteriors in the place of forward values; most_K: the largest ones so far."""
-    for k in range(len(most_K)):
-        posterior = forward_K[k] * (backward_K[k] * keep + arrive) * joint
-        forward_K[k] = posterior
-        most_K[k] = posterior if posterior > most_K[k] else most_K[k]
+            for x in chosen_X:
+                found_C[n_found] = state_N[likely_X[x]]
+                found_CP[n_found] = 0
+                for slot in range(end - begin):
+                    found_CP[n_found, slot_B[b] + slot] = posterior_PX[slot, x]
+                n_found += 1
 
 
 @kernel()
-def _choose(own_X, posterior_PK, most_K, state_N, least, least_mass):  # type: ignore[no-untyped-def]
-    """States: those of a block's candidates that have `least`, at any place.
+def _bound(  # type: ignore[no-untyped-def]
+    emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end
+):
+    """What bounds the sum of a state's posteriors at the places [begin, end).
+
+    With f, its forward value at the first place, and v, its backward value at the last one, the bound is
+    bound[0] f v + bound[1] f + bound[2] v + bound[3]: the sum itself, if the state agrees with what is known
+    at each place between.
+    """
+    n = end - begin
+    forward_P2, backward_P2 = np.zeros((n, 2), np.float32), np.zeros((n, 2), np.float32)
+    forward_P2[0, 0] = backward_P2[n - 1, 0] = 1
+    one = np.float32(1)
+    for p in range(begin + 1, end):
+        stay, come = _forward_step(jump_S, share, total_S, p)
+        best = max(emission_S2[p, 0], emission_S2[p, 1])
+        forward_P2[p - begin, 0] = forward_P2[p - begin - 1, 0] * stay * best
+        forward_P2[p - begin, 1] = (forward_P2[p - begin - 1, 1] * stay + come) * best
+    for p in range(end - 1, begin, -1):
+        best = max(emission_S2[p, 0], emission_S2[p, 1])
+        backward_P2[p - begin - 1, 0] = backward_P2[p - begin, 0] * keep_S[p] * best
+        backward_P2[p - begin - 1, 1] = (backward_P2[p - begin, 1] * keep_S[p] + arrive_S[p]) * best
+    bound_4 = np.zeros(4, np.float32)
+    for p in range(begin, end):
+        of_f, alone = forward_P2[p - begin] * joint_S[p]
+        of_v = backward_P2[p - begin, 0] * keep_S[p]
+        rest = backward_P2[p - begin, 1] * keep_S[p] + arrive_S[p]
+        bound_4[0] += of_f * of_v
+        bound_4[1] += of_f * rest
+        bound_4[2] += alone * of_v
+        bound_4[3] += alone * rest
+    return bound_4 * (one + ROUNDING)
+
+
+@kernel(fast=True)
+def _likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-def]
+    """The states that may have `least` by their values at both ends."""
+    likely_X, n = np.empty(len(forward_K), np.int32), 0
+    of_both, of_forward, of_backward, alone = bound_4
+    for k in range(len(forward_K)):
+        likely_X[n] = k
+        f, v = forward_K[k], backward_K[k]
+        n += (of_both * v + of_forward) * f + (of_backward * v + alone) >= least
+    return likely_X[:n]
+
+
+@kernel(inline=True)
+def _forward_step(jump_S, share, total_S, place):  # type: ignore[no-untyped-def]
+    """What brings forward values from the place before to this one, without its emissions."""
+    one = np.float32(1)
+    return (one - jump_S[place]) * (one / total_S[place - 1]), jump_S[place] * share
+
+
+@kernel()
+def _posteriors_between(  # type: ignore[no-untyped-def]
+    bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, forward_K, backward_K,
+    begin, end,
+):  # fmt: skip
+    """Posteriors of some states at the places [begin, end), from their values at both ends."""
+    n, first = len(likely_X), begin >> 4
+    width = -(-n // LANES) * LANES
+    bits_IX = np.zeros((((end - 1) >> 4) + 1 - first, width), np.uint16)
+    for i in range(len(bits_IX)):
+        for x in range(n):
+            bits_IX[i, x] = bits_IK[first + i, likely_X[x]]
+    posterior_PX, backward_X = np.empty((end - begin, width), np.float32), np.zeros(width, np.float32)
+    posterior_PX[0, n:] = 0
+    for x in range(n):
+        posterior_PX[0, x], backward_X[x] = forward_K[likely_X[x]], backward_K[likely_X[x]]
+    for p in range(begin + 1, end):
+        forward_X = posterior_PX[p - begin]
+        forward_X[:] = posterior_PX[p - begin - 1]
+        stay, come = _forward_step(jump_S, share, total_S, p)
+        step_list(bits_IX, p - 16 * first, n, emission_S2[p], stay, come, forward_X)
+    for p in range(end - 1, begin - 1, -1):
+        _multiply(posterior_PX[p - begin], backward_X, keep_S[p], arrive_S[p], joint_S[p])
+        if p > begin:
+            step_list(bits_IX, p - 16 * first, n, emission_S2[p], keep_S[p], arrive_S[p], backward_X)
+    return posterior_PX[:, :n]
+
+
+@kernel(fast=True)
+def _multiply(forward_X, backward_X, keep, arrive, joint):  # type: ignore[no-untyped-def]
+    """Posteriors in the place of forward values."""
+    for x in range(len(forward_X)):
+        forward_X[x] = forward_X[x] * (backward_X[x] * keep + arrive) * joint
+
+
+@kernel()
+def _choose(own_K, number_K, posterior_PX, state_X, least, least_mass):  # type: ignore[no-untyped-def]
+    """Of likely states: those of a block's candidates that have `least`, at any place.
 
     Where they have less than least_mass at one, the likeliest others join them, until they are as many as the
     candidates were.
+
+    own_K: the block's candidates, as states. number_K: where a state is among the likely ones, -1 if nowhere.
     """
-    stay_X = own_X[most_K[own_X] >= least]
-    for p in range(len(posterior_PK)):
+    n_likely = len(state_X)
+    most_X, is_own_X = np.zeros(n_likely, np.float32), np.zeros(n_likely, np.bool_)
+    for p in range(len(posterior_PX)):
+        for x in range(n_likely):
+            most_X[x] = max(most_X[x], posterior_PX[p, x])
+    for k in own_K:
+        if number_K[k] >= 0:
+            is_own_X[number_K[k]] = True
+    has_least_X = most_X >= least
+    stay_X = np.flatnonzero(is_own_X & has_least_X)
+    for p in range(len(posterior_PX)):
         mass = np.float32(0)
-        for k in stay_X:
-            mass += posterior_PK[p, k]
+        for x in stay_X:
+            mass += posterior_PX[p, x]
         if mass < least_mass:
             break
     else:
-        return stay_X
-    is_likely_K = most_K >= least
-    is_likely_K[stay_X] = False
-    other_X = np.flatnonzero(is_likely_K)
-    n_others = len(own_X) - len(stay_X)
-    other_X = other_X[np.argsort(-most_K[other_X], kind="mergesort")[:n_others]].astype(np.int32)
+        return stay_X[np.argsort(state_X[stay_X])]
+    other_X = np.flatnonzero(~is_own_X & has_least_X)
+    n_others = len(own_K) - len(stay_X)
+    other_X = other_X[np.argsort(-most_X[other_X], kind="mergesort")[:n_others]]
     both_X = np.concatenate((stay_X, other_X))
-    return both_X[np.argsort(state_N[both_X])]
+    return both_X[np.argsort(state_X[both_X])]
 
 
 @kernel()

@@ -4,9 +4,13 @@ Unlike a comparison of a query with a single haplotype, the posterior of a hidde
 depends on whether another haplotype matches better, here or nearby. Its states are all haplotypes of the
 panel, or, in a panel of more than MOST_STATES, a query's own candidates (`candidate_states`).
 
+Most candidates of a block turn out to be unlikely and are dropped. So the sum of a candidate's posteriors
+over the block's places comes first, which its pattern has as a function of the values on both sides of the
+span: where the sum is too little, no posterior needs to be known.
+
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of queries, L queries side by side, B
-blocks of gaps, I spans, D patterns of a span, C candidates, P places of a block or span, W 64-bit words, 2
-alleles of a state.
+blocks of gaps, I spans, H spans that are held, D patterns of a span, F factors, C candidates, P places of a
+block or span, X values that are kept, W 64-bit words, 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import numpy as np
 
 from spinimpute.hmm import parameters
 from spinimpute.hmm.candidate_states import posteriors_of_own_states
-from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.candidates import Candidates, in_blocks
 from spinimpute.hmm.emissions import side_by_side
 from spinimpute.hmm.lanes import all_lanes, load, store
 from spinimpute.hmm.parameters import LANES, SPAN
@@ -31,6 +35,8 @@ from spinimpute.hmm.steps import (
     sum_patterns,
 )
 from spinimpute.kernels import kernel
+
+FACTORS = 4  # of the values on both sides of a span: both, either, none
 
 
 def copying_posteriors(
@@ -86,15 +92,17 @@ def copying_posteriors(
         _fill_ends(len(jump_S), *blocks[:2], kept.first_BQ1, out_CP)
         return out_CP, kept
     assert patterns is not None, "only a large panel needs none"
-    out_CP = np.zeros((len(candidate_C), n_slots), np.float32)
-    stay_C = np.zeros(len(candidate_C), np.bool_)
+    n_queries = len(emission_QS2)
+    found_C = np.empty(len(candidate_C), np.int32)
+    found_CP = np.empty((len(candidate_C), n_slots), np.float32)
+    start_QB, count_QB = np.zeros((2, n_queries, len(first_B)), np.int64)
     _posteriors_of_all(
-        *patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, least, out_CP, stay_C
-    )
-    _fill_ends(len(jump_S), *blocks, out_CP)
-    before_C1 = np.concatenate([[0], np.cumsum(stay_C)])
-    # most candidates go, and so does their memory
-    return out_CP[stay_C], Candidates(candidate_C[stay_C], before_C1[first_BQ1])
+        *patterns, side_by_side(emission_QS2), jump_S, *blocks, candidate_C, least, found_C, found_CP,
+        start_QB, count_QB,
+    )  # fmt: skip
+    out_CP, kept = in_blocks(found_C, found_CP, start_QB, count_QB)
+    _fill_ends(len(jump_S), *blocks[:2], kept.first_BQ1, out_CP)
+    return out_CP, kept
 
 
 @kernel()
@@ -112,9 +120,12 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
 @kernel(fast=True)
 def _posteriors_of_all(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_GS2L, jump_S, block_first_B, block_last_B, first_BQ1,
-    candidate_C, least, out_CP, stay_C,
+    candidate_C, least, found_C, found_CP, start_QB, count_QB,
 ):  # fmt: skip
-    """Fill out_CP at the places that there are, and stay_C: whether a candidate has `least` at any."""
+    """Fill found_C and found_CP with candidates that have `least` at any place of their block.
+
+    start_QB, count_QB: where those of a query and block begin, and how many they are.
+    """
     n_spans, n = pattern_IN.shape
     n_places, n_blocks = len(jump_S), len(block_first_B)
     # the spans whose probabilities are asked for
@@ -127,21 +138,26 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
         np.empty((SPAN, n_patterns, LANES), np.float32),
         np.empty((SPAN, n_patterns, LANES), np.float32),
     )
-    back_stay_PDL, back_come_PDL = (
-        np.empty((SPAN, most, LANES), np.float32),
-        np.empty((SPAN, most, LANES), np.float32),
+    # spans in which a block has places
+    n_held = ((block_last_B - block_first_B).max() + SPAN - 1) // SPAN + 1
+    back_stay_HPDL, back_come_HPDL = (
+        np.empty((n_held, SPAN, most, LANES), np.float32),
+        np.empty((n_held, SPAN, most, LANES), np.float32),
     )
+    sum_HDFL = np.empty((n_held, most, FACTORS, LANES), np.float32)
     forward_NL, backward_NL = np.empty((n, LANES), np.float32), np.empty((n, LANES), np.float32)
     forward_DL, backward_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     product_DL = np.empty((most, LANES), np.float32)
     stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     scale_L, scale_SL = np.empty(LANES, np.float32), np.empty((n_places, LANES), np.float32)
-    divisor_L, joint_L, joint_PL = (
+    divisor_L, joint_L, joint_HPL = (
         np.empty(LANES, np.float32),
         np.empty(LANES, np.float32),
-        np.empty((SPAN, LANES), np.float32),
+        np.empty((n_held, SPAN, LANES), np.float32),
     )
-    kept_X, kept_IB = np.empty(1_024, np.float32), np.empty((n_spans, n_blocks), np.int64)
+    kept_X, forward_IB = np.empty(1_024, np.float32), np.empty((n_spans, n_blocks), np.int64)
+    backward_IB = np.empty((n_spans, n_blocks), np.int64)
+    n_found = 0
     for group in range(len(emission_GS2L)):
         emission_S2L = emission_GS2L[group]
         n_kept = 0
@@ -165,8 +181,8 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
                 for block in range(n_blocks):
                     low, high = _shared(block_first_B[block], block_last_B[block], i, n_places)
                     if low < high:
-                        kept_IB[i, block] = n_kept
-                        kept_X, n_kept = _keep_forward(
+                        forward_IB[i, block] = n_kept
+                        kept_X, n_kept = _keep(
                             forward_NL, candidate_C, first_BQ1[block], group * LANES, kept_X, n_kept
                         )
             if i + 1 < wanted_stop:
@@ -198,9 +214,9 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
             for p in range(last, i * SPAN - 1, -1):
                 at = p - i * SPAN
                 if wanted:
-                    back_stay_PDL[at, :d] = stay_DL[:d]
-                    back_come_PDL[at, :d] = come_DL[:d]
-                    joint_PL[at] = joint_L
+                    back_stay_HPDL[i % n_held, at, :d] = stay_DL[:d]
+                    back_come_HPDL[i % n_held, at, :d] = come_DL[:d]
+                    joint_HPL[i % n_held, at] = joint_L
                 step_back(
                     bits_here_D, count_here_D, at, emission_S2L[p], jump_S[p], n, backward_DL,
                     stay_DL, come_DL, divisor_L,
@@ -209,14 +225,32 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
                     store(joint_L, 0, load(joint_L, 0) * load(divisor_L, 0) * load(scale_SL[p - 1], 0))
             if wanted:
                 for block in range(n_blocks):
-                    low, high = _shared(block_first_B[block], block_last_B[block], i, n_places)
-                    if low < high:
-                        _write_probabilities(
-                            pattern_IN[i], count_here_D, kept_X[kept_IB[i, block] :], backward_NL,
-                            stay_PDL[:, kept], come_PDL[:, kept], back_stay_PDL, back_come_PDL, joint_PL,
-                            candidate_C, first_BQ1[block], group * LANES, low - i * SPAN, high - i * SPAN,
-                            low - block_first_B[block], least, out_CP, stay_C,
+                    block_first, block_last = block_first_B[block], block_last_B[block]
+                    low, high = _shared(block_first, block_last, i, n_places)
+                    if low >= high:
+                        continue
+                    backward_IB[i, block] = n_kept
+                    kept_X, n_kept = _keep(
+                        backward_NL, candidate_C, first_BQ1[block], group * LANES, kept_X, n_kept
+                    )
+                    if low > max(block_first, 0):
+                        continue  # it has places in the span before
+                    stop = min(block_last, n_places - 1) // SPAN + 1
+                    for span in range(i, stop):
+                        low, high = _shared(block_first, block_last, span, n_places)
+                        _sum_over_places(
+                            count_D[first_I1[span] : first_I1[span + 1]], first_I1[span] - kept_first,
+                            stay_PDL, come_PDL, back_stay_HPDL[span % n_held], back_come_HPDL[span % n_held],
+                            joint_HPL[span % n_held], low - span * SPAN, high - span * SPAN,
+                            sum_HDFL[span % n_held],
                         )  # fmt: skip
+                    n_found = _write_likely(
+                        pattern_IN, first_I1, count_D, stay_PDL, come_PDL, back_stay_HPDL, back_come_HPDL,
+                        joint_HPL, sum_HDFL, kept_X, forward_IB[:, block], backward_IB[:, block], i, stop,
+                        block_first, block_last, n_places, kept_first, candidate_C, first_BQ1[block],
+                        group * LANES, least, found_C, found_CP, start_QB[:, block], count_QB[:, block],
+                        n_found,
+                    )  # fmt: skip
             if i > wanted_first:
                 go_through(
                     pattern_IN[i], stay_DL, come_DL, backward_NL, backward_NL, pattern_IN[i - 1],
@@ -231,8 +265,8 @@ def _shared(block_first, block_last, span, n_places):  # type: ignore[no-untyped
 
 
 @kernel()
-def _keep_forward(forward_NL, candidate_C, first_Q1, q0, kept_X, n_kept):  # type: ignore[no-untyped-def]
-    """Put aside forward values before a span, of LANES queries' candidates; returns all and their number."""
+def _keep(value_NL, candidate_C, first_Q1, q0, kept_X, n_kept):  # type: ignore[no-untyped-def]
+    """Put aside values on one side of a span, of LANES queries' candidates; returns all and their number."""
     n_queries = min(LANES, len(first_Q1) - 1 - q0)
     n = n_kept + first_Q1[q0 + n_queries] - first_Q1[q0]
     if n > len(kept_X):
@@ -241,7 +275,7 @@ def _keep_forward(forward_NL, candidate_C, first_Q1, q0, kept_X, n_kept):  # typ
         kept_X = longer
     for l in range(n_queries):
         for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
-            kept_X[n_kept] = forward_NL[candidate_C[c], l]
+            kept_X[n_kept] = value_NL[candidate_C[c], l]
             n_kept += 1
     return kept_X, n_kept
 
@@ -263,25 +297,75 @@ def _scale_of_place(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _write_probabilities(  # type: ignore[no-untyped-def]
-    pattern_N, count_D, forward_X, backward_NL, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL,
-    candidate_C, first_Q1, q0, low, high, slot, least, out_CP, stay_C,
-):  # fmt: skip
-    """Of the candidates of LANES queries at the places [low, high) of a span.
+def _sum_over_places(  # type: ignore[no-untyped-def]
+    count_D, first, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL, low, high, sum_DFL
+):
+    """What the sum of posteriors over the places [low, high) of a span is made of, for each pattern.
 
-    forward_X: their values before it. joint_PL: one over the sums of forward times backward values. slot:
-    where the first place goes. stay_C: set where a candidate has `least`.
+    With f and b, a haplotype's values on both sides of the span, the sum is sum[0] f b + sum[1] f +
+    sum[2] b + sum[3]. first: the span's first pattern among those of stay_PDL. joint_PL: one over the sums
+    of forward times backward values of all haplotypes.
     """
-    start = first_Q1[q0]
+    for d in range(len(count_D)):
+        share = np.float32(1) / count_D[d]
+        of_both, of_forward = all_lanes(np.float32(0)), all_lanes(np.float32(0))
+        of_backward, alone = all_lanes(np.float32(0)), all_lanes(np.float32(0))
+        for p in range(low, high):
+            joint = load(joint_PL, p)
+            stay, come = load(stay_PDL[p], first + d) * joint, load(come_PDL[p], first + d) * joint * share
+            back_stay, back_come = load(back_stay_PDL[p], d), load(back_come_PDL[p], d)
+            of_both += stay * back_stay
+            of_forward += stay * back_come
+            of_backward += come * back_stay
+            alone += come * back_come
+        sum_FL = sum_DFL[d]
+        store(sum_FL, 0, of_both)
+        store(sum_FL, 1, of_forward)
+        store(sum_FL, 2, of_backward)
+        store(sum_FL, 3, alone)
+
+
+@kernel(fast=True)
+def _write_likely(  # type: ignore[no-untyped-def]
+    pattern_IN, first_I1, count_D, stay_PDL, come_PDL, back_stay_HPDL, back_come_HPDL, joint_HPL, sum_HDFL,
+    kept_X, forward_I, backward_I, begin, stop, block_first, block_last, n_places, kept_first, candidate_C,
+    first_Q1, q0, least, found_C, found_CP, start_Q, count_Q, n_found,
+):  # fmt: skip
+    """Of LANES queries' candidates of a block those that have `least`; returns how many are found in all.
+
+    The block has places in the spans [begin, stop). forward_I, backward_I: where values on both sides of a
+    span lie in kept_X.
+    """
+    n_held = len(joint_HPL)
     for l in range(min(LANES, len(first_Q1) - 1 - q0)):
+        start_Q[q0 + l] = n_found
         for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
-            h = candidate_C[c]
-            d = pattern_N[h]
-            f, b, share = forward_X[c - start], backward_NL[h, l], np.float32(1) / count_D[d]
-            for p in range(low, high):
-                forward = stay_PDL[p, d, l] * f + come_PDL[p, d, l] * share
-                backward = back_stay_PDL[p, d, l] * b + back_come_PDL[p, d, l]
-                posterior = forward * backward * joint_PL[p, l]
-                out_CP[c, slot + p - low] = posterior
-                if posterior >= least:
-                    stay_C[c] = True
+            h, x = candidate_C[c], c - first_Q1[q0]
+            expected = np.float32(0)  # how many of the block's places the query copies from it
+            for i in range(begin, stop):
+                f, b = kept_X[forward_I[i] + x], kept_X[backward_I[i] + x]
+                sum_FL = sum_HDFL[i % n_held, pattern_IN[i, h]]
+                expected += (sum_FL[0, l] * b + sum_FL[1, l]) * f + (sum_FL[2, l] * b + sum_FL[3, l])
+            if expected < least:
+                continue
+            largest = np.float32(0)
+            found_CP[n_found] = 0
+            for i in range(begin, stop):
+                f, b = kept_X[forward_I[i] + x], kept_X[backward_I[i] + x]
+                held, d = i % n_held, pattern_IN[i, h]
+                first = first_I1[i]
+                share = np.float32(1) / count_D[first + d]
+                low, high = _shared(block_first, block_last, i, n_places)
+                for place in range(low, high):
+                    p = place - i * SPAN
+                    forward = stay_PDL[p, first - kept_first + d, l] * f
+                    forward += come_PDL[p, first - kept_first + d, l] * share
+                    backward = back_stay_HPDL[held, p, d, l] * b + back_come_HPDL[held, p, d, l]
+                    posterior = forward * backward * joint_HPL[held, p, l]
+                    found_CP[n_found, place - block_first] = posterior
+                    largest = max(largest, posterior)
+            if largest >= least:
+                found_C[n_found] = h
+                n_found += 1
+        count_Q[q0 + l] = n_found - start_Q[q0 + l]
+    return n_found
