@@ -92,6 +92,11 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
         np.empty(n_places, np.float32),
         np.empty(n_places, np.float32),
     )
+    most = 1  # states of a query, at most
+    for q in range(len(emission_QS2)):
+        most = max(most, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
+    # once for all queries: memory of this size would be new each time
+    forward_BK, backward_BK = np.empty((n_blocks, most), np.float32), np.empty((n_blocks, most), np.float32)
     n_found = 0
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
@@ -100,7 +105,6 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
             continue
         bits_IK = _bits_by_span(panel_NW, state_N[:n])
         value_K = np.empty(bits_IK.shape[1], np.float32)
-        forward_BK, backward_BK = np.empty((n_blocks, n), np.float32), np.empty((n_blocks, n), np.float32)
         value_K[:n] = share
         value_K[n:] = 0
         total, b = one, 0
@@ -109,7 +113,7 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
             total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
             total_S[p] = total
             while b < n_blocks and begin_B[b] == p:
-                forward_BK[b] = value_K[:n]
+                forward_BK[b, :n] = value_K[:n]
                 b += 1
         value_K[:n] = 1
         keep, arrive, joint = one, np.float32(0), one / total
@@ -117,7 +121,7 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
         for p in range(n_places - 1, begin_B[0] - 1, -1):
             keep_S[p], arrive_S[p], joint_S[p] = keep, arrive, joint
             while b >= 0 and end_B[b] - 1 == p:
-                backward_BK[b] = value_K[:n]
+                backward_BK[b, :n] = value_K[:n]
                 b -= 1
             divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
             keep, arrive = (one - jump_S[p]) / divisor, jump_S[p]
@@ -129,14 +133,14 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
             own_K = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
             i -= len(own_K)
             bound_4 = _bound(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end)
-            likely_X = _likely(bound_4, forward_BK[b], backward_BK[b], least)
-            posterior_PX = _posteriors_between(
+            likely_X = _likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], least)
+            posterior_PX, most_X = _posteriors_between(
                 bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S,
                 forward_BK[b], backward_BK[b], begin, end,
             )  # fmt: skip
             for x in range(len(likely_X)):
                 number_N[likely_X[x]] = x  # states are fewer than haplotypes
-            chosen_X = _choose(own_K, number_N, posterior_PX, state_N[likely_X], least, least_mass)
+            chosen_X = _choose(own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, least_mass)
             for k in likely_X:
                 number_N[k] = -1
             start_QB[q, b], count_QB[q, b] = n_found, len(chosen_X)
@@ -207,7 +211,7 @@ def _posteriors_between(  # type: ignore[no-untyped-def]
     bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, forward_K, backward_K,
     begin, end,
 ):  # fmt: skip
-    """Posteriors of some states at the places [begin, end), from their values at both ends."""
+    """Posteriors of some states at the places [begin, end), from their values at both ends; their largest."""
     n, first = len(likely_X), begin >> 4
     width = -(-n // LANES) * LANES
     bits_IX = np.zeros((((end - 1) >> 4) + 1 - first, width), np.uint16)
@@ -216,6 +220,7 @@ def _posteriors_between(  # type: ignore[no-untyped-def]
             bits_IX[i, x] = bits_IK[first + i, likely_X[x]]
     posterior_PX, backward_X = np.empty((end - begin, width), np.float32), np.zeros(width, np.float32)
     posterior_PX[0, n:] = 0
+    most_X = np.zeros(width, np.float32)
     for x in range(n):
         posterior_PX[0, x], backward_X[x] = forward_K[likely_X[x]], backward_K[likely_X[x]]
     for p in range(begin + 1, end):
@@ -224,38 +229,39 @@ def _posteriors_between(  # type: ignore[no-untyped-def]
         stay, come = _forward_step(jump_S, share, total_S, p)
         step_list(bits_IX, p - 16 * first, n, emission_S2[p], stay, come, forward_X)
     for p in range(end - 1, begin - 1, -1):
-        _multiply(posterior_PX[p - begin], backward_X, keep_S[p], arrive_S[p], joint_S[p])
+        _multiply(posterior_PX[p - begin], backward_X, keep_S[p], arrive_S[p], joint_S[p], most_X)
         if p > begin:
             step_list(bits_IX, p - 16 * first, n, emission_S2[p], keep_S[p], arrive_S[p], backward_X)
-    return posterior_PX[:, :n]
+    return posterior_PX, most_X
 
 
 @kernel(fast=True)
-def _multiply(forward_X, backward_X, keep, arrive, joint):  # type: ignore[no-untyped-def]
-    """Posteriors in the place of forward values."""
+def _multiply(forward_X, backward_X, keep, arrive, joint, most_X):  # type: ignore[no-untyped-def]
+    """Posteriors in the place of forward values; most_X: the largest ones so far."""
     for x in range(len(forward_X)):
-        forward_X[x] = forward_X[x] * (backward_X[x] * keep + arrive) * joint
+        posterior = forward_X[x] * (backward_X[x] * keep + arrive) * joint
+        forward_X[x] = posterior
+        most_X[x] = posterior if posterior > most_X[x] else most_X[x]
 
 
 @kernel()
-def _choose(own_K, number_K, posterior_PX, state_X, least, least_mass):  # type: ignore[no-untyped-def]
+def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass):  # type: ignore[no-untyped-def]
     """Of likely states: those of a block's candidates that have `least`, at any place.
 
     Where they have less than least_mass at one, the likeliest others join them, until they are as many as the
     candidates were.
 
-    own_K: the block's candidates, as states. number_K: where a state is among the likely ones, -1 if nowhere.
+    own_K: the block's candidates, as states, in order of haplotypes. number_K: where a state is among the
+    likely ones, -1 if nowhere.
     """
-    n_likely = len(state_X)
-    most_X, is_own_X = np.zeros(n_likely, np.float32), np.zeros(n_likely, np.bool_)
-    for p in range(len(posterior_PX)):
-        for x in range(n_likely):
-            most_X[x] = max(most_X[x], posterior_PX[p, x])
+    stay_X, n = np.empty(len(own_K), np.int64), 0
     for k in own_K:
-        if number_K[k] >= 0:
-            is_own_X[number_K[k]] = True
-    has_least_X = most_X >= least
-    stay_X = np.flatnonzero(is_own_X & has_least_X)
+        x = number_K[k]
+        if x >= 0 and most_X[x] >= least:
+            stay_X[n] = x
+            n += 1
+    n_others = len(own_K) - n
+    stay_X = stay_X[:n]
     for p in range(len(posterior_PX)):
         mass = np.float32(0)
         for x in stay_X:
@@ -263,9 +269,10 @@ def _choose(own_K, number_K, posterior_PX, state_X, least, least_mass):  # type:
         if mass < least_mass:
             break
     else:
-        return stay_X[np.argsort(state_X[stay_X])]
-    other_X = np.flatnonzero(~is_own_X & has_least_X)
-    n_others = len(own_K) - len(stay_X)
+        return stay_X
+    is_other_X = most_X[: len(state_X)] >= least
+    is_other_X[stay_X] = False
+    other_X = np.flatnonzero(is_other_X)
     other_X = other_X[np.argsort(-most_X[other_X], kind="mergesort")[:n_others]]
     both_X = np.concatenate((stay_X, other_X))
     return both_X[np.argsort(state_X[both_X])]

@@ -166,9 +166,14 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
     most,
     first_block,
     last_block,
+    before_4,
     marked_AW,
 ):
-    """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks."""
+    """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks.
+
+    before_4: of the place before, where the longest matches started, how many they were (-1 if not all were
+    seen), and the blocks. If all of them go on, and no others are taken, the same haplotypes would be marked.
+    """
     n = len(order_N)
     above, below = position - 1, position
     none = place + 1
@@ -187,16 +192,26 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
             last = _first_later(start_N, below + 1, min(below + SEEN, n), start)
             below, start_below = last, max(start, start_N[last]) if last < n else none
         n_above, here = old_first - first, old_first - first + last - old_last
+        done_first = done_last = 0
+        if taken == 0:
+            if here >= nearest and start == before_4[0] and here == before_4[1]:
+                done_first, done_last = before_4[2], before_4[3]
+            all_seen = max(n_above, last - old_last) < SEEN
+            before_4[0], before_4[1] = start, here if all_seen else -1
+            before_4[2], before_4[3] = first_block, last_block
         asked = min(here, most - taken)
-        at, rest = 0, 0  # number * here // asked, without a division
         step, step_rest = here // asked, here % asked
-        for _ in range(asked):
-            haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
-            at, rest = at + step, rest + step_rest
-            if rest >= asked:
-                at, rest = at + 1, rest - asked
-            for block in range(first_block, last_block):
-                marked_AW[block % len(marked_AW), haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
+        for block in range(first_block, last_block):
+            if done_first <= block < done_last:
+                continue
+            marked_W = marked_AW[block % len(marked_AW)]
+            at, rest = 0, 0  # number * here // asked, without a division
+            for _ in range(asked):
+                haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
+                at, rest = at + step, rest + step_rest
+                if rest >= asked:
+                    at, rest = at + 1, rest - asked
+                marked_W[haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
         taken += asked
         if asked < here:
             break
@@ -231,6 +246,7 @@ def _walk(  # type: ignore[no-untyped-def]
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
     marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
+    before_Q4 = np.full((n_queries, 4), -1, np.int32)
     found_C, n_found = np.empty(4_096, np.int32), 0
     begin, end = 0, n_places
     while begin < end and first_S[begin] >= last_S[begin]:
@@ -259,7 +275,7 @@ def _walk(  # type: ignore[no-untyped-def]
         for q in range(n_queries):
             _mark_neighbours(
                 order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most, first,
-                last, marked_QAW[q],
+                last, before_Q4[q], marked_QAW[q],
             )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:

@@ -437,7 +437,7 @@ def test_header_names_model_and_panel(
     header = [line for line in out.read_text().splitlines() if line.startswith("##")]
     predictor = spinimpute.load_predictor()
     assert f"##spinimpute_model={predictor.kind} {predictor.fingerprint} cpu" in header
-    assert "classes=22 nearest=12" in predictor.fingerprint
+    assert "classes=22-12 nearest=12" in predictor.fingerprint
     assert f"##spinimpute_panel={example_panel.checksum}" in header
     assert example_panel.contig_line in header
     assert "##mine=1" in header

@@ -49,8 +49,11 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
 # (benchmarks/simulated).
 CLASSES = 22
+CLASSES_OF_LARGE = 12  # where posteriors count as much as the network, more are no better
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
-LEAST_SHARE = 0.5  # see `copying_posteriors`
+# See `copying_posteriors`. In a panel of more haplotypes than SHARED a candidate needs what it needs in one
+# of so many, 1e-4: less changes nothing there but the time.
+LEAST_SHARE, SHARED = 0.5, 5_000
 MIXED = f"mixed={ALONE}-{ALIKE}:{LARGEST_WEIGHT}"
 MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
 
@@ -71,7 +74,7 @@ class HaplotypePredictor(Predictor):
     candidates : CandidateSettings
         How many candidates are taken.
     classes : int
-        Largest number of IBS classes where typed sites are dense.
+        Largest number of IBS classes where typed sites are dense; of large panels fewer are taken.
 
     Raises
     ------
@@ -97,8 +100,9 @@ class HaplotypePredictor(Predictor):
             self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
-            f"{fingerprint} classes={classes} nearest={candidates.nearest} most={candidates.most} "
-            f"margin={candidates.margin} least={LEAST_SHARE} mass={LEAST_MASS} {MIXED}"
+            f"{fingerprint} classes={classes}-{CLASSES_OF_LARGE} nearest={candidates.nearest} "
+            f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
+            f"mass={LEAST_MASS} {MIXED}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -144,6 +148,11 @@ class HaplotypePredictor(Predictor):
         few = self.candidates
         return replace(few, nearest=round(times * few.nearest), most=round(times * few.most))
 
+    def _classes_beside(self, weight: float) -> float:
+        """Largest number of classes where typed sites are dense and posteriors have this weight."""
+        fewer = max(self.classes - CLASSES_OF_LARGE, 0)
+        return self.classes - fewer * weight / LARGEST_WEIGHT
+
     def impute_chunk(
         self,
         panel: Panel,
@@ -183,16 +192,17 @@ class HaplotypePredictor(Predictor):
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
         posterior_CP, candidates = copying_posteriors(
             chunk.spans, chunk.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
-            candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
+            candidates, chunk.right_place(first_B), n_gaps_B, _least_share(n_haplotypes),
         )  # fmt: skip
         information = Information.of(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
         weight = posterior_weight(n_haplotypes)
+        most_classes = self._classes_beside(weight)
         for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
             classes = find_ibs_classes(
                 chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,
-                posterior_CP, first_Q1, block.distances, round(self.classes * block.more_classes),
+                posterior_CP, first_Q1, block.distances, round(most_classes * block.more_classes),
                 block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
@@ -223,6 +233,11 @@ class HaplotypePredictor(Predictor):
         self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
+
+
+def _least_share(n_haplotypes: int) -> float:
+    """Times the prior probability of a haplotype: what a candidate needs."""
+    return LEAST_SHARE * max(1.0, n_haplotypes / SHARED)
 
 
 def load(
