@@ -46,11 +46,14 @@ class CandidateSettings:
         in the order. Those next to the query resemble one another where they differ from it.
     margin : int
         Typed sites beyond a block's ends whose neighbours count, too.
+    varied : bool
+        Whether, where more match equally than are seen, others of them are taken at each typed site.
     """
 
     nearest: int = 8
     most: int = 256
     margin: int = 8
+    varied: bool = True
 
 
 @kernel()
@@ -164,6 +167,7 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
     place,
     nearest,
     most,
+    varied,
     first_block,
     last_block,
     before_4,
@@ -171,8 +175,8 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
 ):
     """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks.
 
-    before_4: of the place before, where the longest matches started, how many they were (-1 if not all were
-    seen), and the blocks. If all of them go on, and no others are taken, the same haplotypes would be marked.
+    before_4: of the place before, where the longest matches started, how many they were (-1 if there may
+    be others), and the blocks. If all of them go on, and no others are taken, the same would be marked again.
     """
     n = len(order_N)
     above, below = position - 1, position
@@ -196,8 +200,8 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
         if taken == 0:
             if here >= nearest and start == before_4[0] and here == before_4[1]:
                 done_first, done_last = before_4[2], before_4[3]
-            all_seen = max(n_above, last - old_last) < SEEN
-            before_4[0], before_4[1] = start, here if all_seen else -1
+            others = varied and max(n_above, last - old_last) == SEEN
+            before_4[0], before_4[1] = start, -1 if others else here
             before_4[2], before_4[3] = first_block, last_block
         asked = min(here, most - taken)
         step, step_rest = here // asked, here % asked
@@ -229,8 +233,8 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _walk(  # type: ignore[no-untyped-def]
-    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_marked, start_BQ,
-    stop_BQ,
+    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, varied, n_marked,
+    start_BQ, stop_BQ,
 ):  # fmt: skip
     """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S).
 
@@ -274,8 +278,8 @@ def _walk(  # type: ignore[no-untyped-def]
         _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2)
         for q in range(n_queries):
             _mark_neighbours(
-                order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most, first,
-                last, before_Q4[q], marked_QAW[q],
+                order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
+                varied, first, last, before_Q4[q], marked_QAW[q],
             )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
@@ -439,7 +443,7 @@ def _longest_matches(
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     haplotype_C = _walk(
         panel.packed_SP, panel.bits_NW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())), start_BQ, stop_BQ,
+        last_S, settings.nearest, settings.most, settings.varied, max(1, int((last_S - first_S).max())), start_BQ, stop_BQ,
     )  # fmt: skip
     return Matches(haplotype_C, start_BQ, stop_BQ)
 

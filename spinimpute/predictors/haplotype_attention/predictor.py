@@ -140,13 +140,18 @@ class HaplotypePredictor(Predictor):
         return matches_on_right(chunk.panel_backwards, queries, *blocks)
 
     def _candidates_in(self, chunk: PanelChunk) -> CandidateSettings:
-        """More where typed sites are sparse: in a large panel thousands of haplotypes match alike there."""
+        """More where typed sites are sparse: in a large panel thousands of haplotypes match alike there.
+
+        Where they are dense, those of one typed site do for the next ones, too.
+        """
         if posterior_weight(len(chunk.order_N)) == 0:
             return self.candidates
         width_cM = float(np.ptp(chunk.cM_S)) / len(chunk.cM_S)
         times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
         few = self.candidates
-        return replace(few, nearest=round(times * few.nearest), most=round(times * few.most))
+        return replace(
+            few, nearest=round(times * few.nearest), most=round(times * few.most), varied=times > 1
+        )
 
     def _classes_beside(self, weight: float) -> float:
         """Largest number of classes where typed sites are dense and posteriors have this weight."""
