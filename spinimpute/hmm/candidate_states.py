@@ -189,13 +189,16 @@ def _bound(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-def]
-    """The states that may have `least` by their values at both ends."""
+    """The states that may have `least` by their values at both ends.
+
+    Of a query that is like none of its states the bound may be infinite, or no number.
+    """
     likely_X, n = np.empty(len(forward_K), np.int32), 0
     of_both, of_forward, of_backward, alone = bound_4
     for k in range(len(forward_K)):
         likely_X[n] = k
         f, v = forward_K[k], backward_K[k]
-        n += (of_both * v + of_forward) * f + (of_backward * v + alone) >= least
+        n += not ((of_both * v + of_forward) * f + (of_backward * v + alone) < least)
     return likely_X[:n]
 
 

@@ -170,13 +170,14 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
     varied,
     first_block,
     last_block,
-    before_4,
+    before_5,
     marked_AW,
 ):
     """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks.
 
-    before_4: of the place before, where the longest matches started, how many they were (-1 if there may
-    be others), and the blocks. If all of them go on, and no others are taken, the same would be marked again.
+    before_5: of the place before, where the longest matches started, how many they were (-1 if others are
+    wanted), the first of them (-1 if not all were seen), and the blocks. If they all go on, and no others are
+    taken, the same haplotypes would be marked again.
     """
     n = len(order_N)
     above, below = position - 1, position
@@ -198,11 +199,14 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
         n_above, here = old_first - first, old_first - first + last - old_last
         done_first = done_last = 0
         if taken == 0:
-            if here >= nearest and start == before_4[0] and here == before_4[1]:
-                done_first, done_last = before_4[2], before_4[3]
-            others = varied and max(n_above, last - old_last) == SEEN
-            before_4[0], before_4[1] = start, -1 if others else here
-            before_4[2], before_4[3] = first_block, last_block
+            unseen = (
+                max(n_above, last - old_last) == SEEN
+            )  # there may be more: any of them will do, or others
+            one = -1 if unseen else order_N[first]
+            if here >= nearest and start == before_5[0] and here == before_5[1] and one == before_5[2]:
+                done_first, done_last = before_5[3], before_5[4]
+            before_5[0], before_5[1], before_5[2] = start, -1 if unseen and varied else here, one
+            before_5[3], before_5[4] = first_block, last_block
         asked = min(here, most - taken)
         step, step_rest = here // asked, here % asked
         for block in range(first_block, last_block):
@@ -250,7 +254,7 @@ def _walk(  # type: ignore[no-untyped-def]
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
     marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
-    before_Q4 = np.full((n_queries, 4), -1, np.int32)
+    before_Q5 = np.full((n_queries, 5), -1, np.int32)
     found_C, n_found = np.empty(4_096, np.int32), 0
     begin, end = 0, n_places
     while begin < end and first_S[begin] >= last_S[begin]:
@@ -279,7 +283,7 @@ def _walk(  # type: ignore[no-untyped-def]
         for q in range(n_queries):
             _mark_neighbours(
                 order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
-                varied, first, last, before_Q4[q], marked_QAW[q],
+                varied, first, last, before_Q5[q], marked_QAW[q],
             )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
@@ -443,7 +447,8 @@ def _longest_matches(
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     haplotype_C = _walk(
         panel.packed_SP, panel.bits_NW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, settings.varied, max(1, int((last_S - first_S).max())), start_BQ, stop_BQ,
+        last_S, settings.nearest, settings.most, settings.varied, max(1, int((last_S - first_S).max())),
+        start_BQ, stop_BQ,
     )  # fmt: skip
     return Matches(haplotype_C, start_BQ, stop_BQ)
 

@@ -1,5 +1,6 @@
 """Candidates, IBS classes and probabilities to be copied are those of brute force."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from unittest import mock
@@ -17,6 +18,7 @@ from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.pbwt import (
     SEEN,
     CandidateSettings,
+    Matches,
     find_candidates,
     matches_on_left,
     matches_on_right,
@@ -120,6 +122,38 @@ def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites:
         alone = find_candidates(*directions, first_B[b : b + 1], n_gaps_B[b : b + 1], CANDIDATES)
         for q in range(4):
             assert alone.take(0, q).tolist() == whole.take(b, q).tolist()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(30, 6_000))
+def test_what_a_block_takes_is_what_its_typed_sites_take(
+    mosaic: Mosaic, seed: int, n_sites: int, n: int
+) -> None:
+    """Also where more haplotypes match alike than are seen. If they are not to be varied, those of one typed
+    site may do for others, and nothing else comes in."""
+    rng = np.random.default_rng(seed)
+    both = mosaic(rng, n_sites, n + 3, founders=3, errors=rng.choice([0, 0.01]))
+    panel, queries = PanelAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    n_gaps, few = int(rng.integers(1, n_sites + 1)), CandidateSettings(nearest=4, most=20, margin=0)
+    first_B, n_gaps_B = np.arange(1, n_sites + 1, n_gaps), np.full(-(-n_sites // n_gaps), n_gaps)
+    n_gaps_B[-1] = n_sites + 1 - first_B[-1]
+    places = np.arange(1, n_sites + 1)
+    for side, haplotypes in ((matches_on_left, panel), (matches_on_right, panel.backwards())):
+        varied = side(haplotypes, queries, first_B, n_gaps_B, few)
+        same = side(haplotypes, queries, first_B, n_gaps_B, dataclasses.replace(few, varied=False))
+        alone = [side(haplotypes, queries, places[i : i + 1], np.ones(1, int), few) for i in range(n_sites)]
+        for b, q in itertools.product(range(len(first_B)), range(3)):
+            gaps = alone[first_B[b] - 1 : first_B[b] - 1 + n_gaps_B[b]]  # each sees one typed site
+            expected = set[int]().union(*(of_query(gap, 0, q) for gap in gaps))
+            assert set(of_query(varied, b, q)) == expected
+            assert set(of_query(same, b, q)) <= expected
+            if n <= SEEN:
+                assert of_query(same, b, q) == of_query(varied, b, q)
+
+
+def of_query(found: Matches, block: int, query: int) -> list[int]:
+    first, last = found.start_BQ[block, query], found.stop_BQ[block, query]
+    return found.haplotype_C[first:last].tolist()
 
 
 def test_as_many_as_are_asked_for() -> None:
@@ -356,23 +390,36 @@ def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
         assert (of_copied_P > 0.1).all()
 
 
-@pytest.mark.parametrize("large", [False, True])
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10**6), st.integers(1, 120), st.integers(2, 150), st.integers(1, 40),
+    st.sampled_from([0.01, 0.2, 1, 5]), st.booleans(),
+)  # fmt: skip
 def test_candidates_that_are_never_likely_are_left_out(
-    mosaic: Mosaic, large: bool, monkeypatch: pytest.MonkeyPatch
+    mosaic: Mosaic, seed: int, n_places: int, n: int, n_queries: int, least_share: float, large: bool
 ) -> None:
-    monkeypatch.setattr(parameters, "MOST_STATES", 0 if large else 199)
-    rng = np.random.default_rng(5)
-    both_SX = mosaic(rng, 60, 200, founders=6, errors=0.02)
-    panel, query = PanelAlleles.of(both_SX[:, 1:]), TypedAlleles.of(both_SX[:, :1])
-    patterns, jump_S = span_patterns(panel.bits_NW, 60), jump_probabilities(np.arange(60) * 0.01, 199)
-    everyone = Candidates.of(np.ones((2, 1, 199), bool))
-    blocks = np.array([0, 16]), np.array([16, 16])
-    model = allele_emissions(query.alleles_SX.T, MISMATCH), jump_S
-    every_CP, same = copying_posteriors(patterns, panel.bits_NW, *model, everyone, *blocks, 0)
-    assert all(np.array_equal(x, y) for x, y in zip(same, everyone, strict=True))
-    kept_CP, kept = copying_posteriors(patterns, panel.bits_NW, *model, everyone, *blocks, 0.2)
-    likely_C = (every_CP >= 0.2 / 199).any(axis=1)
-    assert 0 < likely_C.sum() < 398
+    """Wherever blocks begin and end; those that stay have the numbers that they have beside all others."""
+    rng = np.random.default_rng(seed)
+    both_SX = mosaic(rng, n_places, n + n_queries, founders=6, errors=0.02)
+    query_SQ = np.where(rng.random((n_places, n_queries)) < 0.05, 2, both_SX[:, n:])
+    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
+    jump_S = jump_probabilities(np.cumsum(rng.choice([0, 1e-3, 0.05], n_places)), n)
+    edges = np.unique([*rng.integers(0, n_places + 2, 2), *rng.integers(0, n_places + 2, 5)])
+    if len(edges) == 1:
+        return
+    blocks = edges[:-1], np.diff(edges)
+    candidates = Candidates.of(rng.random((len(blocks[0]), n_queries, n)) < rng.choice([0.1, 0.9]))
+    patterns = span_patterns(panel.bits_NW, n_places)
+    model = allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S
+    with (
+        mock.patch.object(parameters, "MOST_STATES", 0 if large else n),
+        mock.patch.object(parameters, "LEAST_MASS", 0),  # no others join them
+    ):
+        every_CP, same = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, 0)
+        kept_CP, kept = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, least_share)
+    assert all(np.array_equal(x, y) for x, y in zip(same, candidates, strict=True))
+    likely_C = (every_CP >= np.float32(least_share / n)).any(axis=1)
     np.testing.assert_array_equal(kept_CP, every_CP[likely_C])
-    for b in range(2):
-        assert kept.take(b, 0).tolist() == np.flatnonzero(likely_C[199 * b : 199 * (b + 1)]).tolist()
+    np.testing.assert_array_equal(kept.haplotype_C, candidates.haplotype_C[likely_C])
+    before_C1 = np.concatenate([[0], np.cumsum(likely_C)])
+    np.testing.assert_array_equal(kept.first_BQ1, before_C1[candidates.first_BQ1])
