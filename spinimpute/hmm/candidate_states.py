@@ -24,11 +24,9 @@ import numpy as np
 
 from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates, in_blocks
-from spinimpute.hmm.parameters import LANES
+from spinimpute.hmm.parameters import LANES, ROUNDING
 from spinimpute.hmm.steps import step_list
 from spinimpute.kernels import kernel
-
-ROUNDING = np.float32(1e-4)  # more than sums of posteriors are off by
 
 
 def posteriors_of_own_states(
@@ -95,6 +93,7 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
     most = 1  # states of a query, at most
     for q in range(len(emission_QS2)):
         most = max(most, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
+    most = min(most, n_haplotypes)
     # once for all queries: memory of this size would be new each time
     forward_BK, backward_BK = np.empty((n_blocks, most), np.float32), np.empty((n_blocks, most), np.float32)
     n_found = 0
@@ -133,13 +132,14 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
             own_K = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
             i -= len(own_K)
             bound_4 = _bound(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end)
+            # X counts likely states: likely_X says which ones these are, chosen_X which of them stay
             likely_X = _likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], least)
             posterior_PX, most_X = _posteriors_between(
                 bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S,
                 forward_BK[b], backward_BK[b], begin, end,
             )  # fmt: skip
             for x in range(len(likely_X)):
-                number_N[likely_X[x]] = x  # states are fewer than haplotypes
+                number_N[likely_X[x]] = x  # of states, which are no more than haplotypes
             chosen_X = _choose(own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, least_mass)
             for k in likely_X:
                 number_N[k] = -1

@@ -46,14 +46,11 @@ class CandidateSettings:
         in the order. Those next to the query resemble one another where they differ from it.
     margin : int
         Typed sites beyond a block's ends whose neighbours count, too.
-    varied : bool
-        Whether, where more match equally than are seen, others of them are taken at each typed site.
     """
 
     nearest: int = 8
     most: int = 256
     margin: int = 8
-    varied: bool = True
 
 
 @kernel()
@@ -167,17 +164,16 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
     place,
     nearest,
     most,
-    varied,
     first_block,
     last_block,
-    before_5,
+    before_6,
     marked_AW,
 ):
     """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks.
 
-    before_5: of the place before, where the longest matches started, how many they were (-1 if others are
-    wanted), the first of them (-1 if not all were seen), and the blocks. If they all go on, and no others are
-    taken, the same haplotypes would be marked again.
+    before_6: of the place before, where the longest matches started, how many they were (-1 if more may match
+    as long than are looked at), the first and the last of them, and the blocks. If they all go on, and no
+    others are taken, the same haplotypes would be marked again.
     """
     n = len(order_N)
     above, below = position - 1, position
@@ -199,14 +195,16 @@ def _mark_neighbours(  # type: ignore[no-untyped-def]
         n_above, here = old_first - first, old_first - first + last - old_last
         done_first = done_last = 0
         if taken == 0:
-            unseen = (
-                max(n_above, last - old_last) == SEEN
-            )  # there may be more: any of them will do, or others
-            one = -1 if unseen else order_N[first]
-            if here >= nearest and start == before_5[0] and here == before_5[1] and one == before_5[2]:
-                done_first, done_last = before_5[3], before_5[4]
-            before_5[0], before_5[1], before_5[2] = start, -1 if unseen and varied else here, one
-            before_5[3], before_5[4] = first_block, last_block
+            all_seen = max(n_above, last - old_last) < SEEN
+            one, other = order_N[first], order_N[last - 1]
+            same = (
+                start == before_6[0] and here == before_6[1] and one == before_6[2] and other == before_6[3]
+            )
+            if same and here >= nearest:
+                done_first, done_last = before_6[4], before_6[5]
+            before_6[0], before_6[1] = start, here if all_seen else -1
+            before_6[2], before_6[3] = one, other
+            before_6[4], before_6[5] = first_block, last_block
         asked = min(here, most - taken)
         step, step_rest = here // asked, here % asked
         for block in range(first_block, last_block):
@@ -237,8 +235,8 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _walk(  # type: ignore[no-untyped-def]
-    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, varied, n_marked,
-    start_BQ, stop_BQ,
+    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_marked, start_BQ,
+    stop_BQ,
 ):  # fmt: skip
     """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S).
 
@@ -254,7 +252,7 @@ def _walk(  # type: ignore[no-untyped-def]
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
     marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
-    before_Q5 = np.full((n_queries, 5), -1, np.int32)
+    before_Q6 = np.full((n_queries, 6), -1, np.int32)
     found_C, n_found = np.empty(4_096, np.int32), 0
     begin, end = 0, n_places
     while begin < end and first_S[begin] >= last_S[begin]:
@@ -283,7 +281,7 @@ def _walk(  # type: ignore[no-untyped-def]
         for q in range(n_queries):
             _mark_neighbours(
                 order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
-                varied, first, last, before_Q5[q], marked_QAW[q],
+                first, last, before_Q6[q], marked_QAW[q],
             )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
@@ -447,7 +445,7 @@ def _longest_matches(
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     haplotype_C = _walk(
         panel.packed_SP, panel.bits_NW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, settings.varied, max(1, int((last_S - first_S).max())),
+        last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())),
         start_BQ, stop_BQ,
     )  # fmt: skip
     return Matches(haplotype_C, start_BQ, stop_BQ)

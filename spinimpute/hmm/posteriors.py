@@ -5,8 +5,8 @@ depends on whether another haplotype matches better, here or nearby. Its states 
 panel, or, in a panel of more than MOST_STATES, a query's own candidates (`candidate_states`).
 
 Most candidates of a block turn out to be unlikely and are dropped. So the sum of a candidate's posteriors
-over the block's places comes first, which its pattern has as a function of the values on both sides of the
-span: where the sum is too little, no posterior needs to be known.
+over the block's places comes first, the expected number of places that are copied from it. Its pattern has it
+as a function of the values on both sides of the span. Where it is too little, no posterior needs to be known.
 
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of queries, L queries side by side, B
 blocks of gaps, I spans, H spans that are held, D patterns of a span, F factors, C candidates, P places of a
@@ -22,7 +22,7 @@ from spinimpute.hmm.candidate_states import posteriors_of_own_states
 from spinimpute.hmm.candidates import Candidates, in_blocks
 from spinimpute.hmm.emissions import side_by_side
 from spinimpute.hmm.lanes import all_lanes, load, store
-from spinimpute.hmm.parameters import LANES, SPAN
+from spinimpute.hmm.parameters import LANES, ROUNDING, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, most_patterns
 from spinimpute.hmm.steps import (
     emit,
@@ -346,7 +346,7 @@ def _write_likely(  # type: ignore[no-untyped-def]
                 f, b = kept_X[forward_I[i] + x], kept_X[backward_I[i] + x]
                 sum_FL = sum_HDFL[i % n_held, pattern_IN[i, h]]
                 expected += (sum_FL[0, l] * b + sum_FL[1, l]) * f + (sum_FL[2, l] * b + sum_FL[3, l])
-            if expected < least:
+            if expected * (np.float32(1) + ROUNDING) < least:
                 continue
             largest = np.float32(0)
             found_CP[n_found] = 0

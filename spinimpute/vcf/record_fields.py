@@ -82,7 +82,7 @@ class NumberCodes:
         Parameters
         ----------
         probability : float32
-            Of any shape; clipped to 0 to 1. NaN stays.
+            Of any shape with an axis or more; clipped to 0 to 1. NaN stays.
 
         Returns
         -------

@@ -38,6 +38,7 @@ from spinimpute.predictors.haplotype_attention.predictor import (
     LEAST_SHARE,
     DevicePairNetwork,
     HaplotypePredictor,
+    least_share,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
 from spinimpute.predictors.train import train
@@ -66,6 +67,17 @@ def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
         monkeypatch.setattr(posterior_alleles, "ALONE", 5)
         monkeypatch.setattr(posterior_alleles, "ALIKE", 6)
+
+
+def test_what_candidates_need_and_classes_by_the_size_of_the_panel() -> None:
+    sizes = (600, 5_000, 6_000, 11_000, 20_000, 200_000)
+    assert [least_share(n) / n for n in sizes] == pytest.approx([0.5 / 600] + 5 * [1e-4])
+    predictor = random_predictor(classes=22)
+    classes = [predictor.most_classes(n) for n in sizes]
+    assert classes[:3] == [22, 22, 22]
+    assert 12 < classes[3] < 22
+    assert classes[4:] == [12, 12]
+    assert random_predictor(classes=8).most_classes(20_000) == 8
 
 
 def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:

@@ -34,7 +34,7 @@ from spinimpute.predictors.haplotype_attention.memory import (
     bytes_of_query,
     limits_within,
 )
-from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE
+from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, least_share
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import CHUNK, reach, with_flanks
 from spinimpute.vcf.reader import read_haplotypes
@@ -148,7 +148,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES)
     found = copying_posteriors(
         None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates,
-        *blocks, LEAST_SHARE,
+        *blocks, least_share(n),
     )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -126,8 +125,7 @@ class _RunningChunk:
 class HaplotypeEngine(Engine):
     """Haplotype attention; a part is some queries in a chunk.
 
-    Results of a chunk that is cut into several windows go through a file in the job's scratch folder, if too
-    many to wait in memory.
+    Results of a chunk that is cut into several windows go through a file in the job's scratch folder.
 
     Parameters
     ----------
@@ -204,8 +202,8 @@ class HaplotypeEngine(Engine):
         try:
             for group in groups:
                 window = group.whole
+                in_file = len(group.windows) > 1
                 shape = (window.stop - window.start, n_queries)
-                in_file = len(group.windows) > 1 and math.prod(shape) > limits.ahead
                 results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
                 opened = results
                 for number in group.chunks:

@@ -51,10 +51,10 @@ class Limits:
     Attributes
     ----------
     window : int
-        Results (sites x haplotypes) that are written at once.
+        Results (sites x haplotypes) that are written at once; a chunk with more goes through a temporary
+        file.
     ahead : int
-        Results that wait, if more than one chunk does; a chunk with more, if it is written in parts, goes
-        through a temporary file.
+        Results that wait, if more than one chunk does.
     chunks_ahead : int
         Chunks that are being computed.
     queries : int
@@ -64,7 +64,7 @@ class Limits:
     """
 
     window: int = 8_000_000
-    ahead: int = 40_000_000
+    ahead: int = 12_000_000
     chunks_ahead: int = 3
     queries: int = PART
     walk: int = WALK

@@ -51,8 +51,8 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 CLASSES = 22
 CLASSES_OF_LARGE = 12  # where posteriors count as much as the network, more are no better
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
-# See `copying_posteriors`. In a panel of more haplotypes than SHARED a candidate needs what it needs in one
-# of so many, 1e-4: less changes nothing there but the time.
+# A candidate needs half of 1 / N, or of 1 / SHARED (1e-4) where that is more: in large panels those between
+# take a quarter of the time, and change hardly anything (benchmarks/README.md).
 LEAST_SHARE, SHARED = 0.5, 5_000
 MIXED = f"mixed={ALONE}-{ALIKE}:{LARGEST_WEIGHT}"
 MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
@@ -74,7 +74,7 @@ class HaplotypePredictor(Predictor):
     candidates : CandidateSettings
         How many candidates are taken.
     classes : int
-        Largest number of IBS classes where typed sites are dense; of large panels fewer are taken.
+        Largest number of IBS classes where typed sites are dense; in large panels CLASSES_OF_LARGE.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class HaplotypePredictor(Predictor):
             self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
         self._weigh = self._weigh_here if device == "cpu" else DevicePairNetwork(weights, settings, device)
         self.fingerprint = (
-            f"{fingerprint} classes={classes}-{CLASSES_OF_LARGE} nearest={candidates.nearest} "
+            f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
             f"mass={LEAST_MASS} {MIXED}"
         )
@@ -140,23 +140,18 @@ class HaplotypePredictor(Predictor):
         return matches_on_right(chunk.panel_backwards, queries, *blocks)
 
     def _candidates_in(self, chunk: PanelChunk) -> CandidateSettings:
-        """More where typed sites are sparse: in a large panel thousands of haplotypes match alike there.
-
-        Where they are dense, those of one typed site do for the next ones, too.
-        """
+        """More where typed sites are sparse: in a large panel thousands of haplotypes match alike there."""
         if posterior_weight(len(chunk.order_N)) == 0:
             return self.candidates
         width_cM = float(np.ptp(chunk.cM_S)) / len(chunk.cM_S)
         times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
         few = self.candidates
-        return replace(
-            few, nearest=round(times * few.nearest), most=round(times * few.most), varied=times > 1
-        )
+        return replace(few, nearest=round(times * few.nearest), most=round(times * few.most))
 
-    def _classes_beside(self, weight: float) -> float:
-        """Largest number of classes where typed sites are dense and posteriors have this weight."""
-        fewer = max(self.classes - CLASSES_OF_LARGE, 0)
-        return self.classes - fewer * weight / LARGEST_WEIGHT
+    def most_classes(self, n_haplotypes: int) -> float:
+        """Largest number of classes where typed sites are dense, in a panel of so many haplotypes."""
+        share = min(posterior_weight(n_haplotypes) / LARGEST_WEIGHT, 1.0)
+        return self.classes - share * max(self.classes - CLASSES_OF_LARGE, 0)
 
     def impute_chunk(
         self,
@@ -197,11 +192,11 @@ class HaplotypePredictor(Predictor):
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
         posterior_CP, candidates = copying_posteriors(
             chunk.spans, chunk.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
-            candidates, chunk.right_place(first_B), n_gaps_B, _least_share(n_haplotypes),
+            candidates, chunk.right_place(first_B), n_gaps_B, least_share(n_haplotypes),
         )  # fmt: skip
         information = Information.of(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
         weight = posterior_weight(n_haplotypes)
-        most_classes = self._classes_beside(weight)
+        most_classes = self.most_classes(n_haplotypes)
         for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
@@ -240,7 +235,7 @@ class HaplotypePredictor(Predictor):
         return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
 
 
-def _least_share(n_haplotypes: int) -> float:
+def least_share(n_haplotypes: int) -> float:
     """Times the prior probability of a haplotype: what a candidate needs."""
     return LEAST_SHARE * max(1.0, n_haplotypes / SHARED)
 
