@@ -73,11 +73,13 @@ def test_what_candidates_need_and_classes_by_the_size_of_the_panel() -> None:
     sizes = (600, 5_000, 6_000, 11_000, 20_000, 200_000)
     assert [least_share(n) / n for n in sizes] == pytest.approx([0.5 / 600] + 5 * [1e-4])
     predictor = random_predictor(classes=22)
-    classes = [predictor.most_classes(n) for n in sizes]
-    assert classes[:3] == [22, 22, 22]
-    assert 12 < classes[3] < 22
-    assert classes[4:] == [12, 12]
-    assert random_predictor(classes=8).most_classes(20_000) == 8
+    dense = [predictor.most_classes(n, 1.0) for n in sizes]
+    assert dense[:3] == [22, 22, 22]
+    assert 12 < dense[3] < 22
+    assert dense[4:] == [12, 12]
+    assert [predictor.most_classes(n, 2.0) for n in sizes] == [44] * 6  # where typed sites are sparse
+    assert 12 < predictor.most_classes(20_000, 1.5) < 33 == predictor.most_classes(600, 1.5)
+    assert random_predictor(classes=8).most_classes(20_000, 1.0) == 8
 
 
 def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:

@@ -24,7 +24,7 @@ from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention.chunk import DENSE_CM, PanelChunk
+from spinimpute.predictors.haplotype_attention.chunk import DENSE_CM, MOST_CLASSES, PanelChunk
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
@@ -49,7 +49,7 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
 # (benchmarks/simulated).
 CLASSES = 22
-CLASSES_OF_LARGE = 12  # where posteriors count as much as the network, more are no better
+CLASSES_OF_LARGE = 12  # where posteriors count as much as the network and sites are dense, more are no better
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 # A candidate needs half of 1 / N, or of 1 / SHARED (1e-4) where that is more: in large panels those between
 # take a quarter of the time, and change hardly anything (benchmarks/README.md).
@@ -148,10 +148,11 @@ class HaplotypePredictor(Predictor):
         few = self.candidates
         return replace(few, nearest=round(times * few.nearest), most=round(times * few.most))
 
-    def most_classes(self, n_haplotypes: int) -> float:
-        """Largest number of classes where typed sites are dense, in a panel of so many haplotypes."""
-        share = min(posterior_weight(n_haplotypes) / LARGEST_WEIGHT, 1.0)
-        return self.classes - share * max(self.classes - CLASSES_OF_LARGE, 0)
+    def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
+        """Largest number of classes in a panel of so many haplotypes; more_classes: of a `ChunkBlock`."""
+        large = min(posterior_weight(n_haplotypes) / LARGEST_WEIGHT, 1.0)
+        dense = (MOST_CLASSES - more_classes) / (MOST_CLASSES - 1)
+        return round(self.classes * more_classes - large * dense * max(self.classes - CLASSES_OF_LARGE, 0))
 
     def impute_chunk(
         self,
@@ -196,13 +197,12 @@ class HaplotypePredictor(Predictor):
         )  # fmt: skip
         information = Information.of(queries.alleles_SX, chunk.frequency_S, n_haplotypes)
         weight = posterior_weight(n_haplotypes)
-        most_classes = self.most_classes(n_haplotypes)
         for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
             classes = find_ibs_classes(
                 chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,
-                posterior_CP, first_Q1, block.distances, round(most_classes * block.more_classes),
+                posterior_CP, first_Q1, block.distances, self.most_classes(n_haplotypes, block.more_classes),
                 block.wanted(queries),
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
