@@ -21,6 +21,7 @@ from benchmarks.papers import (
     page,
     random_bits,
     section_many_windows,
+    section_processes,
     small_tables,
     window_baselines,
     window_rows,
@@ -471,3 +472,20 @@ def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
         )
         assert "| b | a | 6 | chunk | 3 | 1 |" in text
     assert trained[0] == trained[1]
+
+
+def test_processes_after_many_steps(tmp_path: Path) -> None:
+    def claim() -> tuple[str, str]:
+        found = [c for c in section_processes.section(tmp_path).claims if "100,000 steps" in c.says]
+        return found[0].verdict, found[0].because
+
+    assert claim()[0] == NOT_RUN
+    folder = tmp_path / "2026-11-25-context-64-128-steps-20000"
+    folder.mkdir()
+    for kind, log_likelihood in (("CIPNP", 1.289), ("IPNP", 1.2), ("CANP", 1.25)):
+        row = {"kind": kind, "log_likelihood": log_likelihood, "floored": 1.349, "steps": 20_000}
+        (folder / f"{kind}-1.json").write_text(json.dumps(row))
+    verdict, because = claim()
+    assert verdict == PARTLY
+    assert "CANP 1.250" in because
+    assert because.endswith("not run: ANP, BANP")
