@@ -51,7 +51,8 @@ def posteriors_of_own_states(
     n_slots : int
         Places of the largest block.
     least : float32
-        Candidates with less at all places of a block are dropped.
+        Candidates with less at all places of a block are dropped, if they also have less than LEAST_OF_ALIKE
+        of what a state has where all are alike.
 
     Returns
     -------
@@ -67,15 +68,16 @@ def posteriors_of_own_states(
     start_QB, count_QB = np.zeros((2, n_queries, n_blocks), np.int64)
     _fill_posteriors(
         panel_NW, emission_QS2, jump_S, begin_B, end_B, begin_B - block_first_B, *candidates, least,
-        np.float32(parameters.LEAST_MASS), found_C, found_CP, start_QB, count_QB,
+        np.float32(parameters.LEAST_OF_ALIKE), np.float32(parameters.LEAST_MASS), found_C, found_CP, start_QB,
+        count_QB,
     )  # fmt: skip
     return in_blocks(found_C, found_CP, start_QB, count_QB)
 
 
 @kernel()
 def _fill_posteriors(  # type: ignore[no-untyped-def]
-    panel_NW, emission_QS2, jump_S, begin_B, end_B, slot_B, candidate_C, first_BQ1, least, least_mass,
-    found_C, found_CP, start_QB, count_QB,
+    panel_NW, emission_QS2, jump_S, begin_B, end_B, slot_B, candidate_C, first_BQ1, least_of_all,
+    least_of_alike, least_mass, found_C, found_CP, start_QB, count_QB,
 ):  # fmt: skip
     """Of each query and block: how many candidates stay, and from start_QB on who, and their posteriors.
 
@@ -102,6 +104,7 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
         n, at_C = _states(candidate_C, first_BQ1, q, number_N, state_N)
         if n == 0:
             continue
+        least = min(least_of_all, least_of_alike / np.float32(n))
         bits_IK = _bits_by_span(panel_NW, state_N[:n])
         value_K = np.empty(bits_IK.shape[1], np.float32)
         value_K[:n] = share

@@ -47,6 +47,9 @@ MOST_STATES = 8_000
 # states join them: behind a wrong call others match longer. 14 of 2,400 blocks and queries of a simulated
 # panel of 42,000 haplotypes had less, and 2.5 % of all errors; 0.1 to 0.8 are as good.
 LEAST_MASS = 0.5
+# No candidate needs more than so many times what a state has if all are alike: where typed sites are sparse a
+# query may have more states than a candidate's least probability allows for, and all would go.
+LEAST_OF_ALIKE = 0.5
 
 # Chains of sequenced samples copy all haplotypes of panels with up to so many, of larger ones the likeliest.
 # Of 20,000 haplotypes these take two fifths of the time that all take, and are a little more accurate.

@@ -373,17 +373,16 @@ def test_likely_states_join_candidates_that_are_not(
                 np.testing.assert_allclose(np.sort(most_N[others])[::-1], likeliest, atol=close)
 
 
-def test_a_query_like_no_haplotype_keeps_its_candidates() -> None:
-    """What bounds its posteriors is beyond all numbers."""
-    panel, query = (
-        PanelAlleles.of(np.zeros((100, 40), np.uint8)),
-        TypedAlleles.of(np.ones((100, 1), np.uint8)),
-    )
+@pytest.mark.parametrize("allele", [0, 1])
+def test_candidates_that_are_all_alike_stay(allele: int) -> None:
+    """Also of a query like none of them, for which what bounds posteriors is beyond all numbers."""
+    panel = PanelAlleles.of(np.zeros((100, 40), np.uint8))
+    query = TypedAlleles.of(np.full((100, 1), allele, np.uint8))
     everyone = Candidates.of(np.ones((1, 1, 40), bool))
     with mock.patch.object(parameters, "MOST_STATES", 0):
         posterior_CP, kept = copying_posteriors(
             None, panel.bits_NW, allele_emissions(query.alleles_SX.T, MISMATCH),
-            jump_probabilities(np.arange(100) * 0.01, 40), everyone, np.array([0]), np.array([101]), 0.5,
+            jump_probabilities(np.arange(100) * 0.01, 40), everyone, np.array([0]), np.array([101]), 5.0,
         )  # fmt: skip
     assert kept.take(0, 0).tolist() == list(range(40))
     np.testing.assert_allclose(posterior_CP, 1 / 40, rtol=1e-4)
@@ -439,6 +438,7 @@ def test_candidates_that_are_never_likely_are_left_out(
     with (
         mock.patch.object(parameters, "MOST_STATES", 0 if large else n),
         mock.patch.object(parameters, "LEAST_MASS", 0),  # no others join them
+        mock.patch.object(parameters, "LEAST_OF_ALIKE", np.inf),
     ):
         every_CP, same = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, 0)
         kept_CP, kept = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, least_share)
