@@ -482,7 +482,7 @@ def test_processes_after_many_steps(tmp_path: Path) -> None:
     assert claim()[0] == NOT_RUN
     folder = tmp_path / "2026-11-25-context-64-128-steps-20000"
     folder.mkdir()
-    for kind, log_likelihood in (("CIPNP", 1.289), ("IPNP", 1.2), ("CANP", 1.25)):
+    for kind, log_likelihood in (("CIPNP", 1.289), ("IPNP", 1.3), ("CANP", 1.25)):
         row = {"kind": kind, "log_likelihood": log_likelihood, "floored": 1.349, "steps": 20_000}
         (folder / f"{kind}-1.json").write_text(json.dumps(row))
     verdict, because = claim()
