@@ -67,7 +67,8 @@ def copying_posteriors(
         The place on the right of a block's first gap, and the number of its gaps; blocks ascend.
     least_share : float
         Times the prior probability of a haplotype, 1 / N. Candidates whose posterior is below this at all
-        places of a block are dropped.
+        places of a block are dropped; in a large panel only if it is also below LEAST_OF_ALIKE of what each
+        of the query's states has where all are alike.
 
     Returns
     -------

@@ -13,7 +13,7 @@ import numpy as np
 
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
-from spinimpute.hmm.parameters import LEAST_MASS, MISMATCH
+from spinimpute.hmm.parameters import LEAST_MASS, LEAST_OF_ALIKE, MISMATCH
 from spinimpute.hmm.pbwt import (
     CandidateSettings,
     Matches,
@@ -102,7 +102,7 @@ class HaplotypePredictor(Predictor):
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"mass={LEAST_MASS} {MIXED}"
+            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {MIXED}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
