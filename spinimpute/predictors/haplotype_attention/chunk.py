@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from spinimpute.hmm.patterns import SpanPatterns, span_patterns
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_chunks
+from spinimpute.predictors.haplotype_attention.agreement import RarestAlleles, rarest_alleles
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
 from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
@@ -61,6 +63,8 @@ class ChunkBlock:
         Of the gaps.
     more_classes : float
         How many times as many classes the gaps need as narrow ones.
+    whole : bool
+        Whether it has all sites of its gaps, and no window cuts it.
     """
 
     first: int
@@ -75,6 +79,7 @@ class ChunkBlock:
     flip_U: np.ndarray
     distances: GapDistances
     more_classes: float
+    whole: bool
     _typed_place_G: np.ndarray
     _has_untyped_G: np.ndarray
 
@@ -87,6 +92,7 @@ class ChunkBlock:
         typed_cM_S: np.ndarray,
         first: int,
         site_start_G1: np.ndarray,
+        whole: bool,
     ) -> ChunkBlock:
         """The gaps on the left of places, with these panel sites; first: counted in the chunk."""
         n_gaps, n = len(place_G), panel.n_haplotypes
@@ -115,6 +121,7 @@ class ChunkBlock:
             flip_U,
             GapDistances.of(typed_cM_S, int(place_G[0]), n_gaps),
             min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES),
+            whole,
             typed_place_G,
             has_untyped_G,
         )
@@ -316,12 +323,14 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
     cM_S, place_G = panel.cM[rows], first_gap - low + np.arange(n_gaps)
-    blocks = (
-        ChunkBlock.of(
-            panel, place_G[first : first + CORE], rows, cM_S, first, site_start_G1[first : first + CORE + 1]
+    cut_G1 = site_start_G1 != edges_G1
+
+    def block(first: int) -> ChunkBlock:
+        gaps, edges = slice(first, first + CORE), slice(first, first + CORE + 1)
+        return ChunkBlock.of(
+            panel, place_G[gaps], rows, cM_S, first, site_start_G1[edges], not cut_G1[edges].any()
         )
-        for first in range(0, n_gaps, CORE)
-    )
+
     return PanelChunk(
         first_gap,
         n_gaps,
@@ -334,11 +343,18 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         site_start_G1,
         order_N,
         span_patterns(typed.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
-        tuple(blocks),
+        tuple(block(first) for first in range(0, n_gaps, CORE)),
     )
 
 
-def read_patterns(panel: Panel, chunk: PanelChunk) -> GapPatterns:
+class ChunkPatterns(NamedTuple):
+    """What lies between a chunk's typed sites: the patterns of its gaps, and the rarest allele of each."""
+
+    gaps: GapPatterns
+    rarest: RarestAlleles
+
+
+def read_patterns(panel: Panel, chunk: PanelChunk) -> ChunkPatterns:
     """The patterns of a chunk's gaps; matches are found without them.
 
     Parameters
@@ -350,7 +366,7 @@ def read_patterns(panel: Panel, chunk: PanelChunk) -> GapPatterns:
 
     Returns
     -------
-    GapPatterns
+    ChunkPatterns
         Of the sites that the chunk's window shows.
 
     Raises
@@ -358,11 +374,14 @@ def read_patterns(panel: Panel, chunk: PanelChunk) -> GapPatterns:
     InputError
         As `Panel.packed`.
     """
-    first = int(chunk.site_start_G1[0])
-    shown = panel.stored_rows(first, int(chunk.site_start_G1[-1]))
-    patterns = gap_patterns(shown, chunk.site_start_G1 - first, chunk.order_N)
+    first, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
+    start_G1 = chunk.site_start_G1 - first
+    patterns = gap_patterns(panel.stored_rows(first, stop), start_G1, chunk.order_N)
+    count_U = panel.allele_count[first:stop]
     panel.release_memory()
-    return patterns
+    return ChunkPatterns(
+        patterns, rarest_alleles(patterns, start_G1, np.minimum(count_U, panel.n_haplotypes - count_U))
+    )
 
 
 def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:

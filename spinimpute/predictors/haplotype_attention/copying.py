@@ -258,7 +258,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
     for q in range(n_queries):
         for g in range(n_gaps):
             n_sites = gap_start_G1[g + 1] - gap_start_G1[g]
-            if n_sites == 0:
+            if n_sites == 0 or count_QGK[q, g, 0] == 0:
                 continue
             gap, first_word = first_gap + g, first_word_G[first_gap + g]
             n_words = (n_sites + 63) >> 6

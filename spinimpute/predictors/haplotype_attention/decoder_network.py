@@ -13,6 +13,7 @@ import numpy as np
 
 from spinimpute.fast_math import fast_log
 from spinimpute.kernels import kernel
+from spinimpute.predictors.haplotype_attention.agreement import NONE
 from spinimpute.predictors.haplotype_attention.copying import Found
 from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
 from spinimpute.predictors.haplotype_attention.settings import (
@@ -67,7 +68,9 @@ class DecoderWeights:
 
 
 @kernel(fast=True)
-def _fill_absent(spread_QGE, gap_U, site_UF, spread_E, site_F, bias, flip_U, frequency_U, out_UQ):  # type: ignore[no-untyped-def]
+def _fill_absent(  # type: ignore[no-untyped-def]
+    spread_QGE, agreed_QG, gap_U, site_UF, spread_E, site_F, bias, flip_U, frequency_U, out_UQ
+):
     """P(ALT) where no allele is found: 1 / (1 + a b), with a for every query and gap and b for every site."""
     n_queries, n_gaps, _ = spread_QGE.shape
     one = np.float32(1)
@@ -77,7 +80,7 @@ def _fill_absent(spread_QGE, gap_U, site_UF, spread_E, site_F, bias, flip_U, fre
             total = bias
             for e in range(len(spread_E)):
                 total += spread_E[e] * spread_QGE[q, g, e]
-            odds_GQ[g, q] = np.exp(-total)
+            odds_GQ[g, q] = np.exp(-total) if agreed_QG[q, g] == NONE else np.inf
     for u in range(len(gap_U)):
         g = gap_U[u]
         if frequency_U[u] == 0 or frequency_U[u] == 1:  # the panel has one allele only
@@ -141,6 +144,7 @@ def decode(
     weights: DecoderWeights,
     found: Found,
     spread_QGE: np.ndarray,
+    agreed_QG: np.ndarray,
     gap_U: np.ndarray,
     site_UF: np.ndarray,
     flip_U: np.ndarray,
@@ -156,6 +160,8 @@ def decode(
         Entries with a minor allele.
     spread_QGE : float32
         Entropy of the weights at both ends of a gap.
+    agreed_QG : int32
+        See `agreed_patterns`: where candidates agree, an allele that none has is not there.
     gap_U : int
         The gap of each site, counted in the block.
     site_UF : float32
@@ -172,7 +178,7 @@ def decode(
     """
     out_UQ = np.empty((len(gap_U), len(spread_QGE)), np.float32)
     _fill_absent(
-        spread_QGE, gap_U, site_UF, weights.absent_spread_E, weights.absent_site_F,
+        spread_QGE, agreed_QG, gap_U, site_UF, weights.absent_spread_E, weights.absent_site_F,
         np.float32(ABSENT_LOGIT) + weights.absent_bias, flip_U, frequency_U, out_UQ,
     )  # fmt: skip
     _decode_found(

@@ -20,12 +20,12 @@ from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.haplotype_attention.chunk import (
+    ChunkPatterns,
     PanelChunk,
     prepare_chunk,
     read_patterns,
     windows_of_chunks,
 )
-from spinimpute.predictors.haplotype_attention.copying import GapPatterns
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import chunks_between
@@ -44,7 +44,7 @@ class ChunkPredictor(Protocol):
         self,
         panel: Panel,
         chunk: PanelChunk,
-        patterns: GapPatterns,
+        patterns: ChunkPatterns,
         typed_TQ: np.ndarray,
         candidates: Candidates,
         jumps_per_cM: float,
@@ -84,7 +84,7 @@ class _Walked:
     """Some queries of a chunk, whose matches on both sides are known."""
 
     chunk: PanelChunk
-    patterns: GapPatterns
+    patterns: ChunkPatterns
     queries: range
     left: Matches
     right: Matches
@@ -234,7 +234,7 @@ class HaplotypeEngine(Engine):
         self, prepared: Iterator[PanelChunk], typed_TQ: np.ndarray, walks: Sequence[range]
     ) -> Iterator[_Walked]:
         """All chunks' queries in order; the next ones' matches are found meanwhile, a task for each side."""
-        waiting: deque[tuple[PanelChunk, Future[GapPatterns], range, list[Future[Matches]]]] = deque()
+        waiting: deque[tuple[PanelChunk, Future[ChunkPatterns], range, list[Future[Matches]]]] = deque()
 
         def first() -> _Walked:
             chunk, patterns, queries, sides = waiting.popleft()

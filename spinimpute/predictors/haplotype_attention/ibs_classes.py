@@ -197,7 +197,7 @@ def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
 @kernel()
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
     panel_NW, query_QW, known_QW, information_QS, other_QS, candidates_C, posterior_CP, first_Q1,
-    wanted_G, first_gap_place, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
+    wanted_QG, first_gap_place, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
     n_queries, n_places = information_QS.shape
     n_gaps, n_classes = count_QGK.shape[1:]
@@ -212,6 +212,8 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
     best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
     posterior_2K = np.empty((2, n_classes), np.float32)
     for q in range(n_queries):
+        if not wanted_QG[q].any():
+            continue
         information_S = information_QS[q]
         for s in range(n_places):
             before_S1[s + 1] = before_S1[s] + information_S[s]
@@ -236,24 +238,23 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
             outside_C2[c, 1] = count_bits(differ_W, block_end, wide_last)
             key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
         rank_C = np.argsort(-order_C)
-        n_changed = 0  # since they were sorted
         for g in range(n_gaps):
-            gap_place = first_gap_place + g
-            if g > 0:
-                for c in range(n_candidates):
-                    if differences_CP[c, at_C[c]] == gap_place - 1:
-                        at_C[c] += 1
-                        key_C[c], order_C[c] = _rate(
-                            differences_CP[c], at_C[c], before_S1, information_S, n_places
-                        )
-                        n_changed += 1
-            if not wanted_G[g]:
+            if not wanted_QG[q, g]:
                 continue
+            gap_place = first_gap_place + g
+            n_changed = 0
+            for c in range(n_candidates):
+                if differences_CP[c, at_C[c]] < gap_place:
+                    while differences_CP[c, at_C[c]] < gap_place:
+                        at_C[c] += 1
+                    key_C[c], order_C[c] = _rate(
+                        differences_CP[c], at_C[c], before_S1, information_S, n_places
+                    )
+                    n_changed += 1
             if n_changed > MANY_CHANGED:
                 rank_C = np.argsort(-order_C)
             elif n_changed > 0:
                 _insert_changed(rank_C, order_C, sorted_C)
-            n_changed = 0
             if n_members + n_candidates > len(member_M):
                 longer = np.empty(2 * len(member_M) + n_candidates, dtype=np.int32)
                 longer[:n_members] = member_M[:n_members]
@@ -367,7 +368,7 @@ def find_ibs_classes(
     first_Q1: np.ndarray,
     distances: GapDistances,
     n_classes: int,
-    wanted_G: np.ndarray | None = None,
+    wanted_QG: np.ndarray | None = None,
 ) -> IBSClasses:
     """Classes of every query at the gaps of a block.
 
@@ -383,8 +384,8 @@ def find_ibs_classes(
         Of the block's gaps.
     n_classes : int
         K.
-    wanted_G : bool, optional
-        Other gaps get no classes.
+    wanted_QG : bool, optional
+        Other gaps of a query get no classes.
 
     Returns
     -------
@@ -397,7 +398,7 @@ def find_ibs_classes(
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _find_ibs_classes(
         panel_NW, query_QW, known_QW, *information, candidate_C, posterior_CP, first_Q1,
-        np.ones(n_gaps, bool) if wanted_G is None else wanted_G, *distances,
+        np.ones((n_queries, n_gaps), bool) if wanted_QG is None else wanted_QG, *distances,
         features_QGFK, count_QGK, first_QGK,
     )  # fmt: skip
     return IBSClasses(features_QGFK, count_QGK, first_QGK, member_M)

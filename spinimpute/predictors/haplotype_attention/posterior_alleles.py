@@ -43,7 +43,7 @@ def posterior_weight(n_haplotypes: int) -> float:
 @kernel(fast=True)
 def _pool(  # type: ignore[no-untyped-def]
     posterior_CP, haplotype_C, first_Q1, pattern_NG, count_G, first_word_G, minor_W, first_gap, gap_start_G1,
-    fraction_U, out_UQ,
+    fraction_U, wanted_QG, out_UQ,
 ):  # fmt: skip
     out_UQ[:] = 0
     n_gaps = len(gap_start_G1) - 1
@@ -55,7 +55,7 @@ def _pool(  # type: ignore[no-untyped-def]
     for q in range(len(first_Q1) - 1):
         for g in range(n_gaps):
             first_site, n_sites = gap_start_G1[g], gap_start_G1[g + 1] - gap_start_G1[g]
-            if n_sites == 0:
+            if n_sites == 0 or not wanted_QG[q, g]:
                 continue
             gap, n_words = first_gap + g, (n_sites + 63) >> 6
             n_slots = 0
@@ -95,6 +95,7 @@ def posterior_alleles(
     first_gap: int,
     gap_start_G1: np.ndarray,
     fraction_U: np.ndarray,
+    wanted_QG: np.ndarray | None = None,
 ) -> np.ndarray:
     """P(minor allele) at a block's sites, by copying alone.
 
@@ -114,15 +115,22 @@ def posterior_alleles(
         Sites of the block's gaps, counted from 0.
     fraction_U : float32
         Position in the gap: 0 at the left typed site, 1 at the right one.
+    wanted_QG : bool, optional
+        Other gaps of a query are left out.
 
     Returns
     -------
     float32 (U, Q)
         Posteriors of the carriers, of all candidates' sum, linear between the ends of a gap; 0 for a query
-        without candidates.
+        without candidates, and in gaps that are left out.
     """
-    out_UQ = np.empty((len(fraction_U), len(first_Q1) - 1), np.float32)
-    _pool(posterior_CP, haplotype_C, first_Q1, *patterns, first_gap, gap_start_G1, fraction_U, out_UQ)
+    n_queries, n_gaps = len(first_Q1) - 1, len(gap_start_G1) - 1
+    out_UQ = np.empty((len(fraction_U), n_queries), np.float32)
+    if wanted_QG is None:
+        wanted_QG = np.ones((n_queries, n_gaps), bool)
+    _pool(
+        posterior_CP, haplotype_C, first_Q1, *patterns, first_gap, gap_start_G1, fraction_U, wanted_QG, out_UQ
+    )
     return np.minimum(out_UQ, 1, out=out_UQ)  # sums are rounded
 
 

@@ -24,8 +24,22 @@ from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention.chunk import DENSE_CM, MOST_CLASSES, PanelChunk
-from spinimpute.predictors.haplotype_attention.copying import GapPatterns, copy_block
+from spinimpute.predictors.haplotype_attention.agreement import (
+    BELIEVED,
+    CERTAIN,
+    DISSENT,
+    NONE,
+    RIGHTLY_PLACED,
+    agreed_patterns,
+    fill_carried,
+)
+from spinimpute.predictors.haplotype_attention.chunk import (
+    DENSE_CM,
+    MOST_CLASSES,
+    ChunkPatterns,
+    PanelChunk,
+)
+from spinimpute.predictors.haplotype_attention.copying import copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
 from spinimpute.predictors.haplotype_attention.ibs_classes import Information, find_ibs_classes
@@ -54,6 +68,7 @@ CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 # A candidate needs half of 1 / N, or of 1 / SHARED (1e-4) where that is more: in large panels those between
 # take a quarter of the time, and change hardly anything (benchmarks/README.md).
 LEAST_SHARE, SHARED = 0.5, 5_000
+AGREED = f"agreed={DISSENT}-{BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN}"
 MIXED = f"mixed={ALONE}-{ALIKE}:{LARGEST_WEIGHT}"
 MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
 
@@ -102,7 +117,7 @@ class HaplotypePredictor(Predictor):
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {MIXED}"
+            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -158,7 +173,7 @@ class HaplotypePredictor(Predictor):
         self,
         panel: Panel,
         chunk: PanelChunk,
-        patterns: GapPatterns,
+        patterns: ChunkPatterns,
         typed_TQ: np.ndarray,
         candidates: Candidates,
         jumps_per_cM: float,
@@ -171,8 +186,8 @@ class HaplotypePredictor(Predictor):
             Open.
         chunk : PanelChunk
             See `prepare_chunk`.
-        patterns : GapPatterns
-            Of the chunk's gaps.
+        patterns : ChunkPatterns
+            See `read_patterns`.
         typed_TQ : int8
             As of `find_matches`.
         candidates : Candidates
@@ -200,29 +215,41 @@ class HaplotypePredictor(Predictor):
         for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
+            agreed_QG = agreed_patterns(
+                posterior_CP, candidates.haplotype_C, first_Q1, chunk.sibling_N, *patterns, block.first,
+                block.n_gaps,
+            )  # fmt: skip
+            if not block.whole:  # results do not depend on windows
+                agreed_QG[:] = NONE
+            wanted_QG = block.wanted(queries) & (agreed_QG == NONE)
             classes = find_ibs_classes(
                 chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,
                 posterior_CP, first_Q1, block.distances, self.most_classes(n_haplotypes, block.more_classes),
-                block.wanted(queries),
+                wanted_QG,
             )  # fmt: skip
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = self._weigh(
                 classes.features_QGFK, classes.count_QGK, block.gap_GF
             )
             found = copy_block(
                 weight_QGEK, logit_QGK, value_QGVK, classes.count_QGK, classes.first_QGK, classes.member_M,
-                chunk.sibling_N, patterns, block.first, block.starts_G1, block.fraction_U,
+                chunk.sibling_N, patterns.gaps, block.first, block.starts_G1, block.fraction_U,
             )  # fmt: skip
             p_UQ = decode(
-                self._decoder, found, spread_QGE, block.gap_U, block.site_UF, block.flip_U, block.frequency_U
-            )
+                self._decoder, found, spread_QGE, agreed_QG, block.gap_U, block.site_UF, block.flip_U,
+                block.frequency_U,
+            )  # fmt: skip
             if weight > 0:
                 copied_UQ = posterior_alleles(
-                    posterior_CP, candidates.haplotype_C, first_Q1, patterns, block.first, block.starts_G1,
-                    block.fraction_U,
+                    posterior_CP, candidates.haplotype_C, first_Q1, patterns.gaps, block.first,
+                    block.starts_G1, block.fraction_U, wanted_QG,
                 )  # fmt: skip
                 count_U = panel.allele_count[block.sites]
                 weight_Q = np.where(np.diff(first_Q1) > 0, weight, 0).astype(np.float32)
                 mix(p_UQ, copied_UQ, block.flip_U, np.minimum(count_U, n_haplotypes - count_U), weight_Q)
+            fill_carried(
+                agreed_QG, patterns.gaps, block.first, block.starts_G1, block.flip_U,
+                CERTAIN + weight * (1 - CERTAIN), p_UQ,
+            )  # fmt: skip
             out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
         # the longest of matches with nothing is no match
         nothing_known_Q = ~queries.known_XW.any(axis=1)

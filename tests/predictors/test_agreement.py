@@ -1,0 +1,191 @@
+"""Gaps at which candidates agree: found as by brute force, and predicted as the candidates say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spinimpute
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.windows import Window
+from spinimpute.hmm.pbwt import unite
+from spinimpute.nn.model_weights import arrays_of
+from spinimpute.panels.stored_rows import RowLayout, store_rows
+from spinimpute.predictors.haplotype_attention import agreement, copying
+from spinimpute.predictors.haplotype_attention.agreement import (
+    BELIEVED,
+    CERTAIN,
+    DISSENT,
+    MOST_COUNTED,
+    NONE,
+    RIGHTLY_PLACED,
+    agreed_patterns,
+    fill_carried,
+    rarest_alleles,
+)
+from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns
+from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
+from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
+from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
+
+N = 300
+
+
+def minor_alleles(rng: np.random.Generator, n_sites: int) -> np.ndarray:
+    """Of N haplotypes, few or many copies of each, (U, N)."""
+    copies_U = rng.choice([1, 2, 3, 4, 29, 30, 31, 149], n_sites)
+    return np.array([rng.permutation(N) < copies for copies in copies_U])
+
+
+def patterns_of(minor_UN: np.ndarray, start_G1: np.ndarray) -> copying.GapPatterns:
+    stored = np.frombuffer(store_rows(np.packbits(minor_UN, axis=1), N), np.uint8)
+    rows = RowLayout.of(minor_UN.sum(axis=1), N).rows(stored, 0, len(minor_UN))
+    return copying.gap_patterns(rows, start_G1, np.arange(N))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 5), st.sampled_from([1, 3, 12]))
+def test_agreement_is_that_of_brute_force(seed: int, n_sites: int, n_gaps: int, n_candidates: int) -> None:
+    rng = np.random.default_rng(seed)
+    minor_UN, before = minor_alleles(rng, n_sites), int(rng.integers(0, n_gaps))
+    start_G1 = np.concatenate([[0], np.sort(rng.integers(0, n_sites + 1, n_gaps - 1)), [n_sites]])
+    patterns = patterns_of(minor_UN, start_G1)
+    copies_U, sibling_N = minor_UN.sum(axis=1), np.arange(N) ^ 1
+    rarest = rarest_alleles(patterns, start_G1, copies_U)
+    count_Q = np.array([n_candidates, 0, n_candidates])
+    first_Q1 = np.concatenate([[0], np.cumsum(count_Q)])
+    haplotype_C = np.concatenate([np.sort(rng.choice(N, k, replace=False)) for k in count_Q])
+    block_gaps = n_gaps - before
+    posterior_CP = rng.choice([1e-5, DISSENT, 0.3], (len(haplotype_C), block_gaps + 1)).astype(np.float32)
+    posterior_CP *= rng.uniform(0.9, 1, posterior_CP.shape).astype(np.float32)
+    agreed_QG = agreed_patterns(
+        posterior_CP, haplotype_C.astype(np.int32), first_Q1, sibling_N, patterns, rarest, before, block_gaps
+    )
+    for q in range(3):
+        who, mine_CP = haplotype_C[first_Q1[q] : first_Q1[q + 1]], posterior_CP[first_Q1[q] : first_Q1[q + 1]]
+        for g in range(block_gaps):
+            sites = slice(start_G1[before + g], start_G1[before + g + 1])
+            here_UN, here_U = minor_UN[sites], copies_U[sites]
+            rare = any(here_UN[here_U < RIGHTLY_PLACED][:, [c, c ^ 1]].any() for c in who)
+            expected = not rare and len(who) > 0
+            if expected:
+                best = who[np.argmax(mine_CP[:, g : g + 2].sum(axis=1))]
+                differs_C = (here_UN[:, who] != here_UN[:, [best]]).any(axis=0)
+                left, right = (mine_CP[differs_C, g + e].sum() / mine_CP[:, g + e].sum() for e in (0, 1))
+                if max(left, right) == pytest.approx(DISSENT, rel=1e-3):
+                    continue  # rounding decides
+                expected = max(left, right) <= DISSENT and not here_UN[here_U < BELIEVED, best].any()
+            assert (agreed_QG[q, g] != NONE) == expected
+            if expected:
+                assert agreed_QG[q, g] == patterns.pattern_NG[best, before + g]
+
+
+def test_the_rarest_allele_of_each_pattern_is_counted() -> None:
+    rng = np.random.default_rng(3)
+    minor_UN = minor_alleles(rng, 150)
+    start_G1 = np.array([0, 0, 70, 150])  # a gap without sites, two of more than one word
+    patterns = patterns_of(minor_UN, start_G1)
+    rarest = rarest_alleles(patterns, start_G1, minor_UN.sum(axis=1))
+    copies_UN = np.where(minor_UN, minor_UN.sum(axis=1, keepdims=True), MOST_COUNTED)
+    for g in range(3):
+        fewest_N = copies_UN[start_G1[g] : start_G1[g + 1]].min(axis=0, initial=MOST_COUNTED)
+        np.testing.assert_array_equal(
+            rarest.copies_D[rarest.first_G[g] + patterns.pattern_NG[:, g]], fewest_N
+        )
+
+
+def test_carried_alleles_are_written_and_all_else_stays() -> None:
+    rng = np.random.default_rng(4)
+    minor_UN, start_G1 = minor_alleles(rng, 90), np.array([0, 5, 80, 90])
+    patterns, flip_U = patterns_of(minor_UN, start_G1), rng.random(85) < 0.5
+    out_UQ = np.full((85, 2), 0.25, np.float32)
+    agreed_QG = np.array([[patterns.pattern_NG[17, 1], NONE], [NONE, patterns.pattern_NG[20, 2]]], np.int32)
+    fill_carried(agreed_QG, patterns, 1, start_G1[1:] - 5, flip_U, 0.9, out_UQ)
+    carried_UQ = np.zeros((85, 2), bool)
+    carried_UQ[:75, 0], carried_UQ[75:, 1] = minor_UN[5:80, 17], minor_UN[80:, 20]
+    np.testing.assert_allclose(
+        out_UQ, np.where(carried_UQ, np.where(flip_U, 0.1, 0.9)[:, None], 0.25), atol=1e-6
+    )
+
+
+TYPED = np.arange(0, 600, 6)
+
+
+@pytest.fixture
+def panel(mosaic: Callable[..., np.ndarray], tmp_path: Path) -> spinimpute.Panel:
+    alleles_XN = mosaic(np.random.default_rng(3), 600, 160, founders=5, errors=0.01)
+    names = [f"p{i}" for i in range(80)]
+    lines = ["##fileformat=VCFv4.2", "##contig=<ID=1>"]
+    lines.append("#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t" + "\t".join(names))
+    for x, row in enumerate(alleles_XN):
+        calls = "\t".join(f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True))
+        lines.append(f"1\t{1_000 + 400 * x}\t.\tA\tC\t.\t.\t.\tGT\t{calls}")
+    (tmp_path / "panel.vcf").write_text("\n".join(lines) + "\n")
+    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
+    return spinimpute.build_panel(tmp_path / "panel.vcf", tmp_path / "panel.spin", constant)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_networks_are_asked_where_candidates_differ(
+    panel: spinimpute.Panel,
+    mosaic: Callable[..., np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    large: bool,
+) -> None:
+    """Against asking them everywhere, as of blocks that a window cuts."""
+    if large:
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.ALONE", 5)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.ALIKE", 6)
+    torch.manual_seed(1)
+    model = HaplotypeAttention(HaplotypeSettings())
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    predictor = HaplotypePredictor(arrays_of(model.state_dict()), model.settings, "random")
+    found: list[np.ndarray] = []
+
+    def note(*arguments: object) -> np.ndarray:
+        found.append(agreed_patterns(*arguments))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr("spinimpute.predictors.haplotype_attention.predictor.agreed_patterns", note)
+    typed_TQ = mosaic(np.random.default_rng(3), 600, 8, founders=5, errors=0.01)[TYPED].astype(np.int8)
+    with panel:
+        chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 600, 0, 600))
+        assert all(block.whole for block in chunk.blocks)
+        cut = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
+        matches = unite(*(predictor.find_matches(chunk, typed_TQ, on_left) for on_left in (True, False)))
+        patterns = read_patterns(panel, chunk)
+        agreed_UQ, asked_UQ = (
+            predictor.impute_chunk(panel, one, patterns, typed_TQ, matches, 100.0) for one in (chunk, cut)
+        )
+        frequency_U, n_blocks = panel.frequency, len(chunk.blocks)
+        monomorphic_U = (frequency_U == 0) | (frequency_U == 1)
+    pattern_QG = np.concatenate(found[:n_blocks], axis=1)
+    gap_U = np.searchsorted(chunk.site_start_G1, np.arange(600), side="right") - 1
+    pattern_UQ = pattern_QG.T[gap_U]
+    there_UQ = (pattern_UQ != NONE) & ~monomorphic_U[:, None]
+    assert 0.2 < there_UQ.mean() < 0.9
+    np.testing.assert_allclose(agreed_UQ[~there_UQ], asked_UQ[~there_UQ], atol=2e-6)
+    certain = CERTAIN + (0.5 * (1 - CERTAIN) if large else 0)
+    minor_UQ = np.where(frequency_U[:, None] > 0.5, 1 - agreed_UQ, agreed_UQ)
+    for u, q in np.argwhere(there_UQ):
+        g, first = gap_U[u], chunk.site_start_G1[gap_U[u]]
+        words = patterns.gaps.first_word_G[g] + pattern_UQ[u, q]  # gaps have six sites: a word each
+        carried = patterns.gaps.minor_W[words] >> np.uint64(u - first) & np.uint64(1)
+        if carried:
+            assert minor_UQ[u, q] == pytest.approx(certain, abs=1e-6)
+        else:
+            assert minor_UQ[u, q] == 0
+
+
+def test_believed_alleles_are_counted_in_bytes() -> None:
+    assert (
+        max(agreement.BELIEVED, agreement.RIGHTLY_PLACED) <= agreement.MOST_COUNTED == np.iinfo(np.uint8).max
+    )
