@@ -21,7 +21,7 @@ from cyvcf2 import VCF
 from benchmarks.imputation.cases import REPOSITORY, Case
 from benchmarks.imputation.measure import Stage, summarise
 from benchmarks.imputation.options import Session
-from benchmarks.imputation.scoring import Accuracy
+from benchmarks.imputation.scoring import LARGEST_GB, Accuracy, scorer_gb
 from benchmarks.imputation.strata import Cell
 from benchmarks.imputation.tables import (
     MEASURES,
@@ -93,7 +93,13 @@ TIMING_NOTE = (
 
 def describe(case: Case) -> str:
     panel, target = case.panel_haplotypes, case.target_haplotypes
-    return f"{panel:,} panel haplotypes, {target:,} target haplotypes, {case.typed_sites:,} typed sites."
+    text = f"{panel:,} panel haplotypes, {target:,} target haplotypes, {case.typed_sites:,} typed sites."
+    gigabytes = scorer_gb(case)
+    if gigabytes > LARGEST_GB:
+        text += (
+            f" Counted by `spinimpute evaluate` alone: the scorer takes {gigabytes:.0f} GB for such a panel."
+        )
+    return text
 
 
 def write_configuration(

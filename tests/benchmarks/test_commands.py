@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import spinimpute
+from benchmarks.imputation import results, scoring
 from benchmarks.imputation.__main__ import make_parser
 from benchmarks.imputation.cases import SHARED, Case
-from benchmarks.imputation.scoring import read_accuracy
+from benchmarks.imputation.results import describe
+from benchmarks.imputation.scoring import read_accuracy, score
+from spinimpute import OutputSettings
 
 
 def call(*arguments: object) -> None:
@@ -39,6 +43,30 @@ def test_compare(programs: None, scorer: Path, simulated: Case, tmp_path: Path) 
     assert "mine is below a peer in" in (folder / "report.md").read_text()
     call("figure", folder, "--out", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_panels_too_large_for_the_scorer_are_counted_alike(
+    programs: None, scorer: Path, simulated: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imputed = {"first": tmp_path / "first.vcf.gz", "rounded": tmp_path / "rounded.vcf.gz"}
+    for digits, path in zip((3, 1), imputed.values(), strict=True):
+        spinimpute.impute(
+            simulated.target, path, simulated.panel, output=OutputSettings(decimals=digits),
+            genetic_map=simulated.genetic_map,
+        )  # fmt: skip
+    rows = score(simulated, scorer, imputed, tmp_path / "scorer.tsv")
+    assert "evaluate" not in describe(simulated)
+    monkeypatch.setattr(scoring, "LARGEST_GB", 0.0)
+    monkeypatch.setattr(results, "LARGEST_GB", 0.0)
+    alone = score(simulated, tmp_path / "none", imputed, tmp_path / "alone.tsv")
+    assert {row.imputer for row in rows} == {"allele-frequency", "first", "rounded"}
+    assert [(row.imputer, row.bin, row.sites) for row in alone] == [
+        (row.imputer, row.bin, row.sites) for row in rows
+    ]
+    for ours, theirs in zip(alone, rows, strict=True):
+        numbers = [(row.pooled_r2, row.mean_r2, row.nrc, row.missing_sites) for row in (ours, theirs)]
+        assert numbers[0] == pytest.approx(numbers[1], abs=scoring.AGREEMENT, nan_ok=True)
+    assert "Counted by `spinimpute evaluate` alone" in describe(simulated)
 
 
 @pytest.mark.parametrize(
