@@ -72,6 +72,12 @@ def panel() -> None:
     "other haplotype of their carrier where it matches the other carriers for longer, unless the phase of "
     "nearly all is right.",
 )
+@click.option(
+    "--keep-map",
+    is_flag=True,
+    help="Keep the genetic map. By default it is estimated from the panel's own haplotypes, and the estimate "
+    "is taken if it explains haplotypes that were left out clearly better.",
+)
 @out_option("Panel file to write, by convention .spin, or .spip with --inducing.")
 @click.option(
     "--threads",
@@ -94,6 +100,7 @@ def build(
     array: str | None,
     model: str | None,
     keep_phase: bool,
+    keep_map: bool,
     out: str,
     threads: int | None,
     device: str,
@@ -115,7 +122,7 @@ def build(
     from spinimpute.devices import default_threads
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.opening import open_panel_file
-    from spinimpute.panels.parts import build_panels
+    from spinimpute.pipeline.maps.build import build_panels
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else names_in(samples_file, "samples file", "name")
@@ -123,12 +130,12 @@ def build(
     command = command_text(ctx, WITHOUT_INFLUENCE)
     readers = min(default_threads(), MOST_READERS) if threads is None else threads
     if inducing_points is None:
-        build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase=keep_phase)
+        build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map)
         with open_panel_file(out) as parts:
             for built in parts:
                 _describe(out, built, quiet)
                 if not quiet:
-                    _describe_moved(built)
+                    _describe_changes(built)
         return
     from spinimpute.output_files import check_output, temporary_folder
     from spinimpute.panels.opening import is_panel_file
@@ -137,7 +144,9 @@ def build(
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
         temporary_folder() as folder,
-        _source(vcf, folder / "panel.spin", genetic_map, parsed, samples, readers, keep_phase) as panel,
+        _source(
+            vcf, folder / "panel.spin", genetic_map, parsed, samples, readers, keep_phase, keep_map
+        ) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
             panel,
@@ -155,7 +164,7 @@ def build(
         _describe(out, made, quiet)
         if not quiet:
             if not is_panel_file(vcf):
-                _describe_moved(panel)
+                _describe_changes(panel)
             share = made.mass_below["2"]
             say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
             for reason, count in made.provenance["array sites not used"].items():
@@ -220,7 +229,7 @@ def tune(
     become those that explain where it changes whom it copies. The panel is otherwise the same.
     """
     from spinimpute.panels.opening import open_panel_file
-    from spinimpute.pipeline.tune import tune_panel
+    from spinimpute.pipeline.maps.tune import tune_panel
 
     with progress_bar("tuning the map", quiet) as progress:
         tune_panel(
@@ -260,19 +269,22 @@ def _source(
     samples: list[str] | None,
     readers: int,
     keep_phase: bool,
+    keep_map: bool,
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
     from spinimpute.errors import InputError
-    from spinimpute.panels.build import build_panel
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.panels.panel import Panel
+    from spinimpute.pipeline.maps.build import build_panel
 
     if not is_panel_file(vcf):
-        return build_panel(vcf, out, genetic_map, region, samples, threads=readers, keep_phase=keep_phase)
-    if genetic_map or region or samples or keep_phase:
+        return build_panel(
+            vcf, out, genetic_map, region, samples, threads=readers, keep_phase=keep_phase, keep_map=keep_map
+        )
+    if genetic_map or region or samples or keep_phase or keep_map:
         raise InputError(
             f"{vcf} is a panel file: its map, region, samples and phase were chosen when it was built; give "
-            "--map, --region, --samples-file and --keep-phase with a VCF or BCF"
+            "--map, --region, --samples-file, --keep-phase and --keep-map with a VCF or BCF"
         )
     return Panel.open(vcf)
 
@@ -288,10 +300,16 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
         say(f"  {count} records skipped: {reason}")
 
 
-def _describe_moved(built: ReferencePanel) -> None:
+def _describe_changes(built: ReferencePanel) -> None:
     """Of a panel that was built here; what files of others say is not to be trusted."""
+    from spinimpute.panels.build import MAP_ESTIMATED
     from spinimpute.panels.panel import MOVED
 
+    if estimated := built.provenance.get(MAP_ESTIMATED):
+        say(
+            f"  genetic map estimated from the panel, between {estimated['sites']} sites: by it, haplotypes "
+            f"that were left out gain {estimated['gain']} of their log-likelihood"
+        )
     if moved := built.provenance.get(MOVED):
         wrong = (f"{share:.1%} of alleles with {carriers}" for carriers, share in moved["estimated wrong"])
         say(f"  {moved['alleles']} rare alleles moved to the other haplotype of their carrier")

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.ploidy import read_sexes
-    from spinimpute.panels.build import build_panel
     from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.merging.merge import merge_panels
     from spinimpute.panels.panel import Panel
-    from spinimpute.panels.parts import build_panels, open_panels
+    from spinimpute.panels.parts import open_panels
     from spinimpute.pipeline.arrays import (
         ImputedSamples,
         impute_genotypes,
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from spinimpute.pipeline.check import CheckReport, check
     from spinimpute.pipeline.impute import impute
     from spinimpute.pipeline.ligate import ligate
+    from spinimpute.pipeline.maps.build import build_panel, build_panels
+    from spinimpute.pipeline.maps.tune import tune_panel
     from spinimpute.pipeline.sequenced.impute import impute_sequenced
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
     from spinimpute.pipeline.settings import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         Resources,
         TargetSettings,
     )
-    from spinimpute.pipeline.tune import tune_panel
     from spinimpute.pipeline.typed_file import convert, phase
     from spinimpute.predictors.loading import load_predictor
     from spinimpute.predictors.spin.build import build_inducing_panel
@@ -60,8 +60,8 @@ _MODULES = {
     "SequencingSettings": "pipeline.sequenced.inputs",
     "TargetSettings": "pipeline.settings",
     "build_inducing_panel": "predictors.spin.build",
-    "build_panel": "panels.build",
-    "build_panels": "panels.parts",
+    "build_panel": "pipeline.maps.build",
+    "build_panels": "pipeline.maps.build",
     "check": "pipeline.check",
     "convert": "pipeline.typed_file",
     "evaluate": "evaluation.evaluate",
@@ -77,7 +77,7 @@ _MODULES = {
     "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
     "train": "predictors.train",
-    "tune_panel": "pipeline.tune",
+    "tune_panel": "pipeline.maps.tune",
 }
 
 __all__ = [

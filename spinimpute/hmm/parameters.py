@@ -35,6 +35,16 @@ MOST_JUMP_PROBABILITY = 0.99  # from it on all haplotypes are left anyway, and n
 LEAST_MAP_RATE = 0.02  # of the mean cM per base between first and last typed site: no gap is without length
 LEAST_HAPLOTYPES = 4
 
+# The map that `panel build` estimates from the panel alone (benchmarks/README.md): between common sites, one
+# of every 2,000 base pairs. With one of 4,000 a little less is gained, with more haplotypes no more.
+MAP_STEP, COMMON = 2_000, 0.05
+MOST_ESTIMATED_FROM = 5_000  # haplotypes
+MOST_LEFT_OUT, LEAST_LEFT_OUT = 200, 10  # haplotypes that judge it, at most a fifth
+JUDGED_SITES = 2_048  # around the middle of the panel
+# In place of exact maps of simulated panels those left out gained -.011 to .005 of their log-likelihood by
+# it, in place of published ones .011 to .038, of a constant rate .038 and .056.
+LEAST_GAIN = 0.0075
+
 # Windows of typed sites, of phasing, leave-one-out and map tuning. For phasing a single window is worse, and
 # cores of 128 sites are as good in a third more time.
 CORE = 256  # typed sites that a window decides on

@@ -20,19 +20,20 @@ from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, LEAST_SITES, MISMATCH, MOST_HAPLOTYPES
 from spinimpute.hmm.steps import step_forward_states, whole_lanes
 from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.windows import PhasedSites
 from spinimpute.kernels import kernel
 from spinimpute.panels.panel import Panel
 
 SCALE_LINE = "##spinimpute_copying_rate="  # then jumps per cM, and a checksum of the panel's genetic map
 
 
-def recombination_scale(panel: Panel, typed_index: np.ndarray) -> float:
+def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
     """Estimate the recombination scale at typed sites.
 
     Parameters
     ----------
-    panel : Panel
-        Phased haplotypes; the result does not depend on their order.
+    panel : PhasedSites
+        The result does not depend on the order of its haplotypes.
     typed_index : int64 (T,)
         The panel sites that are typed, increasing.
 
@@ -143,6 +144,29 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
         if better == best:
             return parameters.SCALES[best]
         best = better
+
+
+def copying_log_likelihood(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: np.ndarray) -> float:
+    """How likely haplotypes are to copy all others by a genetic map, at the scale that fits the map.
+
+    Parameters
+    ----------
+    alleles_TN : uint8 (T, N)
+        0 or 1, phased.
+    cM_T : float64 (T,)
+        Genetic positions.
+    chosen_Q : int64 (Q,)
+        The haplotypes.
+
+    Returns
+    -------
+    float
+        The sum of their log-likelihoods.
+    """
+    n = alleles_TN.shape[1]
+    jump_T = jump_probabilities(cM_T, n - 1, most_likely_scale(alleles_TN, cM_T))
+    emission_QT2 = allele_emissions(alleles_TN[:, chosen_Q].T, MISMATCH)
+    return float(_log_likelihood(whole_lanes(alleles_TN), n, chosen_Q, emission_QT2, jump_T))
 
 
 def content_hash(alleles_TN: np.ndarray) -> np.ndarray:

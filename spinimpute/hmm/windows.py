@@ -6,12 +6,31 @@ Axes: S typed sites of a window, N panel haplotypes, W 64-bit words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.hmm import parameters
-from spinimpute.panels.panel import Panel
+
+
+class PhasedSites(Protocol):
+    """What the model asks of a panel."""
+
+    @property
+    def n_haplotypes(self) -> int:
+        """N."""
+
+    @property
+    def cM(self) -> np.ndarray:
+        """Genetic positions of all sites, float64."""
+
+    @property
+    def position(self) -> np.ndarray:
+        """Positions in base pairs, int64."""
+
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        """Alleles at some sites as bits, a row a site (`np.packbits`)."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +57,12 @@ class PassWindow:
     cM_S: np.ndarray
 
     @classmethod
-    def around(cls, panel: Panel, typed_index: np.ndarray, core: int) -> PassWindow:
+    def around(cls, panel: PhasedSites, typed_index: np.ndarray, core: int) -> PassWindow:
         """The window that decides on CORE typed sites from one on, as far as they exist.
 
         Parameters
         ----------
-        panel : Panel
+        panel : PhasedSites
             Phased haplotypes.
         typed_index : int64 (T,)
             The panel sites that are typed, increasing.
@@ -65,12 +84,12 @@ class PassWindow:
         return cls(first, stop, begin - first, end - first, panel_NW, panel.cM[rows])
 
 
-def windows_of(panel: Panel, typed_index: np.ndarray, shift: int = 0) -> list[PassWindow]:
+def windows_of(panel: PhasedSites, typed_index: np.ndarray, shift: int = 0) -> list[PassWindow]:
     """Windows that together decide on all typed sites.
 
     Parameters
     ----------
-    panel : Panel
+    panel : PhasedSites
         Phased haplotypes.
     typed_index : int64 (T,)
         The panel sites that are typed, increasing.

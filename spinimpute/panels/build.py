@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,26 @@ from spinimpute.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import index_intervals
 
+MAP_ESTIMATED = "map estimated"  # in the provenance
+
+
+class BetterMap(NamedTuple):
+    """A genetic map of a panel's own.
+
+    Attributes
+    ----------
+    cM : float64 (n_sites,)
+        Positions of all sites.
+    description : dict
+        For the provenance.
+    """
+
+    cM: np.ndarray
+    description: dict[str, Any]
+
+
+MapEstimator = Callable[[Panel], BetterMap | None]
+
 
 def build_panel(
     vcf: str | Path,
@@ -36,6 +56,7 @@ def build_panel(
     command: str = "",
     threads: int = 1,
     keep_phase: bool = False,
+    estimate_map: MapEstimator | None = None,
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
 
@@ -65,6 +86,8 @@ def build_panel(
     keep_phase : bool
         Keep rare alleles on the haplotypes that the VCF puts them on. By default those that are on the wrong
         haplotype of their carrier are moved, see `trust.rare_phase`; provenance[MOVED] says how many.
+    estimate_map : callable, optional
+        Asked for a genetic map that is better than the one given.
 
     Returns
     -------
@@ -84,22 +107,29 @@ def build_panel(
             _write_panel(file, reader, Path(vcf), genetic_map, command)
             file.flush()
             os.fsync(file.fileno())
-        if not keep_phase:
-            _repair_phase(partial, folder)
+        _improve(partial, folder, keep_phase, estimate_map)
     return Panel.open(out)
 
 
-def _repair_phase(built: Path, folder: Path) -> None:
-    """Write a panel again, into the same file, if some of its rare alleles are on the wrong haplotype."""
+def _improve(built: Path, folder: Path, keep_phase: bool, estimate_map: MapEstimator | None) -> None:
+    """Write a panel again, into the same file, with rare alleles moved or a better map, if there are any."""
+    changes: dict[str, Any] = {}
+    cM: np.ndarray | None = None
     with Panel.open(built) as panel:
-        moves = find_moves(panel)
-    if not len(moves.site_M):
+        moves = None if keep_phase else find_moves(panel)
+        if moves is not None and len(moves.site_M):
+            wrong = list(moves.wrong_share.items())
+            changes[MOVED] = {"alleles": len(moves.site_M), "estimated wrong": wrong}
+        else:
+            moves = None
+        if estimate_map is not None and (better := estimate_map(panel)) is not None:
+            cM, changes[MAP_ESTIMATED] = better.cM, better.description
+    if not changes:
         return
     before = folder / "before.spin"
     shutil.copyfile(built, before)  # not a file of another name in its place: this one is locked
     with Panel.open(before) as panel:
-        moved = {"alleles": len(moves.site_M), "estimated wrong": list(moves.wrong_share.items())}
-        write_again(panel, built, {MOVED: moved}, moves=moves)
+        write_again(panel, built, changes, cM, moves)
 
 
 def _reader(

@@ -17,7 +17,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
-from spinimpute.panels.build import build_panel, choose_map
+from spinimpute.panels.build import MapEstimator, build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -150,6 +150,7 @@ def build_panels(
     command: str = "",
     threads: int = 1,
     keep_phase: bool = False,
+    estimate_map: MapEstimator | None = None,
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
 
@@ -157,7 +158,7 @@ def build_panels(
 
     Parameters
     ----------
-    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase
+    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, estimate_map
         As for `build_panel`.
 
     Raises
@@ -170,7 +171,9 @@ def build_panels(
     parts = _parts_in(vcf, region)
     if len(parts) < 2:
         chosen = parts[0].region if parts else region
-        build_panel(vcf, out, genetic_map, chosen, samples, force, command, threads, keep_phase).close()
+        build_panel(
+            vcf, out, genetic_map, chosen, samples, force, command, threads, keep_phase, estimate_map
+        ).close()
         return
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
     with (
@@ -182,8 +185,9 @@ def build_panels(
             path = folder / f"{part.name}.spin"
             try:
                 build_panel(
-                    vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase
-                ).close()
+                    vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase,
+                    estimate_map,
+                ).close()  # fmt: skip
             except NoRecord:
                 continue
             made.append(path)

@@ -12,7 +12,7 @@ import pytest
 from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import build_panels
+from spinimpute.pipeline.maps.build import build_panels
 
 Run = Callable[..., Any]
 
@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 def test_arguments(run: Run, tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("b b\n\na\r\n")
-    with mock.patch("spinimpute.panels.parts.build_panels", wraps=build_panels) as library:
+    with mock.patch("spinimpute.pipeline.maps.build.build_panels", wraps=build_panels) as library:
         # fmt: off
         failed = run(
             "panel", "build", "--vcf", "p.bcf", "--map", "m.map", "-r", "chr20:1,000-2,000",
@@ -47,10 +47,10 @@ def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], 
     """On a large machine; each of them takes memory."""
     with (
         mock.patch("spinimpute.devices.default_threads", return_value=64),
-        mock.patch("spinimpute.panels.parts.build_panels", side_effect=InputError) as library,
+        mock.patch("spinimpute.pipeline.maps.build.build_panels", side_effect=InputError) as library,
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)
-    assert library.call_args.args[-1] == processes
+    assert library.call_args.args[-3:] == (processes, False, False)
     said = run("panel", "build", "--help").out
     assert "at most 8 processes" in " ".join(said.split())
 

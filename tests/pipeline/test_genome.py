@@ -345,7 +345,7 @@ class TestPanelsThatCannotBeMerged:
             body = [one for x in text if x[0] != "#" for one in some(int(x.split("\t")[1]), x)]
             path.write_text("".join([x for x in text if x[0] == "#"] + body))
             panels.append(path.with_suffix(".spin"))
-            spinimpute.build_panel(path, panels[-1], genetic_map).close()
+            spinimpute.build_panel(path, panels[-1], genetic_map, keep_map=True).close()
         imputes_nothing(panels, said)
 
     def test_a_panel_given_twice(

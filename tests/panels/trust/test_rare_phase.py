@@ -306,4 +306,4 @@ def test_the_command_tells_and_keeps(spoiled: Spoiled) -> None:
     again += ["--keep-phase", "--inducing", "8", "--array", vcf, "-o", spoiled.folder / "c.spip"]
     refused = subprocess.run(again, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert "--keep-phase with a VCF or BCF" in refused.stderr
+    assert "--keep-phase and --keep-map with a VCF or BCF" in refused.stderr

@@ -9,7 +9,7 @@ import numpy as np
 
 from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
-from spinimpute.hmm.map_tuning import can_tune, tuned_map
+from spinimpute.hmm.maps.tuning import can_tune, tuned_map
 from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel

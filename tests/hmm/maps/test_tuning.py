@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from spinimpute.genotypes.bit_rows import pack_rows, unpack_rows
-from spinimpute.hmm import map_tuning, parameters
+from spinimpute.hmm import parameters
 from spinimpute.hmm.emissions import allele_emissions
-from spinimpute.hmm.map_tuning import tuned_map
+from spinimpute.hmm.maps import tuning as map_tuning
+from spinimpute.hmm.maps.tuning import tuned_map
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.steps import whole_lanes
 from spinimpute.hmm.transitions import jump_probabilities
@@ -125,13 +126,13 @@ def test_gaps_that_everybody_changes_in_keep_their_length() -> None:
     np.testing.assert_allclose(tuned, panel.cM)
 
 
-def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
+def test_the_first_of_afair_order_are_a_fair_sample() -> None:
     """Of few different haplotypes each has its share, also of those without an ALT allele."""
     rng = np.random.default_rng(5)
     kinds_SK = rng.integers(0, 2, (20, 5)).astype(np.uint8)
     kinds_SK[:, 0] = 0
     kind_N = rng.choice(5, 2_000, p=[0.4, 0.3, 0.2, 0.06, 0.04])
-    first = kind_N[map_tuning._fair_order(kinds_SK[:, kind_N])[:400]]
+    first = kind_N[map_tuning.fair_order(kinds_SK[:, kind_N])[:400]]
     share_K = np.bincount(first, minlength=5) / 400
     np.testing.assert_allclose(share_K, np.bincount(kind_N) / 2_000, atol=0.07)
 

@@ -21,25 +21,24 @@ from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES, MISMATCH, M
 from spinimpute.hmm.recombination_scale import content_hash, recombination_scale
 from spinimpute.hmm.steps import step_back_states, step_forward_states, whole_lanes
 from spinimpute.hmm.transitions import jump_probabilities
-from spinimpute.hmm.windows import PassWindow, windows_of
+from spinimpute.hmm.windows import PassWindow, PhasedSites, windows_of
 from spinimpute.kernels import kernel
-from spinimpute.panels.panel import Panel
 from spinimpute.progress import Progress
 
 
-def can_tune(panel: Panel, typed_index: np.ndarray) -> bool:
+def can_tune(panel: PhasedSites, typed_index: np.ndarray) -> bool:
     """Whether there are enough typed sites and haplotypes to tune the map."""
     return len(typed_index) >= LEAST_SITES and panel.n_haplotypes >= LEAST_HAPLOTYPES
 
 
 def tuned_map(
-    panel: Panel, typed_index: np.ndarray, threads: int, progress: Progress | None = None
+    panel: PhasedSites, typed_index: np.ndarray, threads: int, progress: Progress | None = None
 ) -> np.ndarray:
     """Genetic positions of the panel's sites, estimated from its own haplotypes.
 
     Parameters
     ----------
-    panel : Panel
+    panel : PhasedSites
         Phased haplotypes with a genetic map to start from.
     typed_index : int64 (T,)
         The panel sites that are typed, increasing; if they are too few, the map stays as it is (`can_tune`).
@@ -117,7 +116,7 @@ def _changes(
 ) -> tuple[np.ndarray, int]:
     """Expected changes before each decided place, of all haplotypes taken out, and the number of these."""
     alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
-    order_N = _fair_order(alleles_NS.T)[:n]
+    order_N = fair_order(alleles_NS.T)[:n]
     alleles_SN = whole_lanes(alleles_NS[order_N].T)
     jump_S = jump_probabilities(np.cumsum(width_S), n, jumps_per_cM)
 
@@ -134,11 +133,20 @@ def _changes(
     return total_S[window.first_decided : window.stop_decided], n_queries
 
 
-def _fair_order(alleles_SN: np.ndarray) -> np.ndarray:
-    """int64 (N,): an order whose first haplotypes are a fair sample of all.
+def fair_order(alleles_SN: np.ndarray) -> np.ndarray:
+    """An order whose first haplotypes are a fair sample of all, whatever the order of the file.
 
-    It is by a hash of a haplotype's alleles and of its number among those with the same alleles, so that the
-    order of the file does not matter.
+    It is by a hash of a haplotype's alleles and of its number among those with the same alleles.
+
+    Parameters
+    ----------
+    alleles_SN : uint8
+        0 or 1.
+
+    Returns
+    -------
+    int64 (N,)
+        Haplotypes.
     """
     hash_N = content_hash(alleles_SN)
     order_N = np.argsort(hash_N, kind="stable")

@@ -1,0 +1,1 @@
+"""Genetic maps fitted to a panel."""

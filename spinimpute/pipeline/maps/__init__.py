@@ -1,0 +1,1 @@
+"""Panel files whose genetic maps are fitted to them."""
