@@ -20,6 +20,7 @@ from benchmarks.imputation.expected_r2 import expected_r2
 from benchmarks.imputation.figure import add_options as add_figure_options
 from benchmarks.imputation.large_panels import add_options as add_large_options
 from benchmarks.imputation.leave_one_out import leave_one_out
+from benchmarks.imputation.maps import maps
 from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
@@ -70,6 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
     command("r2", expected_r2, "Printed R2 beside the true r², what a cut by it keeps; sizes of files.", REAL)
     text = "Typed calls left out beside the truth of imputed ones."
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
+    text = "Panels with the given genetic map, with one estimated from the panel, and without any."
+    command("maps", maps, text, REAL)
     sub = command("two-panels", two_panels, "A panel cut into two, which are given together.", REAL)
     add_two_panels_options(sub)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."

@@ -92,17 +92,20 @@ class Minimac4:
 
 @dataclass(frozen=True)
 class Ours:
-    """`spinimpute impute` with further arguments."""
+    """`spinimpute impute` with further arguments; building: those of `spinimpute panel build`."""
 
     label: str = "spinimpute"
     arguments: tuple[str, ...] = ()
     program: str = "spinimpute"
     panel_name: str = "panel.spin"
     estimate: str = "R2"
+    with_map: bool = True
+    building: tuple[str, ...] = ()
 
     def build(self, case: Case, panel: Path) -> list[object]:
         command = [sys.executable, "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
-        return [*command, "--map", case.genetic_map, "--out", panel]
+        genetic_map = ("--map", case.genetic_map) if self.with_map else ()
+        return [*command, *genetic_map, "--out", panel, *self.building]
 
     def impute(
         self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int

@@ -88,6 +88,17 @@ def test_variations(
     assert (case / "timing.tsv").exists()
 
 
+def test_maps(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    call("maps", simulated.panel.parent, "--scorer", scorer, "--results", results, "--threads", 1)
+    (folder,) = results.iterdir()
+    rows = [row for row in read_accuracy(folder / "tiny.tsv") if row.bin == "all"]
+    assert len({row.imputer for row in rows}) == 5
+    report = (folder / "report.md").read_text()
+    assert "- given: as it was; panel built in" in report
+    assert "| constant rate or estimated |" in report
+
+
 def test_two_panels(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
     results = tmp_path / "results"
     shared = ["--scorer", scorer, "--results", results, "--threads", 1]
