@@ -130,7 +130,9 @@ def build(
     command = command_text(ctx, WITHOUT_INFLUENCE)
     readers = min(default_threads(), MOST_READERS) if threads is None else threads
     if inducing_points is None:
-        build_panels(vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map)
+        build_panels(
+            vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
+        )
         with open_panel_file(out) as parts:
             for built in parts:
                 _describe(out, built, quiet)

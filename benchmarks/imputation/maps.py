@@ -42,7 +42,7 @@ def maps(arguments: argparse.Namespace) -> None:
             for imputer in IMPUTERS:
                 with spinimpute.Panel.open(work / imputer.panel_name) as panel:
                     estimate = panel.provenance.get(MAP_ESTIMATED)
-                said = f"estimated, left out gain {estimate['gain']}" if estimate else "as it was"
+                said = f"estimated, left out gain {estimate['gain']:.1%}" if estimate else "as it was"
                 seconds = next(s.seconds for s in imputed.stages if imputer.panel_name in " ".join(s.command))
                 sections.append(f"- {imputer.label}: {said}; panel built in {seconds:.1f} s")
             sections += [accuracy_table(rows, measure) for measure in MEASURES]

@@ -69,7 +69,7 @@ def write_outcome(outcome: Outcome, folder: Path, session: Session) -> None:
     head = ["imputer", "stage", "run", "seconds", "peak_mb"]
     runs = [[s.imputer, s.stage, s.run, f"{s.seconds:.3f}", f"{s.peak_mb:.1f}"] for s in outcome.stages]
     write_tsv(folder / "timing.tsv", [head, *runs])
-    report = [f"# {outcome.case.name}", describe(outcome.case)]
+    report = [f"# {outcome.case.name}", f"{describe(outcome.case)} {counted_by(outcome.case)}"]
     report += [accuracy_table(outcome.rows, measure) for measure in MEASURES]
     report += [ahead_table(outcome.rows), error_lines(outcome.rows)]
     report += ["## Time and memory", timing_table(timings), TIMING_NOTE]
@@ -93,13 +93,17 @@ TIMING_NOTE = (
 
 def describe(case: Case) -> str:
     panel, target = case.panel_haplotypes, case.target_haplotypes
-    text = f"{panel:,} panel haplotypes, {target:,} target haplotypes, {case.typed_sites:,} typed sites."
+    return f"{panel:,} panel haplotypes, {target:,} target haplotypes, {case.typed_sites:,} typed sites."
+
+
+def counted_by(case: Case) -> str:
+    """Who counted a case's accuracy."""
     gigabytes = scorer_gb(case)
     if gigabytes > LARGEST_GB:
-        text += (
-            f" Counted by `spinimpute evaluate` alone: the scorer takes {gigabytes:.0f} GB for such a panel."
+        return (
+            f"Counted by `spinimpute evaluate` alone: the scorer takes {gigabytes:.0f} GB for such a panel."
         )
-    return text
+    return "Counted by the neutral scorer and by `spinimpute evaluate`, which agree."
 
 
 def write_configuration(

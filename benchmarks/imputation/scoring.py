@@ -10,6 +10,7 @@ import csv
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def read_accuracy(tsv: Path) -> list[Accuracy]:
 
 def scorer_gb(case: Case) -> float:
     """What the scorer takes for a case's panel: two bytes for each person and site; the truth has as many."""
-    return sum(1 for _ in VCF(str(case.truth))) * case.panel_haplotypes / 1e9
+    with closing(VCF(str(case.truth))) as records:
+        return sum(1 for _ in records) * case.panel_haplotypes / 1e9
 
 
 def score(case: Case, scorer: Path, imputed: Mapping[str, Path], tsv: Path) -> list[Accuracy]:

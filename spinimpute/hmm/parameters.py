@@ -40,10 +40,10 @@ LEAST_HAPLOTYPES = 4
 MAP_STEP, COMMON = 2_000, 0.05
 MOST_ESTIMATED_FROM = 5_000  # haplotypes
 MOST_LEFT_OUT, LEAST_LEFT_OUT = 200, 10  # haplotypes that judge it, at most a fifth
-JUDGED_SITES = 2_048  # around the middle of the panel
-# In place of exact maps of simulated panels those left out gained -.011 to .005 of their log-likelihood by
-# it, in place of published ones .011 to .038, of a constant rate .038 and .056.
-LEAST_GAIN = 0.0075
+JUDGED_STRETCHES, JUDGED_SITES = 8, 256  # sites of each stretch that they are compared at
+# In place of exact maps of simulated panels those left out gained -.005 to .002 of their log-likelihood, in
+# place of published ones .009 to .022, of a constant rate .033 and .057.
+LEAST_GAIN = 0.005
 
 # Windows of typed sites, of phasing, leave-one-out and map tuning. For phasing a single window is worse, and
 # cores of 128 sites are as good in a third more time.

@@ -56,6 +56,7 @@ def build_panel(
     command: str = "",
     threads: int = 1,
     keep_phase: bool = False,
+    *,
     estimate_map: MapEstimator | None = None,
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
@@ -208,7 +209,7 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
     if genetic_map is None:
         constant = GeneticMap.constant()
         warnings.warn(
-            f"no genetic map: {constant.description} is assumed on chromosome {chrom}", stacklevel=4
+            f"no genetic map: {constant.description} is assumed on chromosome {chrom}", stacklevel=5
         )
         return constant
     if not isinstance(genetic_map, GeneticMap):
@@ -234,5 +235,5 @@ def _warn_if_elsewhere(genetic_map: GeneticMap, sites: Sites) -> None:
         warnings.warn(
             f"the genetic map covers {sites.chrom}:{genetic_map.first_position}-{genetic_map.last_position} "
             f"but the panel lies at {first}-{last}; is the map of the same genome build?",
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -150,6 +150,7 @@ def build_panels(
     command: str = "",
     threads: int = 1,
     keep_phase: bool = False,
+    *,
     estimate_map: MapEstimator | None = None,
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
@@ -172,7 +173,16 @@ def build_panels(
     if len(parts) < 2:
         chosen = parts[0].region if parts else region
         build_panel(
-            vcf, out, genetic_map, chosen, samples, force, command, threads, keep_phase, estimate_map
+            vcf,
+            out,
+            genetic_map,
+            chosen,
+            samples,
+            force,
+            command,
+            threads,
+            keep_phase,
+            estimate_map=estimate_map,
         ).close()
         return
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
@@ -186,7 +196,7 @@ def build_panels(
             try:
                 build_panel(
                     vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase,
-                    estimate_map,
+                    estimate_map=estimate_map,
                 ).close()  # fmt: skip
             except NoRecord:
                 continue

@@ -9,7 +9,7 @@ import spinimpute
 from benchmarks.imputation import results, scoring
 from benchmarks.imputation.__main__ import make_parser
 from benchmarks.imputation.cases import SHARED, Case
-from benchmarks.imputation.results import describe
+from benchmarks.imputation.results import counted_by
 from benchmarks.imputation.scoring import read_accuracy, score
 from spinimpute import OutputSettings
 
@@ -55,7 +55,7 @@ def test_panels_too_large_for_the_scorer_are_counted_alike(
             genetic_map=simulated.genetic_map,
         )  # fmt: skip
     rows = score(simulated, scorer, imputed, tmp_path / "scorer.tsv")
-    assert "evaluate" not in describe(simulated)
+    assert "which agree" in counted_by(simulated)
     monkeypatch.setattr(scoring, "LARGEST_GB", 0.0)
     monkeypatch.setattr(results, "LARGEST_GB", 0.0)
     alone = score(simulated, tmp_path / "none", imputed, tmp_path / "alone.tsv")
@@ -66,7 +66,7 @@ def test_panels_too_large_for_the_scorer_are_counted_alike(
     for ours, theirs in zip(alone, rows, strict=True):
         numbers = [(row.pooled_r2, row.mean_r2, row.nrc, row.missing_sites) for row in (ours, theirs)]
         assert numbers[0] == pytest.approx(numbers[1], abs=scoring.AGREEMENT, nan_ok=True)
-    assert "Counted by `spinimpute evaluate` alone" in describe(simulated)
+    assert "Counted by `spinimpute evaluate` alone" in counted_by(simulated)
 
 
 @pytest.mark.parametrize(

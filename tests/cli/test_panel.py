@@ -50,7 +50,8 @@ def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], 
         mock.patch("spinimpute.pipeline.maps.build.build_panels", side_effect=InputError) as library,
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)
-    assert library.call_args.args[-3:] == (processes, False, False)
+    assert library.call_args.args[-2:] == (processes, False)
+    assert library.call_args.kwargs == {"keep_map": False}
     said = run("panel", "build", "--help").out
     assert "at most 8 processes" in " ".join(said.split())
 

@@ -31,6 +31,7 @@ from spinimpute.predictors.haplotype_attention.agreement import (
     rarest_alleles,
 )
 from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns
+from spinimpute.predictors.haplotype_attention.decoder_network import _fill_absent
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
@@ -183,6 +184,29 @@ def test_networks_are_asked_where_candidates_differ(
             assert minor_UQ[u, q] == pytest.approx(certain, abs=1e-6)
         else:
             assert minor_UQ[u, q] == 0
+
+
+def test_regions_that_cut_a_block_with_many_sites(
+    panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a block is cut where the region ends, and must not be asked otherwise than in one piece."""
+    monkeypatch.setattr("spinimpute.predictors.haplotype_attention.chunk.WHOLE_BLOCK_SITES", 80)
+    with panel:
+        for window in (Window(0, 0, 600, 0, 600), Window(0, 0, 250, 0, 250)):
+            blocks = prepare_chunk(panel, TYPED, 0, window).blocks
+            assert [block.whole for block in blocks] == [block.first == 96 for block in blocks]
+
+
+def test_an_allele_that_nobody_has_where_others_are_certain() -> None:
+    """Infinite odds times odds of none."""
+    out_UQ = np.empty((1, 2), np.float32)
+    _fill_absent(
+        np.zeros((2, 1, 2), np.float32), np.array([[3], [NONE]], np.int32), np.array([0]),
+        np.array([[1.0]], np.float32), np.zeros(2, np.float32), np.array([120], np.float32), np.float32(0),
+        np.array([False]), np.array([0.1]), out_UQ,
+    )  # fmt: skip
+    assert out_UQ[0, 0] == 0
+    assert out_UQ[0, 1] == pytest.approx(1)
 
 
 def test_believed_alleles_are_counted_in_bytes() -> None:

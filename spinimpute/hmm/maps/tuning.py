@@ -10,6 +10,7 @@ Axes: T typed sites, S typed sites of a window, N panel haplotypes, 2 alleles of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -134,21 +135,30 @@ def _changes(
 
 
 def fair_order(alleles_SN: np.ndarray) -> np.ndarray:
+    """As `fair_order_of`, of an array of all sites."""
+    return fair_order_of([alleles_SN])
+
+
+def fair_order_of(parts: Iterable[np.ndarray]) -> np.ndarray:
     """An order whose first haplotypes are a fair sample of all, whatever the order of the file.
 
     It is by a hash of a haplotype's alleles and of its number among those with the same alleles.
 
     Parameters
     ----------
-    alleles_SN : uint8
-        0 or 1.
+    parts : iterable of uint8 (S, N)
+        Alleles, 0 or 1, at some sites after the others.
 
     Returns
     -------
     int64 (N,)
         Haplotypes.
     """
-    hash_N = content_hash(alleles_SN)
+    hash_N: np.ndarray | None = None
+    for alleles_SN in parts:
+        here_N = content_hash(alleles_SN)
+        hash_N = here_N if hash_N is None else _stirred(hash_N) + here_N
+    assert hash_N is not None, "there are sites"
     order_N = np.argsort(hash_N, kind="stable")
     sorted_N = hash_N[order_N]
     number_N = (np.arange(len(order_N)) - np.searchsorted(sorted_N, sorted_N)).astype(np.uint64)

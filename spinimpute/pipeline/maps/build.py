@@ -29,10 +29,11 @@ def better_map(panel: Panel, threads: int | None = None) -> build.BetterMap | No
     BetterMap or None
         As of `estimated_map`.
     """
-    found = estimated_map(panel, panel.frequency, default_threads() if threads is None else threads)
+    found = estimated_map(panel, panel.frequency, default_threads() if threads is None else max(1, threads))
+    panel.release_memory()
     if found is None:
         return None
-    return build.BetterMap(found.cM_X, {"sites": found.n_sites, "gain": f"{found.gain:.1%}"})
+    return build.BetterMap(found.cM_X, {"sites": found.n_sites, "gain": round(found.gain, 4)})
 
 
 def build_panel(
@@ -45,6 +46,7 @@ def build_panel(
     command: str = "",
     threads: int = 1,
     keep_phase: bool = False,
+    *,
     keep_map: bool = False,
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
@@ -70,8 +72,8 @@ def build_panel(
     command : str
         Kept in the provenance.
     threads : int
-        With more than one, a large VCF with an index is read by so many processes; they start by running the
-        main script again, which must do its work under `if __name__ == "__main__"`.
+        That estimate the map. With more than one, a large VCF with an index is read by so many processes;
+        they start by running the main script again, which must do its work under `if __name__ == "__main__"`.
     keep_phase : bool
         Keep rare alleles on the haplotypes that the VCF puts them on. By default those that are on the wrong
         haplotype of their carrier are moved; provenance["rare alleles moved"] says how many.
@@ -92,7 +94,7 @@ def build_panel(
     """
     return build.build_panel(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
-        None if keep_map else partial(better_map, threads=threads),
+        estimate_map=None if keep_map else partial(better_map, threads=threads),
     )  # fmt: skip
 
 
@@ -106,6 +108,7 @@ def build_panels(
     command: str = "",
     threads: int = 1,
     keep_phase: bool = False,
+    *,
     keep_map: bool = False,
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
@@ -124,5 +127,5 @@ def build_panels(
     """
     parts.build_panels(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
-        None if keep_map else partial(better_map, threads=threads),
+        estimate_map=None if keep_map else partial(better_map, threads=threads),
     )  # fmt: skip

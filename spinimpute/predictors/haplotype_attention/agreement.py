@@ -1,4 +1,4 @@
-"""Gaps at which all that a query may copy has the same alleles: there is nothing to weigh.
+"""Gaps at which a query's candidates have the same alleles: there is nothing to weigh.
 
 Of real arrays these are seven gaps in ten, of dense ones in large panels nine. Networks would say there what
 the candidates say. Two things they know better, and are asked: how far rare alleles can be believed, and that
@@ -132,7 +132,8 @@ def _find_agreed(  # type: ignore[no-untyped-def]
         n_agreed = 0
         for g in range(n_gaps):
             if (
-                left_G[g] <= share * all_P[g]
+                min(all_P[g], all_P[g + 1]) > 0
+                and left_G[g] <= share * all_P[g]
                 and right_G[g] <= share * all_P[g + 1]
                 and copies_D[first_G[g] + pattern_G[g]] >= BELIEVED
             ):
@@ -179,9 +180,9 @@ def agreed_patterns(
     Returns
     -------
     int32 (Q, G)
-        The pattern that a query's candidates have, but for DISSENT of their probability at either end of the
-        gap, if it has no allele of fewer than BELIEVED copies, and neither they nor their siblings have one
-        of fewer than RIGHTLY_PLACED; else NONE. NONE for queries without candidates.
+        The pattern that a query's candidates have, but for DISSENT of the sum of their probabilities at
+        either end of the gap, if it has no allele of fewer than BELIEVED copies, and neither they nor their
+        siblings have one of fewer than RIGHTLY_PLACED; else NONE. NONE for queries without candidates.
     """
     agreed_QG = np.empty((len(first_Q1) - 1, n_gaps), np.int32)
     _find_agreed(

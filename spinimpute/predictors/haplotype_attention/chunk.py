@@ -64,7 +64,7 @@ class ChunkBlock:
     more_classes : float
         How many times as many classes the gaps need as narrow ones.
     whole : bool
-        Whether it has all sites of its gaps, and no window cuts it.
+        Whether no window can cut it, see `WHOLE_BLOCK_SITES`.
     """
 
     first: int
@@ -323,13 +323,11 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
     cM_S, place_G = panel.cM[rows], first_gap - low + np.arange(n_gaps)
-    cut_G1 = site_start_G1 != edges_G1
 
     def block(first: int) -> ChunkBlock:
         gaps, edges = slice(first, first + CORE), slice(first, first + CORE + 1)
-        return ChunkBlock.of(
-            panel, place_G[gaps], rows, cM_S, first, site_start_G1[edges], not cut_G1[edges].any()
-        )
+        whole = bool(np.ptp(edges_G1[edges]) <= WHOLE_BLOCK_SITES)
+        return ChunkBlock.of(panel, place_G[gaps], rows, cM_S, first, site_start_G1[edges], whole)
 
     return PanelChunk(
         first_gap,

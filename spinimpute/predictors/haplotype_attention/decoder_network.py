@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spinimpute.fast_math import fast_log
+from spinimpute.hmm.parameters import SMALLEST
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.agreement import NONE
 from spinimpute.predictors.haplotype_attention.copying import Found
@@ -89,7 +90,7 @@ def _fill_absent(  # type: ignore[no-untyped-def]
         total = np.float32(0)
         for f in range(len(site_F)):
             total += site_F[f] * site_UF[u, f]
-        odds = np.exp(-total)
+        odds = max(np.exp(-total), SMALLEST)  # infinite times none is no number
         if flip_U[u]:
             for q in range(n_queries):
                 out_UQ[u, q] = one - one / (one + odds * odds_GQ[g, q])

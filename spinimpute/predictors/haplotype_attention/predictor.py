@@ -215,12 +215,12 @@ class HaplotypePredictor(Predictor):
         for block, first_Q1 in zip(chunk.blocks, candidates.first_BQ1, strict=True):
             if block.sites.start == block.sites.stop:
                 continue
-            agreed_QG = agreed_patterns(
-                posterior_CP, candidates.haplotype_C, first_Q1, chunk.sibling_N, *patterns, block.first,
-                block.n_gaps,
-            )  # fmt: skip
-            if not block.whole:  # results do not depend on windows
-                agreed_QG[:] = NONE
+            agreed_QG = np.full((len(first_Q1) - 1, block.n_gaps), NONE, np.int32)
+            if block.whole:  # results do not depend on windows
+                agreed_QG = agreed_patterns(
+                    posterior_CP, candidates.haplotype_C, first_Q1, chunk.sibling_N, *patterns, block.first,
+                    block.n_gaps,
+                )  # fmt: skip
             wanted_QG = block.wanted(queries) & (agreed_QG == NONE)
             classes = find_ibs_classes(
                 chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,

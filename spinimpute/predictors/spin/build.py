@@ -14,10 +14,11 @@ from spinimpute.devices import default_threads
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.build import MAP_ESTIMATED
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.opening import check_open
-from spinimpute.panels.panel import Panel
+from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
 from spinimpute.panels.site_table import DISCORDANCE, SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
@@ -30,6 +31,7 @@ from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
 BLOCKS_AT_ONCE = 4  # for each thread: bounds the memory
+CHANGES = (MOVED, MAP_ESTIMATED)  # what building a panel did to it
 
 
 def build_inducing_panel(
@@ -132,6 +134,7 @@ def build_inducing_panel(
                     "spinimpute": version("spinimpute"),
                     "panel": panel.provenance.get("source", panel.path.name),
                     "map": panel.provenance.get("map", "unknown"),
+                    **{key: panel.provenance[key] for key in CHANGES if key in panel.provenance},
                     "array": described,
                     "array sites not used": skipped,
                     "command": command,

@@ -8,6 +8,7 @@ import pytest
 from spinimpute.hmm import parameters
 from spinimpute.hmm.maps.estimated import MapEstimate, estimated_map
 from spinimpute.hmm.parameters import COMMON, LEAST_GAIN
+from spinimpute.hmm.recombination_scale import copying_log_likelihood
 
 HOT = slice(240, 270)  # of 500 sites
 
@@ -60,12 +61,35 @@ def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads() 
     assert found.gain >= LEAST_GAIN
     assert 200 < found.n_sites <= 251  # the commonest of two
     assert (np.diff(found.cM_X) >= 0).all()
+    assert found.cM_X[[0, -1]] == pytest.approx(panel.cM[[0, -1]], abs=1e-6)
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25  # by the map that it came with .06
     order = np.random.default_rng(1).permutation(160)
     again = estimate_of(MosaicPanel(panel.alleles_XN[:, order], panel.cM), threads=2)
     assert again is not None
     np.testing.assert_array_equal(again.cM_X, found.cM_X)
     assert again.gain == found.gain
+
+
+def test_haplotypes_that_are_alike_in_the_middle_may_come_in_any_order() -> None:
+    """Which of them judge must not depend on the file's order: they differ elsewhere."""
+    panel = mosaic(160)
+    panel.alleles_XN[200:, 80:] = panel.alleles_XN[200:, :80]
+    found = estimate_of(panel)
+    assert found is not None
+    order = np.random.default_rng(2).permutation(160)
+    again = estimate_of(MosaicPanel(panel.alleles_XN[:, order], panel.cM))
+    assert again is not None
+    np.testing.assert_array_equal(again.cM_X, found.cM_X)
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-7, 1e-4])
+def test_a_map_without_length_is_replaced(length: float) -> None:
+    panel = mosaic(160)
+    panel.cM = np.linspace(0, length, 500)
+    found = estimate_of(panel)
+    assert found is not None
+    assert np.ptp(found.cM_X) == pytest.approx(0.499, abs=1e-5)  # that of 1 cM/Mb
+    assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25
 
 
 def test_a_map_that_knows_is_kept() -> None:
@@ -92,7 +116,7 @@ def test_a_fifth_of_the_haplotypes_judge_and_no_gain_is_refused(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("case", ["few haplotypes", "few sites", "rare alleles"])
-def test_too_little_to_estimate_from(case: str) -> None:
+def test_too_little_to_estimate_from(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = mosaic(160)
     if case == "few haplotypes":
         panel.alleles_XN = panel.alleles_XN[:, : 5 * parameters.LEAST_LEFT_OUT - 1]
@@ -100,13 +124,27 @@ def test_too_little_to_estimate_from(case: str) -> None:
         panel = MosaicPanel(panel.alleles_XN[:30], panel.cM[:30])
     else:
         panel.alleles_XN[:, int(COMMON * 160) - 1 :] = 0
+
+    def tune(*_: object) -> None:
+        raise AssertionError("nothing is estimated")
+
+    monkeypatch.setattr("spinimpute.hmm.maps.estimated.tuned_map", tune)
     assert estimate_of(panel) is None
 
 
-def test_more_haplotypes_than_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_haplotypes_and_sites_than_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameters, "MOST_ESTIMATED_FROM", 100)
     monkeypatch.setattr(parameters, "MOST_LEFT_OUT", 20)
-    monkeypatch.setattr(parameters, "JUDGED_SITES", 150)
+    monkeypatch.setattr(parameters, "JUDGED_STRETCHES", 3)
+    monkeypatch.setattr(parameters, "JUDGED_SITES", 50)
+    shown: list[tuple[int, ...]] = []
+
+    def judge(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: np.ndarray) -> float:
+        shown.append((*alleles_TN.shape, len(cM_T), len(chosen_Q)))
+        return copying_log_likelihood(alleles_TN, cM_T, chosen_Q)
+
+    monkeypatch.setattr("spinimpute.hmm.maps.estimated.copying_log_likelihood", judge)
     found = estimate_of(mosaic(200))
     assert found is not None
+    assert shown == 2 * [(150, 120, 150, 20)]
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25

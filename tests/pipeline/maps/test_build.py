@@ -42,7 +42,31 @@ def test_a_wrong_map_is_replaced_and_a_right_one_stays(
         middle = np.searchsorted(kept.position, [200_000, 900_000])
         assert np.ptp(kept.cM[middle]) < 0.002
         assert np.ptp(estimated.cM[middle]) > 0.02
+        np.testing.assert_allclose(estimated.cM[[0, -1]], kept.cM[[0, -1]], atol=1e-6)
         np.testing.assert_array_equal(estimated.alleles(0, 50), kept.alleles(0, 50))
+
+
+def test_no_thread_is_one(example: Path, wrong_map: Path, tmp_path: Path) -> None:
+    with spinimpute.build_panel(example / "panel.vcf.gz", tmp_path / "a.spin", wrong_map, threads=0) as panel:
+        assert MAP_ESTIMATED in panel.provenance
+
+
+def test_a_missing_map_is_told_of_where_the_panel_is_built(example: Path, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="no genetic map") as told:
+        spinimpute.build_panel(example / "panel.vcf.gz", tmp_path / "a.spin").close()
+    assert told[0].filename == __file__
+
+
+def test_inducing_points_tell_of_the_map_of_their_panel(
+    example: Path, wrong_map: Path, tmp_path: Path
+) -> None:
+    with spinimpute.build_panel(example / "panel.vcf.gz", tmp_path / "a.spin", wrong_map) as panel:
+        estimated = panel.provenance[MAP_ESTIMATED]
+    command = [sys.executable, "-m", "spinimpute", "panel", "build", "--vcf", tmp_path / "a.spin"]
+    command += ["--inducing", "8", "--array", example / "array.txt", "--out", tmp_path / "a.spip"]
+    subprocess.run(command, check=True, capture_output=True)
+    with spinimpute.InducingPanel.open(tmp_path / "a.spip") as points:
+        assert points.provenance[MAP_ESTIMATED] == estimated
 
 
 def test_a_vcf_as_panel_gets_the_same_map(example: Path, wrong_map: Path, tmp_path: Path) -> None:
@@ -70,6 +94,7 @@ def test_the_command_tells_and_keeps(example: Path, wrong_map: Path, tmp_path: P
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert f"made: {MAP_ESTIMATED}" in information
-    assert (tmp_path / "a.spin").read_bytes()[64:] != (tmp_path / "b.spin").read_bytes()[64:]
+    with spinimpute.Panel.open(tmp_path / "a.spin") as a, spinimpute.Panel.open(tmp_path / "b.spin") as b:
+        assert a.checksum != b.checksum
     assert len(list(tmp_path.glob("*.spin"))) == 3
     assert not list(tmp_path.glob(".*"))
