@@ -14,7 +14,7 @@ from benchmarks.imputation.cases import Case
 from benchmarks.imputation.cast import TEXTBOOK, Conditions
 from benchmarks.imputation.measure import OverTimeLimit, ProgramFailed, Stage
 from benchmarks.imputation.options import Session, session
-from benchmarks.imputation.programs import DEFAULT_FORMATS, Imputer
+from benchmarks.imputation.programs import DEFAULT_FORMATS, Imputer, Ours
 from benchmarks.imputation.results import models_used, write_configuration
 from benchmarks.imputation.scale_report import AXES, Point, write_scale_report
 from benchmarks.imputation.scoring import ALL
@@ -158,12 +158,14 @@ def _measure(
                 print(error, flush=True)
     stages += found
     bins = (0.0, 0.5)
+    compiled = work / Ours().panel_name  # the frequencies of a large panel are read from it at once
+    panel = compiled if compiled.is_file() else case.panel
     points = []
     for imputer in run.imputers:
         r2 = float("nan")
         if status[imputer.label] == "ok":
             imputed = imputed_file(imputer, work)
-            table = spinimpute.evaluate(case.truth, imputed, case.panel, case.scored_without, bins=bins)
+            table = spinimpute.evaluate(case.truth, imputed, panel, case.scored_without, bins=bins)
             rows = table.by_frequency
             r2 = float(rows[(rows["imputer"] == "imputed") & (rows["bin"] == ALL)]["pooled_r2"].iloc[0])
         own = [s for s in found if s.imputer == (imputer.program if s.stage == BUILD else imputer.label)]

@@ -28,8 +28,8 @@ ACTIONS = ("imports", "panel build", "open", "open and sites", "all alleles", "r
 
 def action(name: str, panel_vcf: str, genetic_map: str, spin: str) -> Callable[[], None]:
     """What is timed; its imports are done when it is returned."""
-    from spinimpute.panels.build import build_panel
     from spinimpute.panels.panel import Panel
+    from spinimpute.pipeline.maps.build import build_panel
     from spinimpute.vcf.reader import read_haplotypes
 
     def nothing() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
 
 def built_size(vcf: Path, genetic_map: Path, spin: Path) -> tuple[int, int]:
     """Build the panel that the other actions open; its numbers of sites and haplotypes."""
-    from spinimpute.panels.build import build_panel
+    from spinimpute.pipeline.maps.build import build_panel
 
     with build_panel(vcf, spin, genetic_map) as panel:
         return panel.n_sites, panel.n_haplotypes

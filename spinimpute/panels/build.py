@@ -59,34 +59,12 @@ def build_panel(
     *,
     estimate_map: MapEstimator | None = None,
 ) -> Panel:
-    """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
-
-    The bytes depend only on the VCF and on the arguments, `threads` excepted. They are written to a temporary
-    file beside `out` which takes its name when it is complete. Of several records with the same position and
-    alleles the first is kept; provenance["skipped"] has the numbers of records not taken, by reason.
+    """Build a panel file and open it; `spinimpute.build_panel` is this with the map of `hmm.maps`.
 
     Parameters
     ----------
-    vcf : str or Path
-        VCF, VCF.gz or BCF.
-    out : str or Path
-        By convention `.spin`.
-    genetic_map : str, Path or GeneticMap, optional
-        A map or its file; without one a constant rate is assumed, with a warning.
-    region : Region, optional
-        The part of the chromosome to take; by default all.
-    samples : sequence of str, optional
-        The samples to take; by default all.
-    force : bool
-        Overwrite `out`.
-    command : str
-        Kept in the provenance.
-    threads : int
-        With more than one, a large VCF with an index is read by so many processes; they start by running the
-        main script again, which must do its work under `if __name__ == "__main__"`.
-    keep_phase : bool
-        Keep rare alleles on the haplotypes that the VCF puts them on. By default those that are on the wrong
-        haplotype of their carrier are moved, see `trust.rare_phase`; provenance[MOVED] says how many.
+    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase
+        As for `spinimpute.build_panel`.
     estimate_map : callable, optional
         Asked for a genetic map that is better than the one given.
 
