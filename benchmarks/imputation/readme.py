@@ -47,7 +47,7 @@ NAMES = {
     "Beagle": "Beagle 5.4",
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
-    "tuned": "spinimpute, panel tuned (`panel tune`)",
+    "no_map": "spinimpute, no genetic map given",
     "SPIN_64": "SPIN, 64 inducing points (`--predictor spin`)",
     "SPIN_256": "SPIN, 256 inducing points",
     "SPIN_600": "SPIN, 600 inducing points",
