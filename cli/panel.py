@@ -310,7 +310,7 @@ def _describe_changes(built: ReferencePanel) -> None:
     if estimated := built.provenance.get(MAP_ESTIMATED):
         say(
             f"  genetic map estimated from the panel, between {estimated['sites']} sites: by it, haplotypes "
-            f"that were left out gain {estimated['gain']} of their log-likelihood"
+            f"that were left out gain {estimated['gain']:.1%} of their log-likelihood"
         )
     if moved := built.provenance.get(MOVED):
         wrong = (f"{share:.1%} of alleles with {carriers}" for carriers, share in moved["estimated wrong"])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.maps.tuning import can_tune, fair_order_of, tuned_map
+from spinimpute.hmm.maps.tuning import can_tune, fair_order, tuned_map
 from spinimpute.hmm.recombination_scale import copying_log_likelihood
 from spinimpute.hmm.windows import PhasedSites
 
@@ -91,8 +91,8 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
     n_left_out = min(parameters.MOST_LEFT_OUT, panel.n_haplotypes // 5)
     if not can_tune(panel, index_T) or n_left_out < parameters.LEAST_LEFT_OUT:
         return None
-    order_N = fair_order_of(_alleles(panel, index_T))[: n_left_out + parameters.MOST_ESTIMATED_FROM]
-    start_X = _with_length(panel.cM, panel.position)
+    order_N = fair_order(_alleles(panel, index_T))[: n_left_out + parameters.MOST_ESTIMATED_FROM]
+    start_X = _with_length(panel.cM, panel.position, index_T)
     stay = _SomeHaplotypes(panel, np.sort(order_N[n_left_out:]), start_X)
     cM_X = _as_long_as(start_X, tuned_map(stay, index_T, threads)).round(6)
     other_T = _stretches(_spread_sites(panel.position, frequency_X, parameters.MAP_STEP // 2))
@@ -107,19 +107,16 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
     return MapEstimate(cM_X, len(index_T), gain) if gain >= parameters.LEAST_GAIN else None
 
 
-def _with_length(cM_X: np.ndarray, position_X: np.ndarray) -> np.ndarray:
-    """The map, or one of a constant rate where the map has next to no length."""
+def _with_length(cM_X: np.ndarray, position_X: np.ndarray, index_T: np.ndarray) -> np.ndarray:
+    """The map, or one of a constant rate where the map has next to no length between the sites."""
     constant_X = position_X / BASES_PER_CM
-    flat = np.ptp(cM_X) < parameters.LEAST_MAP_RATE * np.ptp(constant_X)
+    flat = np.ptp(cM_X[index_T]) < parameters.LEAST_MAP_RATE * np.ptp(constant_X[index_T])
     return constant_X if flat else cM_X
 
 
 def _as_long_as(start_X: np.ndarray, tuned_X: np.ndarray) -> np.ndarray:
     """With the first and last position of the map to start from: what cM mean elsewhere stays."""
-    length = float(np.ptp(tuned_X))
-    if length == 0:
-        return tuned_X
-    return start_X[0] + (tuned_X - tuned_X[0]) * (np.ptp(start_X) / length)
+    return start_X[0] + (tuned_X - tuned_X[0]) * (np.ptp(start_X) / np.ptp(tuned_X))
 
 
 def _spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) -> np.ndarray:

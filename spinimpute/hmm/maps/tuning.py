@@ -117,7 +117,7 @@ def _changes(
 ) -> tuple[np.ndarray, int]:
     """Expected changes before each decided place, of all haplotypes taken out, and the number of these."""
     alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
-    order_N = fair_order(alleles_NS.T)[:n]
+    order_N = fair_order([alleles_NS.T])[:n]
     alleles_SN = whole_lanes(alleles_NS[order_N].T)
     jump_S = jump_probabilities(np.cumsum(width_S), n, jumps_per_cM)
 
@@ -134,12 +134,7 @@ def _changes(
     return total_S[window.first_decided : window.stop_decided], n_queries
 
 
-def fair_order(alleles_SN: np.ndarray) -> np.ndarray:
-    """As `fair_order_of`, of an array of all sites."""
-    return fair_order_of([alleles_SN])
-
-
-def fair_order_of(parts: Iterable[np.ndarray]) -> np.ndarray:
+def fair_order(parts: Iterable[np.ndarray]) -> np.ndarray:
     """An order whose first haplotypes are a fair sample of all, whatever the order of the file.
 
     It is by a hash of a haplotype's alleles and of its number among those with the same alleles.

@@ -132,7 +132,7 @@ def test_the_first_of_afair_order_are_a_fair_sample() -> None:
     kinds_SK = rng.integers(0, 2, (20, 5)).astype(np.uint8)
     kinds_SK[:, 0] = 0
     kind_N = rng.choice(5, 2_000, p=[0.4, 0.3, 0.2, 0.06, 0.04])
-    first = kind_N[map_tuning.fair_order(kinds_SK[:, kind_N])[:400]]
+    first = kind_N[map_tuning.fair_order([kinds_SK[:, kind_N]])[:400]]
     share_K = np.bincount(first, minlength=5) / 400
     np.testing.assert_allclose(share_K, np.bincount(kind_N) / 2_000, atol=0.07)
 
