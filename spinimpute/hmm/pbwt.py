@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.bit_rows import ALL_ONES, mismatch_at_or_before, trailing_zeros
+from spinimpute.genotypes.bit_rows import ALL_ONES, mismatch_at_or_before
 from spinimpute.genotypes.prefix_order import advance, allele_of
+from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.neighbours import note_neighbours, sort_once, take_marked
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.kernels import kernel
 
-SEEN = 2_048  # equal matches on each side of the query of which some are taken
-COMPARED = 32  # matches at once
 COUNTED = 512  # haplotypes between counts of those before them
 
 
@@ -42,8 +42,9 @@ class CandidateSettings:
     nearest : int
         Haplotypes taken at each typed site and side, with all that match as long as the last of them.
     most : int
-        Largest number taken there; of more equal matches (SEEN on each side count) every second, third, ...
-        in the order. Those next to the query resemble one another where they differ from it.
+        Largest number taken there; of more equal matches (`neighbours.SEEN` on each side count) every
+        second, third, ... in the order. Those next to the query resemble one another where they differ from
+        it.
     margin : int
         Typed sites beyond a block's ends whose neighbours count, too.
     """
@@ -110,35 +111,6 @@ def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position
 
 
 @kernel()
-def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
-    """Whether one of COMPARED matches from `first` on starts behind `start`."""
-    latest = np.int32(0)
-    for match_start in start_N[first : first + COMPARED]:
-        latest = max(latest, match_start)
-    return latest > start
-
-
-@kernel()
-def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
-    """The last of the places first + 1 ... last whose match starts behind `start`; else `first`."""
-    while last - first >= COMPARED and not _any_later(start_N, last - COMPARED + 1, start):
-        last -= COMPARED
-    while last > first and start_N[last] <= start:
-        last -= 1
-    return last
-
-
-@kernel()
-def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
-    """The first of the places first ... end - 1 whose match starts behind `start`; else `end`."""
-    while end - first >= COMPARED and not _any_later(start_N, first, start):
-        first += COMPARED
-    while first < end and start_N[first] <= start:
-        first += 1
-    return first
-
-
-@kernel()
 def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2):  # type: ignore[no-untyped-def]
     """Where the matches of queries with both neighbours start that end at `place`; place + 1 without one.
 
@@ -155,75 +127,6 @@ def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, star
 
 
 @kernel()
-def _mark_neighbours(  # type: ignore[no-untyped-def]
-    order_N,
-    start_N,
-    position,
-    start_above,
-    start_below,
-    place,
-    nearest,
-    most,
-    first_block,
-    last_block,
-    before_6,
-    marked_AW,
-):
-    """Mark the haplotypes whose matches with the query that end at `place` are longest, in some blocks.
-
-    before_6: of the place before, where the longest matches started, how many they were (-1 if more may match
-    as long than are looked at), the first and the last of them, and the blocks. If they all go on, and no
-    others are taken, the same haplotypes would be marked again.
-    """
-    n = len(order_N)
-    above, below = position - 1, position
-    none = place + 1
-    taken = 0
-    while taken < nearest:
-        start = min(start_above, start_below)
-        if start == none:
-            break
-        # all that match as long lie next to those before, on both sides
-        first = old_first = above + 1
-        last = old_last = below
-        if start_above == start:
-            first = _last_later(start_N, max(above + 1 - SEEN, 0), above, start)
-            above, start_above = first - 1, max(start, start_N[first]) if first > 0 else none
-        if start_below == start:
-            last = _first_later(start_N, below + 1, min(below + SEEN, n), start)
-            below, start_below = last, max(start, start_N[last]) if last < n else none
-        n_above, here = old_first - first, old_first - first + last - old_last
-        done_first = done_last = 0
-        if taken == 0:
-            all_seen = max(n_above, last - old_last) < SEEN
-            one, other = order_N[first], order_N[last - 1]
-            same = (
-                start == before_6[0] and here == before_6[1] and one == before_6[2] and other == before_6[3]
-            )
-            if same and here >= nearest:
-                done_first, done_last = before_6[4], before_6[5]
-            before_6[0], before_6[1] = start, here if all_seen else -1
-            before_6[2], before_6[3] = one, other
-            before_6[4], before_6[5] = first_block, last_block
-        asked = min(here, most - taken)
-        step, step_rest = here // asked, here % asked
-        for block in range(first_block, last_block):
-            if done_first <= block < done_last:
-                continue
-            marked_W = marked_AW[block % len(marked_AW)]
-            at, rest = 0, 0  # number * here // asked, without a division
-            for _ in range(asked):
-                haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
-                at, rest = at + step, rest + step_rest
-                if rest >= asked:
-                    at, rest = at + 1, rest - asked
-                marked_W[haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
-        taken += asked
-        if asked < here:
-            break
-
-
-@kernel()
 def _longer(list_C, n):  # type: ignore[no-untyped-def]
     """A list with room for n."""
     if n <= len(list_C):
@@ -235,14 +138,18 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _walk(  # type: ignore[no-untyped-def]
-    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_marked, start_BQ,
-    stop_BQ,
+    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_open, most_listed,
+    start_BQ, stop_BQ,
 ):  # fmt: skip
-    """Walk along the places; at each, mark the neighbours of every query in blocks [first_S, last_S).
+    """Walk along the places; at each, note the neighbours of every query for blocks [first_S, last_S).
 
     The walk begins at the first place that counts for a block and ends at the last one. Returns a list of the
-    haplotypes that were marked; start_BQ, stop_BQ: where those of a block and query lie in it. n_marked: in
-    how many blocks a place is, at most.
+    haplotypes that were found; start_BQ, stop_BQ: where those of a block and query lie in it. n_open: in how
+    many blocks a place is, at most.
+
+    Of small panels who is noted for a block has its bit set. In large ones these bits would lie in memory
+    that is far away each time: there they are listed, and made bits when the block ends. most_listed: so many
+    at most, or 0 in small panels.
     """
     n_places, n = len(panel_SP), len(panel_NW)
     n_queries = query_SQ.shape[1]
@@ -251,7 +158,11 @@ def _walk(  # type: ignore[no-untyped-def]
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
-    marked_QAW = np.zeros((n_queries, n_marked, (n + 63) >> 6), np.uint64)
+    n_words = (n + 63) >> 6
+    marked_QAW = np.zeros((n_queries, n_open, 0 if most_listed else n_words), np.uint64)
+    list_QAM = np.empty((n_queries, n_open, most_listed), np.int32)
+    n_listed_QA = np.zeros((n_queries, n_open), np.int32)
+    shared_W, touched_V = np.zeros(n_words, np.uint64), np.zeros((n_words + 63) >> 6, np.uint64)
     before_Q6 = np.full((n_queries, 6), -1, np.int32)
     found_C, n_found = np.empty(4_096, np.int32), 0
     begin, end = 0, n_places
@@ -279,26 +190,27 @@ def _walk(  # type: ignore[no-untyped-def]
             continue
         _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2)
         for q in range(n_queries):
-            _mark_neighbours(
+            note_neighbours(
                 order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
-                first, last, before_Q6[q], marked_QAW[q],
+                first, last, before_Q6[q], marked_QAW[q], list_QAM[q], n_listed_QA[q],
             )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
                 continue
             for q in range(n_queries):  # no further place counts for this block
                 start_BQ[block, q] = n_found
-                marked_W = marked_QAW[q, block % n_marked]
-                for word in range(len(marked_W)):
-                    bits = marked_W[word]
-                    if bits == np.uint64(0):
-                        continue
-                    found_C = _longer(found_C, n_found + 64)
-                    while bits != np.uint64(0):
-                        found_C[n_found] = (word << 6) + trailing_zeros(bits)
-                        bits &= bits - np.uint64(1)
-                        n_found += 1
-                    marked_W[word] = 0
+                slot = block % n_open
+                if most_listed:
+                    list_M = list_QAM[q, slot, : n_listed_QA[q, slot]]
+                    n_listed_QA[q, slot] = 0
+                    found_C = _longer(found_C, n_found + len(list_M))
+                    n_found = sort_once(list_M, shared_W, touched_V, found_C, n_found)
+                else:
+                    found_C = _longer(found_C, n_found + 64 * n_words)
+                    marked_W = marked_QAW[q, slot]
+                    for word in range(n_words):
+                        if marked_W[word]:
+                            n_found = take_marked(marked_W, word, found_C, n_found)
                 stop_BQ[block, q] = n_found
     return found_C[:n_found].copy()
 
@@ -443,10 +355,13 @@ def _longest_matches(
     """
     first_S, last_S = anchors(len(panel.packed_SP), left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
+    most_listed = 0
+    if len(panel.bits_NW) > parameters.MOST_STATES:
+        most_listed = settings.most * int((right_B - left_B).max() + 1 + 2 * settings.margin)
     haplotype_C = _walk(
         panel.packed_SP, panel.bits_NW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())),
-        start_BQ, stop_BQ,
+        last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())), most_listed, start_BQ,
+        stop_BQ,
     )  # fmt: skip
     return Matches(haplotype_C, start_BQ, stop_BQ)
 

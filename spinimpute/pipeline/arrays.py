@@ -11,6 +11,7 @@ import numpy as np
 
 from spinimpute.devices import choose_threads
 from spinimpute.errors import InputError
+from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.opening import check_open
@@ -66,6 +67,18 @@ def impute_haplotypes(
     ValueError
         Shapes or values are unusable.
     """
+    return _impute(panel, typed_alleles, typed_sites, predictor, resources, None)
+
+
+def _impute(
+    panel: ReferencePanel,
+    typed_alleles: np.ndarray,
+    typed_sites: np.ndarray | Sites,
+    predictor: PredictorSettings,
+    resources: Resources,
+    sibling_Q: np.ndarray | None,
+) -> np.ndarray:
+    """As `impute_haplotypes`, with siblings where they are known."""
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
     check_open(panel)
     typed_alleles = np.asarray(typed_alleles)
@@ -79,7 +92,8 @@ def impute_haplotypes(
     given = resources.predictor_options(predictor)
     loaded, options = predictor_for(panel, predictor.model, predictor.name, given, resources.device)
     threads = choose_threads(resources.threads)
-    with loaded.engine(ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options)) as engine:
+    job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, sibling_Q=sibling_Q)
+    with loaded.engine(job) as engine:
         p_UQ = engine.impute_window(Window(0, 0, panel.n_sites, 0, panel.n_sites), typed_TQ)
     p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
     return p_UQ
@@ -144,9 +158,8 @@ def impute_genotypes(
     kept_XP = np.ones(calls_TX2.shape[1:], dtype=bool)
     kept_XP[haploid_X, 1:] = False
     alleles_TQ = calls_TX2[:, kept_XP]
-    return ImputedSamples(
-        impute_haplotypes(panel, alleles_TQ, sites, predictor, resources=resources), haploid_X
-    )
+    sibling_Q = sibling_haplotypes(np.repeat(np.arange(len(haploid_X)), kept_XP.sum(axis=1)))
+    return ImputedSamples(_impute(panel, alleles_TQ, sites, predictor, resources, sibling_Q), haploid_X)
 
 
 def _haploid_of(calls_TX2: np.ndarray, given: np.ndarray | None) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.haplotypes import Haplotypes, sibling_haplotypes
 from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 from spinimpute.outputs.opening import RecordWriter
@@ -80,6 +80,7 @@ def impute_part(
         run.options,
         run.writer.temporary_folder,
         part.jumps_per_cM,
+        sibling_haplotypes(target.haplotype_sample),
     )
     shares = Shares(progress, [target.unphased is not None, summary.leave_one_out is not None, 1])
     if target.unphased is not None:

@@ -46,6 +46,8 @@ class ImputationJob:
         A folder for temporary results; None for the system's.
     jumps_per_cM : float or None
         The recombination scale; None to estimate it from the typed sites (`recombination_scale`).
+    sibling_Q : int64 (Q,) or None
+        The other haplotype of each one's sample (`sibling_haplotypes`); None if that is not known.
     """
 
     panel: ReferencePanel
@@ -55,6 +57,7 @@ class ImputationJob:
     options: Mapping[str, Any] = field(default_factory=dict)
     scratch: Path | None = None
     jumps_per_cM: float | None = None
+    sibling_Q: np.ndarray | None = None
 
     @property
     def haplotypes(self) -> Panel:

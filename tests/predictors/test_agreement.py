@@ -25,7 +25,6 @@ from spinimpute.predictors.haplotype_attention.agreement import (
     DISSENT,
     MOST_COUNTED,
     NONE,
-    RIGHTLY_PLACED,
     agreed_patterns,
     fill_carried,
     rarest_alleles,
@@ -48,7 +47,7 @@ def minor_alleles(rng: np.random.Generator, n_sites: int) -> np.ndarray:
 def patterns_of(minor_UN: np.ndarray, start_G1: np.ndarray) -> copying.GapPatterns:
     stored = np.frombuffer(store_rows(np.packbits(minor_UN, axis=1), N), np.uint8)
     rows = RowLayout.of(minor_UN.sum(axis=1), N).rows(stored, 0, len(minor_UN))
-    return copying.gap_patterns(rows, start_G1, np.arange(N))
+    return copying.gap_patterns(rows, start_G1, np.arange(N), minor_UN.sum(axis=1))
 
 
 @settings(deadline=None, max_examples=60)
@@ -74,7 +73,7 @@ def test_agreement_is_that_of_brute_force(seed: int, n_sites: int, n_gaps: int, 
         for g in range(block_gaps):
             sites = slice(start_G1[before + g], start_G1[before + g + 1])
             here_UN, here_U = minor_UN[sites], copies_U[sites]
-            rare = any(here_UN[here_U < RIGHTLY_PLACED][:, [c, c ^ 1]].any() for c in who)
+            rare = any(here_UN[here_U < copying.RIGHTLY_PLACED][:, [c, c ^ 1]].any() for c in who)
             expected = not rare and len(who) > 0
             if expected:
                 best = who[np.argmax(mine_CP[:, g : g + 2].sum(axis=1))]
@@ -85,7 +84,7 @@ def test_agreement_is_that_of_brute_force(seed: int, n_sites: int, n_gaps: int, 
                 expected = max(left, right) <= DISSENT and not here_UN[here_U < BELIEVED, best].any()
             assert (agreed_QG[q, g] != NONE) == expected
             if expected:
-                assert agreed_QG[q, g] == patterns.pattern_NG[best, before + g]
+                assert agreed_QG[q, g] == patterns.around(0)[0][best, before + g]
 
 
 def test_the_rarest_allele_of_each_pattern_is_counted() -> None:
@@ -98,7 +97,7 @@ def test_the_rarest_allele_of_each_pattern_is_counted() -> None:
     for g in range(3):
         fewest_N = copies_UN[start_G1[g] : start_G1[g + 1]].min(axis=0, initial=MOST_COUNTED)
         np.testing.assert_array_equal(
-            rarest.copies_D[rarest.first_G[g] + patterns.pattern_NG[:, g]], fewest_N
+            rarest.copies_D[rarest.first_G[g] + patterns.around(0)[0][:, g]], fewest_N
         )
 
 
@@ -107,7 +106,8 @@ def test_carried_alleles_are_written_and_all_else_stays() -> None:
     minor_UN, start_G1 = minor_alleles(rng, 90), np.array([0, 5, 80, 90])
     patterns, flip_U = patterns_of(minor_UN, start_G1), rng.random(85) < 0.5
     out_UQ = np.full((85, 2), 0.25, np.float32)
-    agreed_QG = np.array([[patterns.pattern_NG[17, 1], NONE], [NONE, patterns.pattern_NG[20, 2]]], np.int32)
+    pattern_NG = patterns.around(0)[0]
+    agreed_QG = np.array([[pattern_NG[17, 1], NONE], [NONE, pattern_NG[20, 2]]], np.int32)
     fill_carried(agreed_QG, patterns, 1, start_G1[1:] - 5, flip_U, 0.9, out_UQ)
     carried_UQ = np.zeros((85, 2), bool)
     carried_UQ[:75, 0], carried_UQ[75:, 1] = minor_UN[5:80, 17], minor_UN[80:, 20]
@@ -164,7 +164,8 @@ def test_networks_are_asked_where_candidates_differ(
         matches = unite(*(predictor.find_matches(chunk, typed_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, chunk)
         agreed_UQ, asked_UQ = (
-            predictor.impute_chunk(panel, one, patterns, typed_TQ, matches, 100.0) for one in (chunk, cut)
+            predictor.impute_chunk(panel, one, patterns, typed_TQ, None, matches, 100.0)
+            for one in (chunk, cut)
         )
         frequency_U, n_blocks = panel.frequency, len(chunk.blocks)
         monomorphic_U = (frequency_U == 0) | (frequency_U == 1)
@@ -210,6 +211,4 @@ def test_an_allele_that_nobody_has_where_others_are_certain() -> None:
 
 
 def test_believed_alleles_are_counted_in_bytes() -> None:
-    assert (
-        max(agreement.BELIEVED, agreement.RIGHTLY_PLACED) <= agreement.MOST_COUNTED == np.iinfo(np.uint8).max
-    )
+    assert max(agreement.BELIEVED, copying.RIGHTLY_PLACED) <= agreement.MOST_COUNTED == np.iinfo(np.uint8).max

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import allele_emissions
+from spinimpute.hmm.neighbours import SEEN
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.pbwt import (
-    SEEN,
     CandidateSettings,
     Matches,
     find_candidates,
@@ -36,6 +36,8 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES
 
 Mosaic = Callable[..., np.ndarray]
+
+MOST_STATES = [0, 10**6]  # who is found is noted in two ways, by the size of the panel
 
 
 def nearest_by_brute_force(
@@ -73,9 +75,12 @@ def nearest_by_brute_force(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10**6), st.integers(1, 90), st.integers(1, 40), st.integers(1, 8), st.integers(8, 20))
+@given(
+    st.integers(0, 10**6), st.integers(1, 90), st.integers(1, 40), st.integers(1, 8), st.integers(8, 20),
+    st.sampled_from(MOST_STATES),
+)  # fmt: skip
 def test_candidates_are_those_of_brute_force(
-    mosaic: Mosaic, seed: int, n_sites: int, n: int, nearest: int, most: int
+    mosaic: Mosaic, seed: int, n_sites: int, n: int, nearest: int, most: int, most_states: int
 ) -> None:
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 2)
@@ -86,7 +91,8 @@ def test_candidates_are_those_of_brute_force(
     first_B = first_B[first : max(last, first + 1)] if first < len(first_B) else first_B[-1:]
     n_gaps_B = np.minimum(core, n_sites + 1 - first_B)
     settings = CandidateSettings(nearest, most, margin)
-    found = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, settings)
+    with mock.patch.object(parameters, "MOST_STATES", most_states):
+        found = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, settings)
     for q, (b, first) in itertools.product(range(2), enumerate(first_B)):
         last = int(first + n_gaps_B[b] - 1)
         expected = set[int]()
@@ -125,10 +131,11 @@ def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.integers(0, 10**6), st.integers(2, 40), st.sampled_from([60, 600, 6_000]), st.sampled_from([0, 0.5])
-)
+    st.integers(0, 10**6), st.integers(2, 40), st.sampled_from([60, 600, 6_000]), st.sampled_from([0, 0.5]),
+    st.sampled_from(MOST_STATES),
+)  # fmt: skip
 def test_what_a_block_takes_is_what_its_typed_sites_take(
-    seed: int, n_sites: int, n: int, missing: float
+    seed: int, n_sites: int, n: int, missing: float, most_states: int
 ) -> None:
     """Also where more haplotypes match alike than are seen, and where calls are missing."""
     rng = np.random.default_rng(seed)
@@ -139,7 +146,8 @@ def test_what_a_block_takes_is_what_its_typed_sites_take(
     panel, queries = PanelAlleles.of(panel_SN.astype(np.uint8)), TypedAlleles.of(query_SQ.astype(np.uint8))
     few = CandidateSettings(nearest=4, most=20, margin=0)
     for side, haplotypes, first in ((matches_on_left, panel, 1), (matches_on_right, panel.backwards(), 0)):
-        whole = side(haplotypes, queries, np.array([first]), np.array([n_sites]), few)
+        with mock.patch.object(parameters, "MOST_STATES", most_states):
+            whole = side(haplotypes, queries, np.array([first]), np.array([n_sites]), few)
         alone = side(haplotypes, queries, np.arange(n_sites) + first, np.ones(n_sites, int), few)
         for q in range(4):
             expected = set[int]().union(*(of_query(alone, place, q) for place in range(n_sites)))

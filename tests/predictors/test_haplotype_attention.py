@@ -242,7 +242,7 @@ def test_at_work_it_computes_what_training_computes(
         chunk = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
         of_chunk = unite(*(predictor.find_matches(chunk, query_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, chunk)
-        p_UQ = predictor.impute_chunk(panel, chunk, patterns, query_TQ, of_chunk, JUMPS_PER_CM)
+        p_UQ = predictor.impute_chunk(panel, chunk, patterns, query_TQ, None, of_chunk, JUMPS_PER_CM)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
         first_B, n_gaps_B = chunk.block_gaps()
         candidates = find_candidates(
@@ -377,22 +377,23 @@ def test_the_pair_network_of_a_device_in_bfloat16() -> None:
     np.testing.assert_allclose(*spread_QGE, atol=0.02)
 
 
-def pattern_bits(patterns: tuple[np.ndarray, ...], gap: int, n_sites: int) -> np.ndarray:
+def pattern_bits(patterns: copying.GapPatterns, gap: int, n_sites: int) -> np.ndarray:
     """Minor alleles of all haplotypes at a gap's sites, (N, U)."""
-    pattern_NG, count_G, first_word_G, minor_W = patterns
+    pattern_NG, count_G, first_word_G, minor_W = patterns.around(gap)
     width = (n_sites + 63) // 64
     words = minor_W[first_word_G[gap] :][: count_G[gap] * width].reshape(count_G[gap], width)
     bits = (words[:, :, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
-    return bits.reshape(count_G[gap], -1)[pattern_NG[:, gap], :n_sites].astype(np.float32)
+    pattern_N = pattern_NG[:, gap % copying.BLOCK_GAPS]
+    return bits.reshape(count_G[gap], -1)[pattern_N, :n_sites].astype(np.float32)
 
 
 def test_patterns_of_gaps_have_the_minor_alleles(sites: np.ndarray, tmp_path: Path) -> None:
     with panel_of(sites, tmp_path / "a.spin") as panel:
-        start_G1, order_N = np.array([3, 3, 70, 200, 201, 201, 690]), np.arange(panel.n_haplotypes)[::-1]
-        order_N = np.ascontiguousarray(order_N)
+        start_G1 = np.array([3, 3, 70, 200, 201, 201, 690])
+        order_N = np.arange(panel.n_haplotypes)[::-1].copy()
         rows = panel.stored_rows(3, 690)
         assert 0 < rows.listed_X.sum() < len(rows.listed_X)
-        parts = copying.gap_patterns(rows, start_G1 - 3, order_N)
+        parts = copying.gap_patterns(rows, start_G1 - 3, order_N, panel.allele_count[3:690])
         for gap in (0, 1, 2, 5):
             minor_NU = pattern_bits(parts, gap, int(start_G1[gap + 1] - start_G1[gap]))
             alleles_UN = panel.alleles(int(start_G1[gap]), int(start_G1[gap + 1]))[:, order_N]
@@ -405,7 +406,7 @@ def test_more_patterns_than_small_numbers_reach() -> None:
     alleles_UN = (np.arange(n) >> np.arange(n_sites)[:, None] & 1).astype(np.uint8)
     packed, count = np.packbits(alleles_UN, axis=1), alleles_UN.sum(axis=1)
     rows = RowLayout.of(count, n, lists=False).rows(packed.ravel(), 0, n_sites)
-    parts = copying.gap_patterns(rows, np.array([0, n_sites]), np.arange(n))
+    parts = copying.gap_patterns(rows, np.array([0, n_sites]), np.arange(n), count)
     assert parts.count_G.tolist() == [n]
     flip_U1 = (count > n / 2)[:, None]
     np.testing.assert_array_equal(pattern_bits(parts, 0, n_sites).T, alleles_UN ^ flip_U1)

@@ -26,8 +26,8 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.memory import parse_size, resident_bytes, within_budget
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_chunks
-from spinimpute.predictors.haplotype_attention.chunk import CORE, ChunkSizes
-from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
+from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, FEW_NUMBERS
 from spinimpute.predictors.haplotype_attention.memory import (
     DEFAULT,
     LEAST_PART,
@@ -143,7 +143,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     alleles.reshape(-1)[errors] ^= 1
     panel, queries = PanelAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
     backwards, jump_S = panel.backwards(), jump_probabilities(np.linspace(0, 0.3, n_places), n)
-    blocks = 20 + np.arange(0, CHUNK, CORE), np.full(CHUNK // CORE, CORE)
+    blocks = 20 + np.arange(0, CHUNK, BLOCK_GAPS), np.full(CHUNK // BLOCK_GAPS, BLOCK_GAPS)
     tracemalloc.start()
     candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES)
     found = copying_posteriors(
@@ -318,7 +318,7 @@ def test_sizes_of_chunks(n_sites: int, seed: int, share: float, haplotypes: int)
     starts = range(0, len(edges) - 1, CHUNK)
     assert sizes.n_chunks == len(starts)
     assert sizes.sites == max(edges[min(i + CHUNK, len(edges) - 1)] - edges[i] for i in starts)
-    blocks = range(0, len(edges) - 1, CORE)
-    assert sizes.block_sites == max(edges[min(i + CORE, len(edges) - 1)] - edges[i] for i in blocks)
+    blocks = range(0, len(edges) - 1, BLOCK_GAPS)
+    assert sizes.block_sites == max(edges[min(i + BLOCK_GAPS, len(edges) - 1)] - edges[i] for i in blocks)
     places = [with_flanks(cM[typed], i - 1, i + CHUNK, reach(haplotypes)) for i in starts]
     assert sizes.places == max(high - low for low, high in places)

@@ -16,13 +16,13 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.kernels import kernel
-from spinimpute.predictors.haplotype_attention.copying import GapPatterns
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
 
 MOST_COUNTED = 255  # copies; for patterns without minor alleles, too
 # Chosen on people left out of panels (benchmarks/README.md). What has more than DISSENT of the probability is
 # weighed. Alleles of fewer than BELIEVED copies that all candidates carry are wrong in up to 20 % of the
 # cases, others in 2 of 1,000. Those of fewer than RIGHTLY_PLACED are looked for on siblings, too.
-DISSENT, BELIEVED, RIGHTLY_PLACED = 0.001, 30, 3
+DISSENT, BELIEVED = 0.001, 30
 CERTAIN = 0.998
 NONE = -1  # nothing is agreed on
 
@@ -98,16 +98,16 @@ def _find_likeliest(posterior_CP, best_G, likeliest_G):  # type: ignore[no-untyp
 
 @kernel()
 def _find_agreed(  # type: ignore[no-untyped-def]
-    haplotype_C, posterior_CP, first_Q1, pattern_NG, sibling_N, first_G, copies_D, first_gap, agreed_QG
+    haplotype_C, posterior_CP, first_Q1, pattern_NG, rare_N, sibling_N, first_G, copies_D, begin, agreed_QG
 ):
+    """Fill agreed_QG; begin: where its gaps begin in the block, first_G: where the patterns of each do."""
     n_gaps = agreed_QG.shape[1]
     best_G, likeliest_G = np.empty(n_gaps, np.float32), np.empty(n_gaps, np.int32)
     pattern_G = np.empty(n_gaps, np.int32)
     all_P = np.empty(n_gaps + 1, np.float32)
     left_G, right_G = np.empty(n_gaps, np.float32), np.empty(n_gaps, np.float32)
-    share, zero = np.float32(DISSENT), np.float32(0)
-    stop_gap = first_gap + n_gaps
-    first_G = first_G[first_gap:stop_gap]
+    share = np.float32(DISSENT)
+    stop = begin + n_gaps
     for q in range(len(agreed_QG)):
         agreed_G = agreed_QG[q]
         agreed_G[:] = NONE
@@ -117,39 +117,34 @@ def _find_agreed(  # type: ignore[no-untyped-def]
             continue
         _find_likeliest(probability_CP, best_G, likeliest_G)
         for g in range(n_gaps):
-            pattern_G[g] = pattern_NG[candidate_C[likeliest_G[g]], first_gap + g]
+            pattern_G[g] = pattern_NG[candidate_C[likeliest_G[g]], begin + g]
         all_P[:] = 0
         left_G[:] = 0
         right_G[:] = 0
+        rare = np.uint16(0)
         for c in range(len(candidate_C)):
-            posterior_P, here_G = probability_CP[c], pattern_NG[candidate_C[c], first_gap:stop_gap]
+            haplotype = candidate_C[c]
+            posterior_P, here_G = probability_CP[c], pattern_NG[haplotype, begin:stop]
+            rare |= rare_N[haplotype] | rare_N[sibling_N[haplotype]]
             for p in range(n_gaps + 1):
                 all_P[p] += posterior_P[p]
+            any_differs = 0  # most candidates have the same alleles in the whole block
             for g in range(n_gaps):
-                differs = here_G[g] != pattern_G[g]
-                left_G[g] += posterior_P[g] if differs else zero
-                right_G[g] += posterior_P[g + 1] if differs else zero
-        n_agreed = 0
+                any_differs |= here_G[g] ^ pattern_G[g]
+            if any_differs:
+                for g in range(n_gaps):
+                    if here_G[g] != pattern_G[g]:
+                        left_G[g] += posterior_P[g]
+                        right_G[g] += posterior_P[g + 1]
         for g in range(n_gaps):
             if (
                 min(all_P[g], all_P[g + 1]) > 0
                 and left_G[g] <= share * all_P[g]
                 and right_G[g] <= share * all_P[g + 1]
+                and not (rare >> np.uint16(begin + g)) & np.uint16(1)
                 and copies_D[first_G[g] + pattern_G[g]] >= BELIEVED
             ):
                 agreed_G[g] = pattern_G[g]
-                n_agreed += 1
-        if n_agreed == 0:
-            continue
-        for c in range(len(candidate_C)):
-            haplotype = candidate_C[c]
-            here_G = pattern_NG[haplotype, first_gap:stop_gap]
-            sibling_G = pattern_NG[sibling_N[haplotype], first_gap:stop_gap]
-            for g in range(n_gaps):
-                if agreed_G[g] != NONE:
-                    own, siblings = copies_D[first_G[g] + here_G[g]], copies_D[first_G[g] + sibling_G[g]]
-                    if min(own, siblings) < RIGHTLY_PLACED:
-                        agreed_G[g] = NONE
 
 
 def agreed_patterns(
@@ -175,7 +170,7 @@ def agreed_patterns(
     rarest : RarestAlleles
         Of the chunk.
     first_gap, n_gaps : int
-        A block's gaps, counted in the chunk.
+        Gaps of one block, counted in the chunk.
 
     Returns
     -------
@@ -185,9 +180,11 @@ def agreed_patterns(
         siblings have one of fewer than RIGHTLY_PLACED; else NONE. NONE for queries without candidates.
     """
     agreed_QG = np.empty((len(first_Q1) - 1, n_gaps), np.int32)
+    block, begin = divmod(first_gap, BLOCK_GAPS)
     _find_agreed(
-        haplotype_C, posterior_CP, first_Q1, patterns.pattern_NG, sibling_N, *rarest, first_gap, agreed_QG
-    )
+        haplotype_C, posterior_CP, first_Q1, patterns.pattern_BNG[block], patterns.rare_BN[block], sibling_N,
+        rarest.first_G[first_gap : first_gap + n_gaps], rarest.copies_D, begin, agreed_QG,
+    )  # fmt: skip
     return agreed_QG
 
 

@@ -1,7 +1,7 @@
 """A chunk of the panel for haplotype attention: bits at typed sites, patterns between them.
 
-A chunk is CHUNK gaps between typed sites, cut into blocks of CORE gaps, with FLANK further typed sites on
-each side, or more where they are dense. Chunks lie at fixed multiples, so no result depends on how a
+A chunk is CHUNK gaps between typed sites, cut into blocks of BLOCK_GAPS gaps, with FLANK further typed sites
+on each side, or more where they are dense. Chunks lie at fixed multiples, so no result depends on how a
 chromosome is cut into windows. The panel's haplotypes are put into an order that their content decides, so
 no result depends on their order in the file.
 
@@ -26,11 +26,15 @@ from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.agreement import RarestAlleles, rarest_alleles
-from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_patterns, hash_rows
+from spinimpute.predictors.haplotype_attention.copying import (
+    BLOCK_GAPS,
+    GapPatterns,
+    gap_patterns,
+    hash_rows,
+)
 from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
 
-CORE = 16
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
 HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to distinguish haplotypes
 DENSE_CM = 0.004  # gaps of this mean width, or less, need few classes; wider ones more, by the square root,
@@ -173,8 +177,8 @@ class PanelChunk:
 
     def block_gaps(self) -> tuple[np.ndarray, np.ndarray]:
         """The first gap (within the chunk) and the number of gaps of every block, int64 (B,)."""
-        first_B = np.arange(0, self.n_gaps, CORE)
-        return first_B, np.minimum(CORE, self.n_gaps - first_B)
+        first_B = np.arange(0, self.n_gaps, BLOCK_GAPS)
+        return first_B, np.minimum(BLOCK_GAPS, self.n_gaps - first_B)
 
     def right_place(self, gap_X: np.ndarray) -> np.ndarray:
         """The places on the right of gaps of the chunk."""
@@ -230,7 +234,7 @@ class ChunkSizes:
 
         places = max(high - low for low, high in spans)
         return cls(
-            n_chunks, places, largest(typed_chunks.CHUNK), largest(CORE), len(typed_index) + 1, n_sites
+            n_chunks, places, largest(typed_chunks.CHUNK), largest(BLOCK_GAPS), len(typed_index) + 1, n_sites
         )
 
 
@@ -325,7 +329,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
     cM_S, place_G = panel.cM[rows], first_gap - low + np.arange(n_gaps)
 
     def block(first: int) -> ChunkBlock:
-        gaps, edges = slice(first, first + CORE), slice(first, first + CORE + 1)
+        gaps, edges = slice(first, first + BLOCK_GAPS), slice(first, first + BLOCK_GAPS + 1)
         whole = bool(np.ptp(edges_G1[edges]) <= WHOLE_BLOCK_SITES)
         return ChunkBlock.of(panel, place_G[gaps], rows, cM_S, first, site_start_G1[edges], whole)
 
@@ -341,7 +345,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         site_start_G1,
         order_N,
         span_patterns(typed.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
-        tuple(block(first) for first in range(0, n_gaps, CORE)),
+        tuple(block(first) for first in range(0, n_gaps, BLOCK_GAPS)),
     )
 
 
@@ -374,12 +378,11 @@ def read_patterns(panel: Panel, chunk: PanelChunk) -> ChunkPatterns:
     """
     first, stop = int(chunk.site_start_G1[0]), int(chunk.site_start_G1[-1])
     start_G1 = chunk.site_start_G1 - first
-    patterns = gap_patterns(panel.stored_rows(first, stop), start_G1, chunk.order_N)
     count_U = panel.allele_count[first:stop]
+    copies_U = np.minimum(count_U, panel.n_haplotypes - count_U)
+    patterns = gap_patterns(panel.stored_rows(first, stop), start_G1, chunk.order_N, copies_U)
     panel.release_memory()
-    return ChunkPatterns(
-        patterns, rarest_alleles(patterns, start_G1, np.minimum(count_U, panel.n_haplotypes - count_U))
-    )
+    return ChunkPatterns(patterns, rarest_alleles(patterns, start_G1, copies_U))
 
 
 def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
@@ -388,7 +391,7 @@ def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
     What is computed for a part of a block may be rounded differently. A block with very many sites is cut
     anyway.
     """
-    edges = np.append(edges_G1[:-1:CORE], edges_G1[-1])
+    edges = np.append(edges_G1[:-1:BLOCK_GAPS], edges_G1[-1])
     start, stop = window.start, window.stop
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))

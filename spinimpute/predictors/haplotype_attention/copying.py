@@ -18,7 +18,9 @@ from spinimpute.kernels import kernel
 from spinimpute.panels.stored_rows import StoredRows
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
 
-TURNED = 16  # gaps whose patterns are written at once, haplotype by haplotype
+BLOCK_GAPS = 16  # of a block
+# An allele of fewer copies may stand on the wrong haplotype of its carrier.
+RIGHTLY_PLACED = 3
 FEW_NUMBERS = 2**16  # patterns that uint16 can number
 FEW_PATTERNS = 1_024  # for which a table has room at first
 HASHED_BYTES = 512  # of a row of bits that are hashed at once: hashes of their haplotypes take 32 KiB
@@ -29,8 +31,8 @@ class GapPatterns(NamedTuple):
 
     Attributes
     ----------
-    pattern_NG : uint16, or int32 if a gap has too many
-        The pattern of each haplotype; those of a block's gaps lie side by side.
+    pattern_BNG : uint16 (B, N, BLOCK_GAPS), or int32 if a gap has too many
+        The pattern of each haplotype, block by block: all of a block's lie close together.
     count_G : int32
         Number of patterns of a gap.
     first_word_G : int64
@@ -38,12 +40,20 @@ class GapPatterns(NamedTuple):
     minor_W : uint64
         The patterns of all gaps one after the other, each in as many words as its gap's sites need: bit u is
         set where it has the minor allele at the gap's site u.
+    rare_BN : uint16
+        Bit g of a haplotype is set where it has an allele of fewer than RIGHTLY_PLACED copies in a block's
+        gap g.
     """
 
-    pattern_NG: np.ndarray
+    pattern_BNG: np.ndarray
     count_G: np.ndarray
     first_word_G: np.ndarray
     minor_W: np.ndarray
+    rare_BN: np.ndarray
+
+    def around(self, gap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The same with the patterns (N, BLOCK_GAPS) of the block in which a gap is."""
+        return self.pattern_BNG[gap // BLOCK_GAPS], self.count_G, self.first_word_G, self.minor_W
 
 
 class Found(NamedTuple):
@@ -148,8 +158,8 @@ def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-
 
 @kernel()
 def _gap_patterns(  # type: ignore[no-untyped-def]
-    stored, start_X1, listed_X, ref_is_minor_X, number_bytes, gap_start_G1, order_N, pattern_NG, count_G,
-    first_word_G,
+    stored, start_X1, listed_X, ref_is_minor_X, number_bytes, gap_start_G1, order_N, copies_X, pattern_BNG,
+    count_G, first_word_G, rare_BN,
 ):  # fmt: skip
     n = len(order_N)
     place_N = np.empty(n, np.int32)
@@ -161,7 +171,7 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     table_T, owner_T = np.empty(size, np.uint64), np.empty(size, np.int32)
     representative_N = np.empty(n, np.int32)
     hash_N = np.empty(n, np.uint64)
-    pattern_TN = np.empty((TURNED, n), np.int32)
+    pattern_TN = np.empty((BLOCK_GAPS, n), np.int32)
     minor_W = np.zeros(1024, np.uint64)
     n_words = 0
     for g in range(len(count_G)):
@@ -171,26 +181,36 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
             stored, start_X1[first : last + 1], listed_X[first:last], ref_is_minor_X[first:last],
             number_bytes, 0, hash_N,
         )  # fmt: skip
-        pattern_N = pattern_TN[g % TURNED]
+        pattern_N = pattern_TN[g % BLOCK_GAPS]
         n_patterns = _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N)
-        if g % TURNED == TURNED - 1 or g == len(count_G) - 1:
+        if g % BLOCK_GAPS == BLOCK_GAPS - 1 or g == len(count_G) - 1:
+            pattern_NG = pattern_BNG[g // BLOCK_GAPS]
             for haplotype in range(n):
-                for t in range(g % TURNED + 1):
-                    pattern_NG[place_N[haplotype], g - g % TURNED + t] = pattern_TN[t, haplotype]
+                for t in range(g % BLOCK_GAPS + 1):
+                    pattern_NG[place_N[haplotype], t] = pattern_TN[t, haplotype]
         width = (last - first + 63) >> 6
         count_G[g], first_word_G[g] = n_patterns, n_words
         if n_words + n_patterns * width > len(minor_W):
             longer = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
             longer[:n_words] = minor_W[:n_words]
             minor_W = longer
+        rare_N, rare_bit = rare_BN[g // BLOCK_GAPS], np.uint16(1 << (g % BLOCK_GAPS))
         for u in range(last - first):
             x, word, bit = first + u, n_words + (u >> 6), np.uint64(1) << np.uint64(u & 63)
+            rare = copies_X[x] < RIGHTLY_PLACED
             if listed_X[x]:
                 for at in range(start_X1[x], start_X1[x + 1], number_bytes):
                     haplotype = _listed(stored, at, number_bytes)
                     if haplotype < n:
                         minor_W[word + pattern_N[haplotype] * width] |= bit
+                        if rare:
+                            rare_N[place_N[haplotype]] |= rare_bit
                 continue
+            if rare:  # of a panel of few haplotypes
+                for haplotype in range(n):
+                    one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
+                    if one != ref_is_minor_X[x]:
+                        rare_N[place_N[haplotype]] |= rare_bit
             for d in range(n_patterns):
                 haplotype = representative_N[d]
                 one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
@@ -200,7 +220,9 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     return minor_W[:n_words].copy()
 
 
-def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray) -> GapPatterns:
+def gap_patterns(
+    rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray, copies_X: np.ndarray
+) -> GapPatterns:
     """Patterns of haplotypes.
 
     Parameters
@@ -211,6 +233,8 @@ def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray
         Gap g has the rows [start[g], start[g + 1]).
     order_N : int64
         Haplotypes in their order in the result.
+    copies_X : int64
+        How many haplotypes have the minor allele of each row.
 
     Returns
     -------
@@ -219,12 +243,15 @@ def gap_patterns(rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray
     """
     n_gaps = len(gap_start_G1) - 1
     count_G, first_word_G = np.empty(n_gaps, dtype=np.int32), np.empty(n_gaps, dtype=np.int64)
-    pattern_NG = np.empty((len(order_N), n_gaps), dtype=np.uint16)  # the largest array of a chunk
-    minor_W = _gap_patterns(*rows, gap_start_G1, order_N, pattern_NG, count_G, first_word_G)
+    shape = -(-n_gaps // BLOCK_GAPS), len(order_N), BLOCK_GAPS
+    pattern_BNG = np.empty(shape, dtype=np.uint16)  # the largest array of a chunk
+    rare_BN = np.zeros(shape[:2], dtype=np.uint16)
+    given = *rows, gap_start_G1, order_N, copies_X
+    minor_W = _gap_patterns(*given, pattern_BNG, count_G, first_word_G, rare_BN)
     if count_G.max(initial=0) > FEW_NUMBERS:
-        pattern_NG = np.empty(pattern_NG.shape, dtype=np.int32)
-        minor_W = _gap_patterns(*rows, gap_start_G1, order_N, pattern_NG, count_G, first_word_G)
-    return GapPatterns(pattern_NG, count_G, first_word_G, minor_W)
+        pattern_BNG = np.empty(shape, dtype=np.int32)
+        minor_W = _gap_patterns(*given, pattern_BNG, count_G, first_word_G, rare_BN)
+    return GapPatterns(pattern_BNG, count_G, first_word_G, minor_W, rare_BN)
 
 
 @kernel(fast=True)
@@ -260,7 +287,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
             n_sites = gap_start_G1[g + 1] - gap_start_G1[g]
             if n_sites == 0 or count_QGK[q, g, 0] == 0:
                 continue
-            gap, first_word = first_gap + g, first_word_G[first_gap + g]
+            gap, first_word = (first_gap + g) % BLOCK_GAPS, first_word_G[first_gap + g]
             n_words = (n_sites + 63) >> 6
             n_slots = n_sibling_slots = 0
             all_left_V[:] = 0
@@ -424,7 +451,7 @@ def copy_block(
     patterns : GapPatterns
         Of the chunk.
     first_gap : int
-        The block's first gap in the chunk.
+        The first gap in the chunk; all are of one block.
     gap_start_G1 : int64
         Sites of the block's gaps, counted from 0.
     fraction_U : float32
@@ -440,7 +467,7 @@ def copy_block(
     site_X, query_X = np.empty(most, np.int32), np.empty(most, np.int32)
     pooled_XF = np.empty((most, COPIED_FEATURES + 2 * n_value), np.float32)
     n = _copy_block(
-        weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, *patterns, first_gap,
-        gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
+        weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N,
+        *patterns.around(first_gap), first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
     )  # fmt: skip
     return Found(site_X[:n], query_X[:n], pooled_XF[:n])

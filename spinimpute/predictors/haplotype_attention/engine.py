@@ -46,6 +46,7 @@ class ChunkPredictor(Protocol):
         chunk: PanelChunk,
         patterns: ChunkPatterns,
         typed_TQ: np.ndarray,
+        sibling_typed_TQ: np.ndarray | None,
         candidates: Candidates,
         jumps_per_cM: float,
     ) -> np.ndarray:
@@ -170,7 +171,7 @@ class HaplotypeEngine(Engine):
             for window in windows:
                 yield panel_frequencies(self.panel.frequency, window, n_queries)
             return
-        limits = self.limits
+        limits, sibling_Q = self.limits, self.job.sibling_Q
 
         def prepare(task: tuple[Window, int]) -> PanelChunk:
             return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
@@ -185,6 +186,7 @@ class HaplotypeEngine(Engine):
                 chunk,
                 walked.patterns,
                 typed_TQ[:, queries],
+                None if sibling_Q is None else typed_TQ[:, sibling_Q[queries]],
                 candidates,
                 self._jumps_per_cM.result(),
             )

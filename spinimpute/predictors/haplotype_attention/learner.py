@@ -22,7 +22,7 @@ from spinimpute.hmm.recombination_scale import most_likely_scale
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.kernels import kernel
-from spinimpute.predictors.haplotype_attention.chunk import CORE
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     GapDistances,
     IBSClasses,
@@ -140,10 +140,10 @@ class HaplotypeLearner:
         source = draw_span(source, rng, self.episodes.most_entries)
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
-        n_blocks = n_typed // CORE + 1
+        n_blocks = n_typed // BLOCK_GAPS + 1
         chosen = np.sort(rng.choice(n_blocks, min(self.episodes.blocks, n_blocks), replace=False))
-        first_B = chosen * CORE
-        n_gaps_B = np.minimum(CORE, n_typed + 1 - first_B)
+        first_B = chosen * BLOCK_GAPS
+        n_gaps_B = np.minimum(BLOCK_GAPS, n_typed + 1 - first_B)
         frequency_X, typed_cM = count_alleles(split.alleles_XA, split.context_N) / n, source.cM[split.typed_T]
         typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
         panel = PanelAlleles.of(typed_TN)

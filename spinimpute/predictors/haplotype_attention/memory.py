@@ -35,10 +35,10 @@ PREPARING = 0.6  # bytes of a panel haplotype at a typed place more, while a chu
 HASHES = 200  # and of its hashes
 QUERY_HAPLOTYPE = 24  # bytes of a panel haplotype and a query in a thread: candidates' probabilities,
 COUNTED = 45_000  # of whom no more count, as the number of candidates is bounded
-WALK = 1024  # queries whose matches are found at once
+WALK = 2048  # queries whose matches are found at once
 WALKED_HAPLOTYPE = 4  # bytes of one of COUNTED haplotypes, and a query, of what was found on both sides,
 WALKS_AHEAD = 3  # so many times,
-MARKED_HAPLOTYPE = 0.5  # and of every one while a side is walked: marks,
+NOTED = 20_000  # and more while a side is walked, of whoever is noted,
 WALKED = 40  # and bytes of a haplotype, whatever the queries: orders,
 WALKS = 4  # in so many threads
 LEAST_ENTRIES = 100_000
@@ -144,7 +144,9 @@ def limits_within(
         return limits
     least = max(LEAST_ENTRIES, 2 * query_haplotypes)
     for chunks_ahead in (DEFAULT.chunks_ahead, 2, 1):
-        for queries, walk in ((most, WALK), (most, most), (most // 2, most // 2), (most // 4, most // 4)):
+        for queries, walk in (
+            (most, WALK), (most, WALK // 2), (most, most), (most // 2, most // 2), (most // 4, most // 4)
+        ):  # fmt: skip
             limits = replace(limits, chunks_ahead=chunks_ahead, queries=max(1, queries), walk=max(1, walk))
             left = budget - held - _working(limits, panel_haplotypes, query_haplotypes, threads, sizes)
             if left >= 4 * least * ENTRY:  # enough to work well
@@ -175,7 +177,7 @@ def _working(
     preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + different * sizes.sites
     found = WALKS_AHEAD * WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED)
     walk = min(limits.walk, query_haplotypes)
-    walked = walk * found + min(threads, WALKS) * panel_haplotypes * (MARKED_HAPLOTYPE * walk + WALKED)
+    walked = walk * found + min(threads, WALKS) * (NOTED * walk + WALKED * panel_haplotypes)
     part = min(limits.queries, -(-walk // threads))
     of_threads = walked + threads * part * bytes_of_query(panel_haplotypes, sizes)
     return COMPILED + of_chunks + preparing + of_threads

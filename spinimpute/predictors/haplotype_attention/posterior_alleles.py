@@ -15,7 +15,7 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.kernels import kernel
-from spinimpute.predictors.haplotype_attention.copying import GapPatterns
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
 
 # Panel haplotypes up to which the network's prediction stands alone, and from which both count alike.
 ALONE, ALIKE = 6_000, 20_000
@@ -58,13 +58,14 @@ def _pool(  # type: ignore[no-untyped-def]
             if n_sites == 0 or not wanted_QG[q, g]:
                 continue
             gap, n_words = first_gap + g, (n_sites + 63) >> 6
+            place = gap % BLOCK_GAPS
             n_slots = 0
             left_sum = right_sum = np.float32(1e-12)
             for c in range(first_Q1[q], first_Q1[q + 1]):
                 left, right = posterior_CP[c, g], posterior_CP[c, g + 1]
                 left_sum += left
                 right_sum += right
-                pattern = pattern_NG[haplotype_C[c], gap]
+                pattern = pattern_NG[haplotype_C[c], place]
                 slot = slot_D[pattern]
                 if slot < 0:
                     slot = n_slots
@@ -110,7 +111,7 @@ def posterior_alleles(
     patterns : GapPatterns
         Of the chunk.
     first_gap : int
-        The block's first gap in the chunk.
+        The first gap in the chunk; all are of one block.
     gap_start_G1 : int64
         Sites of the block's gaps, counted from 0.
     fraction_U : float32
@@ -129,7 +130,15 @@ def posterior_alleles(
     if wanted_QG is None:
         wanted_QG = np.ones((n_queries, n_gaps), bool)
     _pool(
-        posterior_CP, haplotype_C, first_Q1, *patterns, first_gap, gap_start_G1, fraction_U, wanted_QG, out_UQ
+        posterior_CP,
+        haplotype_C,
+        first_Q1,
+        *patterns.around(first_gap),
+        first_gap,
+        gap_start_G1,
+        fraction_U,
+        wanted_QG,
+        out_UQ,
     )
     return np.minimum(out_UQ, 1, out=out_UQ)  # sums are rounded
 

@@ -22,6 +22,7 @@ from spinimpute.hmm.pbwt import (
 )
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.agreement import (
@@ -29,7 +30,6 @@ from spinimpute.predictors.haplotype_attention.agreement import (
     CERTAIN,
     DISSENT,
     NONE,
-    RIGHTLY_PLACED,
     agreed_patterns,
     fill_carried,
 )
@@ -39,12 +39,18 @@ from spinimpute.predictors.haplotype_attention.chunk import (
     ChunkPatterns,
     PanelChunk,
 )
-from spinimpute.predictors.haplotype_attention.copying import copy_block
+from spinimpute.predictors.haplotype_attention.copying import RIGHTLY_PLACED, copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine
 from spinimpute.predictors.haplotype_attention.ibs_classes import Information, find_ibs_classes
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
+from spinimpute.predictors.haplotype_attention.panel_members import (
+    PRIOR_ODDS,
+    PanelMembers,
+    mix_members,
+    panel_members,
+)
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
     ALIKE,
     ALONE,
@@ -117,7 +123,7 @@ class HaplotypePredictor(Predictor):
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED}"
+            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED} member={PRIOR_ODDS}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -175,6 +181,7 @@ class HaplotypePredictor(Predictor):
         chunk: PanelChunk,
         patterns: ChunkPatterns,
         typed_TQ: np.ndarray,
+        sibling_typed_TQ: np.ndarray | None,
         candidates: Candidates,
         jumps_per_cM: float,
     ) -> np.ndarray:
@@ -190,6 +197,8 @@ class HaplotypePredictor(Predictor):
             See `read_patterns`.
         typed_TQ : int8
             As of `find_matches`.
+        sibling_typed_TQ : int8 or None
+            Of the other haplotypes of the queries' samples; None if they are not known.
         candidates : Candidates
             Of these queries.
         jumps_per_cM : float
@@ -204,6 +213,7 @@ class HaplotypePredictor(Predictor):
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         queries = chunk.typed_alleles(typed_TQ)
         n_haplotypes = panel.n_haplotypes
+        members = None if sibling_typed_TQ is None else _members(chunk, queries, sibling_typed_TQ, candidates)
         first_B, n_gaps_B = chunk.block_gaps()
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
         posterior_CP, candidates = copying_posteriors(
@@ -250,6 +260,8 @@ class HaplotypePredictor(Predictor):
                 agreed_QG, patterns.gaps, block.first, block.starts_G1, block.flip_U,
                 CERTAIN + weight * (1 - CERTAIN), p_UQ,
             )  # fmt: skip
+            if members is not None:
+                mix_members(members, patterns.gaps, block.first, block.starts_G1, block.flip_U, p_UQ)
             out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
         # the longest of matches with nothing is no match
         nothing_known_Q = ~queries.known_XW.any(axis=1)
@@ -260,6 +272,14 @@ class HaplotypePredictor(Predictor):
         self, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return weigh(self._pair, features_QGFK, count_QGK, gap_GF)
+
+
+def _members(
+    chunk: PanelChunk, queries: TypedAlleles, sibling_typed_TQ: np.ndarray, candidates: Candidates
+) -> PanelMembers:
+    first_Q1 = candidates.first_BQ1[len(chunk.blocks) // 2]
+    siblings = chunk.typed_alleles(sibling_typed_TQ)
+    return panel_members(chunk.panel, chunk.sibling_N, queries, siblings, candidates.haplotype_C, first_Q1)
 
 
 def least_share(n_haplotypes: int) -> float:
