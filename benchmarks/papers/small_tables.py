@@ -1,4 +1,6 @@
-"""Table 11 of the SPIN paper on its small sets: SPIN in the paper's form, NPT, Set Transformer, fold by fold.
+"""Small sets fold by fold: SPIN in the paper's form, NPT, Set Transformer, and NPT with a part less.
+
+Table 11 of the SPIN paper, Tables 4 and 5 of NPT's.
 
 All rows of training are a batch; of these a share are queries, whose label is hidden and some of whose
 attributes are, and the others their context. The validation part chooses the weights; then it and the
@@ -13,14 +15,14 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.imputation.cases import SHARED
 from benchmarks.papers.cells import Cell
@@ -28,7 +30,7 @@ from benchmarks.papers.training import Recipe, parameters, train
 from benchmarks.papers.window_networks import Unread
 from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.masking import attribute_weight
-from spinimpute.nn.npt import NPT
+from spinimpute.nn.npt import NPT, NPTBlock
 from spinimpute.nn.set_transformer import SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
 from spinimpute.tabular.datasets import load_table, split
@@ -37,13 +39,30 @@ SETS = ("yacht", "boston", "concrete")
 METHODS = ("SPIN", "NPT", "Set-TF")
 WITHOUT_XABD, WITHOUT_XABA = "SPIN without XABD", "SPIN without XABA"  # Table 6
 FOLDS, BLOCKS = 10, 4  # "depth 8"
+NPT_WITHOUT_ABA = "NPT without ABA"
+NO_FEATURE_MASKING, NO_TARGET_MASKING = {"hidden_attributes": 0.0}, {"labels_shown": False}
+# Table 4 of the NPT paper (a block is two layers), then Table 5
+PARTS_OF_NPT: dict[str, dict[str, Any]] = {
+    "NPT": {},
+    "NPT, no target masking": NO_TARGET_MASKING,
+    "NPT, no feature masking": NO_FEATURE_MASKING,
+    "NPT, no feature and no target masking": NO_FEATURE_MASKING | NO_TARGET_MASKING,
+    "NPT, feature mask 0.5": {"hidden_attributes": 0.5},
+    "NPT, target mask 0.5": {"hidden_rows": 0.5},
+    "NPT, 4 layers": {"blocks": 2},
+    "NPT, 16 layers": {"blocks": 8},
+    "NPT, 4 heads": {"heads": 4},
+    "NPT, 16 heads": {"heads": 16},
+    "NPT, tradeoff 0.5": {"attribute_weight": 0.5, "annealed": False},
+    NPT_WITHOUT_ABA: {},
+}
 TRUE, SHUFFLED = "training rows", "training rows, labels shuffled"
 
 
 @dataclass(frozen=True)
 class TableRecipe(Recipe):
     """hidden_attributes: share of the queries' attributes; attribute_weight: lambda of the first step, as in
-    the paper's scripts for these sets."""
+    the paper's scripts for these sets; annealed: it falls to 0; labels_shown: of the context in training."""
 
     steps: int = 500
     batch: int = 2_048
@@ -51,6 +70,9 @@ class TableRecipe(Recipe):
     heads: int = 8
     hidden_attributes: float = 0.15
     attribute_weight: float = 1.0
+    annealed: bool = True
+    labels_shown: bool = True
+    blocks: int = BLOCKS
 
 
 def add_command(commands: Any) -> None:
@@ -59,18 +81,31 @@ def add_command(commands: Any) -> None:
     table.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     every = (*METHODS, WITHOUT_XABD, WITHOUT_XABA)
     table.add_argument("--methods", nargs="+", choices=every, default=list(METHODS))
-    table.add_argument("--folds", type=int, default=FOLDS)
+    parts = commands.add_parser("npt4", help="small tables, NPT with a part less or another setting")
+    parts.set_defaults(cells=npt4)
+    parts.add_argument("--sets", nargs="+", choices=SETS, default=["boston"])
+    parts.add_argument("--methods", nargs="+", choices=PARTS_OF_NPT, default=list(PARTS_OF_NPT))
     cell = commands.add_parser("small-table", help="one cell, for table11")
     cell.set_defaults(function=one)
     cell.add_argument("name", choices=SETS)
-    cell.add_argument("method", choices=every)
+    cell.add_argument("method", choices=dict.fromkeys((*every, *PARTS_OF_NPT)))
     cell.add_argument("fold", type=int)
-    for sub in (table, cell):
+    for sub in (table, parts):
+        sub.add_argument("--folds", type=int, default=FOLDS)
+    for sub in (table, parts, cell):
         sub.add_argument("--data", type=Path, default=SHARED / "data" / "tabular")
         sub.add_argument("--steps", type=int, default=TableRecipe.steps)
 
 
 def table11(arguments: argparse.Namespace) -> Iterator[Cell]:
+    return _cells("table11", arguments)
+
+
+def npt4(arguments: argparse.Namespace) -> Iterator[Cell]:
+    return _cells("npt4", arguments)
+
+
+def _cells(table: str, arguments: argparse.Namespace) -> Iterator[Cell]:
     for fold in range(arguments.folds):
         for name in arguments.sets:
             for method in arguments.methods:
@@ -84,21 +119,26 @@ def table11(arguments: argparse.Namespace) -> Iterator[Cell]:
                     "--steps",
                     arguments.steps,
                 )
-                yield Cell("table11", (name, method, f"{arguments.steps}_steps", fold), words)
+                yield Cell(table, (name, method, f"{arguments.steps}_steps", fold), words)
 
 
 def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTransformer:
     numbers = tuple(range(columns))
     options = MABOptions(recipe.heads, learned_residual=True, dropout=recipe.dropout)
-    if method == "NPT":
-        return NPT(1, columns, recipe.width, BLOCKS, options, continuous=numbers)
+    if method in PARTS_OF_NPT:
+        npt = NPT(1, columns, recipe.width, recipe.blocks, options, continuous=numbers)
+        if method == NPT_WITHOUT_ABA:
+            for layers in npt.modules():
+                if isinstance(layers, NPTBlock):
+                    layers.aba = nn.Identity()  # type: ignore[assignment]
+        return npt
     if method == "Set-TF":
         return SetTransformer(
-            1, columns, recipe.width, BLOCKS, recipe.h, recipe.f, options, continuous=numbers
+            1, columns, recipe.width, recipe.blocks, recipe.h, recipe.f, options, continuous=numbers
         )
     config = SPINConfig(
-        1, columns, recipe.width, recipe.h, recipe.f, BLOCKS, "flat", continuous=numbers, heads=recipe.heads,
-        learned_residual=True, dropout=recipe.dropout,
+        1, columns, recipe.width, recipe.h, recipe.f, recipe.blocks, "flat", continuous=numbers,
+        heads=recipe.heads, learned_residual=True, dropout=recipe.dropout,
     )  # fmt: skip
     network = SPIN(config)
     if method == WITHOUT_XABA:
@@ -119,15 +159,22 @@ class TableNetwork:
         self.is_label_D = torch.arange(table_ND.shape[1]) == table_ND.shape[1] - 1
         self.method, self.network = method, build(method, table_ND.shape[1], recipe)
 
-    def outputs(self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor) -> Tensor:
-        """Of all cells of the queries, (N, D)."""
-        shown = torch.zeros(context_ND.shape, dtype=torch.bool)[None]
+    def outputs(
+        self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor, labels_shown: bool = True
+    ) -> Tensor:
+        """Of all cells of the queries, (N, D). labels_shown: of the context."""
+        context_hidden_ND = torch.zeros(context_ND.shape, dtype=torch.bool)
+        if not labels_shown:
+            context_hidden_ND |= self.is_label_D
+            context_ND = context_ND.masked_fill(context_hidden_ND, 0.0)
         seen_ND = query_ND.masked_fill(hidden_ND, 0.0)
         if self.method == WITHOUT_XABD:
             assert isinstance(self.network, SPIN)
             points = self.network.encoder.start_points
             return self.network.predict(seen_ND[None], hidden_ND[None], points)[0, ..., 0]
-        outputs_1NDK: Tensor = self.network(context_ND[None], shown, seen_ND[None], hidden_ND[None])
+        outputs_1NDK: Tensor = self.network(
+            context_ND[None], context_hidden_ND[None], seen_ND[None], hidden_ND[None]
+        )
         return outputs_1NDK[0, ..., 0]
 
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
@@ -138,10 +185,13 @@ class TableNetwork:
             chosen = rows[torch.randperm(len(rows), generator=generator)[: recipe.batch]]
             n_queries = int(recipe.hidden_rows * len(chosen))
             query_ND, context_ND = self.table_ND[chosen[:n_queries]], self.table_ND[chosen[n_queries:]]
-            weight = attribute_weight(step, recipe.steps, recipe.attribute_weight)
+            weight = recipe.attribute_weight
+            if recipe.annealed:
+                weight = attribute_weight(step, recipe.steps, weight)
             drawn_ND = torch.rand(query_ND.shape, generator=generator) < recipe.hidden_attributes
             hidden_ND = (drawn_ND & (weight > 0)) | self.is_label_D
-            error_ND = (self.outputs(context_ND, query_ND, hidden_ND) - query_ND).square()
+            outputs_ND = self.outputs(context_ND, query_ND, hidden_ND, recipe.labels_shown)
+            error_ND = (outputs_ND - query_ND).square()
             label = error_ND[:, self.is_label_D].mean()
             asked_ND = hidden_ND & ~self.is_label_D
             return (1 - weight) * label + weight * (error_ND * asked_ND).sum() / asked_ND.sum().clamp(min=1)
@@ -170,7 +220,7 @@ def one(arguments: argparse.Namespace) -> None:
     features_ND = table.features.apply(pd.to_numeric).to_numpy(float)
     network = TableNetwork(
         arguments.method, np.column_stack((features_ND, table.target)), parts.train,
-        TableRecipe(steps=arguments.steps),
+        replace(TableRecipe(steps=arguments.steps), **PARTS_OF_NPT.get(arguments.method, {})),
     )  # fmt: skip
     log = network.train(parts.train, parts.validation, arguments.fold + 1)
     context_N = np.concatenate((parts.train, parts.validation))
