@@ -32,7 +32,7 @@ from benchmarks.papers.claims import (
 )
 from benchmarks.papers.small_tables import SHUFFLED, TRUE, WITHOUT_XABA, WITHOUT_XABD
 from benchmarks.tabular.cost import power
-from benchmarks.tabular.methods import ROW_BASELINES
+from benchmarks.tabular.methods import ROW_BASELINES, TREE_BASELINES
 from benchmarks.tabular.report import mean_ranks, read_results, score
 
 Fits = Mapping[str, Mapping[str, Sequence[dict[str, Any]]]]
@@ -46,7 +46,7 @@ OURS = {
 }  # fmt: skip
 PUBLISHED_SETTINGS = {"FTTransformer": "FT-Transformer", "ResNet": "ResNet", "MLP": "MLP"}
 OF_FT_PAPER = {
-    **PUBLISHED_SETTINGS, "SNN": "SNN", "DCN2": "DCN2", "AutoInt": "AutoInt",
+    **PUBLISHED_SETTINGS, **{name: name for name in (*ROW_BASELINES, *TREE_BASELINES)},
     "xgboost": "XGBoost, tuned", "catboost": "CatBoost, tuned",
 }  # fmt: skip
 FT_SETS = ("california", "adult")
@@ -308,12 +308,13 @@ def _score(found: Fits, name: str, method: str) -> float:
 def _others_behind(found: Fits, california: Sequence[dict[str, Any]]) -> Claim:
     """At equal seconds, which do not finish FT-Transformer; on California beside the finished one, too."""
     says = "SNN, NODE, TabNet, GrowNet, DCN2, AutoInt are behind FT-Transformer"
-    there = [m for m in ROW_BASELINES if all(found.get(name, {}).get(m) for name in FT_SETS)]
+    every = *ROW_BASELINES, *TREE_BASELINES
+    there = [m for m in every if all(found.get(name, {}).get(m) for name in FT_SETS)]
     if not there:
         return not_run("FT-Transformer 2", says, "`python -m benchmarks.tabular tables`")
     ft = [_score(found, name, "FTTransformer") for name in FT_SETS]
     patient = np.mean([row["rmse"] for row in california if row["model"] == "FTTransformer"])
-    behind, left = [], [m for m in (*ROW_BASELINES, "NODE", "TabNet", "GrowNet") if m not in there]
+    behind, left = [], [m for m in every if m not in there]
     told = [f"FT-Transformer {ft[0]:.3f} ({patient:.3f} when its loss has stopped falling), {ft[1]:.3f}"]
     for method in there:
         mine = [_score(found, name, method) for name in FT_SETS]
@@ -321,8 +322,8 @@ def _others_behind(found: Fits, california: Sequence[dict[str, Any]]) -> Claim:
         told.append(f"{method} {mine[0]:.3f}, {mine[1]:.3f}")
     return Claim(
         "FT-Transformer 2", says, at_most_partly(verdict(behind)),
-        f"RMSE on California, accuracy on Adult, 120 seconds each, one fold: {'; '.join(told)}. "
-        f"Not run: {', '.join(left)}",
+        f"RMSE on California, accuracy on Adult, 120 seconds each, one fold: {'; '.join(told)}"
+        + (f". Not run: {', '.join(left)}" if left else ""),
     )  # fmt: skip
 
 

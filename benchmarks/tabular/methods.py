@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,6 @@ from sklearn.neural_network import MLPClassifier as SklearnMLPClassifier
 from sklearn.neural_network import MLPRegressor as SklearnMLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
-
-from benchmarks.tabular import row_baselines
-from spinimpute import tabular
 
 LOOKS = 25  # at the validation part, of a network, at most
 LOOKING = 0.15  # of the budget, at most
@@ -95,11 +92,13 @@ def loss(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
     return float(np.mean(target != predicted))
 
 
-def network(kind: str, module: ModuleType = tabular) -> Callable[[Problem], Fitted]:
-    """One of our estimators, or of `row_baselines`."""
+def network(kind: str, module: str = "spinimpute.tabular") -> Callable[[Problem], Fitted]:
+    """One of our estimators, or of another module, which is loaded when it is used."""
 
     def fit(problem: Problem) -> Fitted:
-        estimator = getattr(module, kind + ("Regressor" if problem.regression else "Classifier"))
+        estimator = getattr(
+            import_module(module), kind + ("Regressor" if problem.regression else "Classifier")
+        )
         looked_at = min(len(problem.validation), MOST_LOOKED_AT)
         # the estimator keeps as many rows apart as it gets for that, drawn anew
         spread = np.linspace(0, len(problem.validation) - 1, looked_at).astype(int)
@@ -314,10 +313,12 @@ def _named(predict: Callable[[Any], np.ndarray], classes: np.ndarray | None) -> 
 
 
 ATTENTION = ("SPIN", "NPT", "SetTransformer", "FTTransformer")
-ROW_BASELINES = ("SNN", "DCN2", "AutoInt")  # of the FT-Transformer paper
+# of the FT-Transformer paper
+ROW_BASELINES, TREE_BASELINES = ("SNN", "DCN2", "AutoInt"), ("NODE", "TabNet", "GrowNet")
 METHODS: dict[str, Callable[[Problem], Fitted]] = {
     **{kind: network(kind) for kind in (*ATTENTION, "ResNet", "MLP")},
-    **{kind: network(kind, row_baselines) for kind in ROW_BASELINES},
+    **{kind: network(kind, "benchmarks.tabular.row_baselines") for kind in ROW_BASELINES},
+    **{kind: network(kind, "benchmarks.tabular.tree_baselines") for kind in TREE_BASELINES},
     "catboost": searched("catboost", catboost),
     "sklearn boosting": searched("sklearn boosting", sklearn_boosting),
     "lightgbm": searched("lightgbm", lightgbm),

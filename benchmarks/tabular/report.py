@@ -15,10 +15,10 @@ from scipy.stats import rankdata
 from benchmarks.imputation.tables import markdown
 from benchmarks.papers.claims import SPIN_PAPER, published
 from benchmarks.tabular.contexts import context_table
-from benchmarks.tabular.methods import ATTENTION, METHODS, ROW_BASELINES
+from benchmarks.tabular.methods import ATTENTION, METHODS, ROW_BASELINES, TREE_BASELINES
 
 RESULTS = Path(__file__).parent / "results"
-FEW_SETS = (*ROW_BASELINES, "catboost")  # run on the sets of the FT-Transformer paper alone
+FEW_SETS = (*ROW_BASELINES, *TREE_BASELINES, "catboost")  # run on the sets of the FT-Transformer paper alone
 ON_ALL_SETS = tuple(method for method in METHODS if method not in FEW_SETS)
 OF_PAPER = ("SPIN", "NPT", "Set-TF", "GBT", "KNN", "MLP")  # as the SPIN paper calls them
 

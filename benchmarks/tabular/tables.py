@@ -23,6 +23,7 @@ from spinimpute.tabular.datasets import FOLDS, load_table, split
 # other libraries than torch have threads of their own
 ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 TREES = ("lightgbm", "xgboost", "catboost")  # methods that are libraries of their own
+OTHERS_PARTS = {"NODE": ("entmax",), "TabNet": ("pytorch-tabnet",)}  # distributions
 MOST_TESTED = 100_000  # rows: of a test part that is larger, so many are drawn
 
 
@@ -91,4 +92,4 @@ def _versions(method: str) -> dict[str, str]:
     found = {name: version(name) for name in ("torch", "scikit-learn")}
     if method in TREES:
         found[method] = import_module(method).__version__
-    return found
+    return found | {name: version(name) for name in OTHERS_PARTS.get(method, ())}

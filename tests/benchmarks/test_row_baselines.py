@@ -1,12 +1,15 @@
 """Baselines of the FT-Transformer paper on tables with numbers, categories and missing values."""
 
+from importlib import import_module
+from types import ModuleType
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from benchmarks.tabular import row_baselines, tables
-from benchmarks.tabular.methods import ROW_BASELINES, Problem, catboost, loss
+from benchmarks.tabular.methods import ROW_BASELINES, TREE_BASELINES, Problem, catboost, loss
 from benchmarks.tabular.report import FEW_SETS, read_results
 from benchmarks.tabular.report import RESULTS as FITS
 
@@ -23,15 +26,53 @@ def make(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     return table, target
 
 
-@pytest.mark.parametrize("kind", ROW_BASELINES)
+def module_of(kind: str) -> ModuleType:
+    if kind in TREE_BASELINES:
+        for package in ("entmax", "pytorch_tabnet"):
+            pytest.importorskip(package, reason=f"{package} is not installed (extra: bench)")
+    return import_module(f"benchmarks.tabular.{'tree' if kind in TREE_BASELINES else 'row'}_baselines")
+
+
+@pytest.mark.parametrize("kind", [*ROW_BASELINES, *TREE_BASELINES])
 def test_networks_learn_what_no_linear_model_can(kind: str) -> None:
     (train, target), (test, truth) = make(600, 1), make(300, 2)
+    module = module_of(kind)
     settings = {"steps": 300, "learning_rate": 3e-3, "batch_size": 128, "random_state": 1, "patience": 10**9}
-    model = getattr(row_baselines, f"{kind}Regressor")(**settings).fit(train, target)
+    if kind == "NODE":
+        settings |= {"trees": 32, "depth": 4, "learning_rate": 1e-2}
+    model = getattr(module, f"{kind}Regressor")(**settings).fit(train, target)
     assert loss(truth, model.predict(test), True) < 0.6 * truth.std()
     classes = np.where(target > 0, "up", "down")
-    model = getattr(row_baselines, f"{kind}Classifier")(**settings).fit(train, classes)
+    model = getattr(module, f"{kind}Classifier")(**settings).fit(train, classes)
     assert loss(np.where(truth > 0, "up", "down"), model.predict(test), False) < 0.25
+
+
+def test_a_tree_is_its_leaf_where_thresholds_are_far() -> None:
+    """Of sharp choices and narrow thresholds each row has the response of one leaf."""
+    trees = module_of("NODE").ObliviousTrees(3, trees=2, depth=2, outputs=1)
+    with torch.no_grad():
+        trees.choice_XTD.copy_(torch.full((3, 2, 2), -50.0))
+        trees.choice_XTD[0, :, 0] = trees.choice_XTD[2, :, 1] = 50.0
+        trees.started.fill_(True)
+        trees.log_width_TD.fill_(-10.0)
+        x_NX = torch.tensor([[1.0, 9, 1], [1, 9, -1], [-1, 9, 1], [-1, 9, -1]])
+        # the first side is that above the threshold; the second level is the higher bit
+        leaf_N = torch.tensor([0, 2, 1, 3])
+        torch.testing.assert_close(trees(x_NX), trees.response_TLO[:, leaf_N].transpose(0, 1))
+
+
+def test_learners_are_added_one_by_one() -> None:
+    """Before a learner's turn it has no gradient; those before it have one at the end of its turn alone."""
+    train, target = make(60, 1)
+    model = module_of("GrowNet").GrowNetRegressor(steps=30, learners=3, width=4).fit(train, target)
+    network, rows = model.network_, model._rows(train)
+    for step, learn in ((0, [0]), (11, [1]), (18, [0, 1]), (20, [2]), (29, [0, 1, 2]), (99, [0, 1, 2])):
+        network.train()
+        network.step.fill_(step)
+        network.zero_grad()
+        network(rows).square().sum().backward()
+        weights = [learner.head.weight.grad for learner in network.learners]
+        assert [k for k, grad in enumerate(weights) if grad is not None and grad.abs().sum() > 0] == learn
 
 
 def test_cross_layers_multiply_columns() -> None:
