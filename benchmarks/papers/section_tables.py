@@ -1,4 +1,4 @@
-"""The page's part on tables: SPIN 1, 2, 11 to 15, NPT 8 and 11, FT-Transformer 2, 4 and 6."""
+"""The page's part on tables: SPIN 1, 2, 11 to 15, NPT 4, 5, 8 and 11, FT-Transformer 2, 4 and 6."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.papers import npt_parts
 from benchmarks.papers.cells import read_results as read_cells
 from benchmarks.papers.claims import (
     CANNOT,
@@ -56,6 +57,7 @@ SLACK = 0.01  # ranks, ratios: equal
 def section(results: Path, own: Path) -> Section:
     """results: of `benchmarks.tabular`; own: of this folder."""
     found, in_form = read_results(results / "tables"), read_cells("table11", own)
+    parts_of_npt = read_cells("npt4", own)
     memory = json.loads((results / "memory" / "memory.json").read_text())
     costs = json.loads((results / "cost" / "cost.json").read_text())
     poker = [
@@ -66,6 +68,7 @@ def section(results: Path, own: Path) -> Section:
         protocol("tables"),
         "### Tables 11 and 12 of the SPIN paper, 8 and 11 of NPT's", _scores(found),
         "### Table 11, networks in the paper's form", _in_form(in_form),
+        "### Tables 4 and 5 of the NPT paper: NPT without a part", npt_parts.table(parts_of_npt),
         "### Tables 1, 14 and 15 of the SPIN paper: ranks and memory", _ranks(found), _memory(memory),
         "### Table 2 of the SPIN paper: Poker", _poker(poker),
         "### Table 21 of the SPIN paper: how costs grow", _growth(costs),
@@ -79,14 +82,21 @@ def section(results: Path, own: Path) -> Section:
         Claim("SPIN 12", "Kick, Forest Cover, Higgs", CANNOT, "The data cannot be had here."),
         _ft_order(california), _importances(california), _deep_beats_trees(found),
         _others_behind(found, california),
-        not_run("NPT 4, 5", "What NPT owes to its parts", NO_COMMAND),
+        *npt_parts.claims(parts_of_npt),
     ]  # fmt: skip
     return Section("Tables (SPIN 4.1, A.4, A.5; NPT 4.1; FT-Transformer 4)", parts, claims)
 
 
 OTHER_PROTOCOL = "Not the paper's protocol: equal seconds, and a SPIN that carries labels."
-WHOLE = ((NPT_PAPER, "8"), (NPT_PAPER, "11"), (FT_PAPER, "2"), (FT_PAPER, "4"), (FT_PAPER, "6"))
-NO_COMMAND = "There is no command for it yet."
+WHOLE = (
+    (NPT_PAPER, "4"),
+    (NPT_PAPER, "5"),
+    (NPT_PAPER, "8"),
+    (NPT_PAPER, "11"),
+    (FT_PAPER, "2"),
+    (FT_PAPER, "4"),
+    (FT_PAPER, "6"),
+)
 
 
 def _mean(found: Fits, name: str, method: str) -> float | None:

@@ -40,7 +40,9 @@ METHODS = ("SPIN", "NPT", "Set-TF")
 WITHOUT_XABD, WITHOUT_XABA = "SPIN without XABD", "SPIN without XABA"  # Table 6
 FOLDS, BLOCKS = 10, 4  # "depth 8"
 NPT_WITHOUT_ABA = "NPT without ABA"
-NO_FEATURE_MASKING, NO_TARGET_MASKING = {"hidden_attributes": 0.0}, {"labels_shown": False}
+# of attributes that are never hidden there is nothing to weigh the label against
+NO_FEATURE_MASKING = {"hidden_attributes": 0.0, "attribute_weight": 0.0}
+NO_TARGET_MASKING = {"labels_shown": False}
 # Table 4 of the NPT paper (a block is two layers), then Table 5
 PARTS_OF_NPT: dict[str, dict[str, Any]] = {
     "NPT": {},
@@ -85,7 +87,7 @@ def add_command(commands: Any) -> None:
     parts.set_defaults(cells=npt4)
     parts.add_argument("--sets", nargs="+", choices=SETS, default=["boston"])
     parts.add_argument("--methods", nargs="+", choices=PARTS_OF_NPT, default=list(PARTS_OF_NPT))
-    cell = commands.add_parser("small-table", help="one cell, for table11")
+    cell = commands.add_parser("small-table", help="one cell, for table11 and npt4")
     cell.set_defaults(function=one)
     cell.add_argument("name", choices=SETS)
     cell.add_argument("method", choices=dict.fromkeys((*every, *PARTS_OF_NPT)))
