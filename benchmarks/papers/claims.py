@@ -64,6 +64,11 @@ def verdict(holds: Sequence[bool]) -> str:
     return HOLDS if all(holds) else PARTLY if any(holds) else FAILS
 
 
+def at_most_partly(found: str) -> str:
+    """Of what was not done by the paper's protocol."""
+    return PARTLY if found == HOLDS else found
+
+
 @cache
 def published(paper: str, table: str) -> dict[tuple[str, str], str]:
     """The paper's figures by row and column, with their spread."""

@@ -23,6 +23,7 @@ from benchmarks.papers.claims import (
     SPIN_PAPER,
     Claim,
     Section,
+    at_most_partly,
     mean_text,
     not_run,
     protocol,
@@ -383,11 +384,6 @@ def _context_helps(poker: Sequence[dict[str, Any]]) -> Claim:
         f"{min(shuffled):.2f} to {max(shuffled):.2f} %. The paper's context is the batch of training, too"
     )
     return Claim("SPIN 2", says, HOLDS if accuracy[-1] - accuracy[0] > 1 else FAILS, told)
-
-
-def at_most_partly(found: str) -> str:
-    """Of what was not done by the paper's protocol."""
-    return PARTLY if found == HOLDS else found
 
 
 def _ft_order(california: Sequence[dict[str, Any]]) -> Claim:

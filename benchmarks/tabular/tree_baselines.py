@@ -39,11 +39,11 @@ class ObliviousTrees(nn.Module):
         if not self.started:
             self._start(chosen_NTD.detach())
         margin_NTD = (chosen_NTD - self.threshold_TD) * torch.exp(-self.log_width_TD)
-        sides_NTD2 = entmax15(torch.stack((margin_NTD, torch.zeros_like(margin_NTD)), -1), dim=-1)
+        above_NTD = entmax15_of_two(margin_NTD)
         weight_NTL = torch.ones_like(margin_NTD[..., :1])
         for level in range(margin_NTD.shape[-1]):
-            halves = (weight_NTL * sides_NTD2[:, :, level, side, None] for side in (0, 1))
-            weight_NTL = torch.cat(tuple(halves), -1)
+            above_NTL = weight_NTL * above_NTD[:, :, level, None]
+            weight_NTL = torch.cat((above_NTL, weight_NTL - above_NTL), -1)
         return torch.einsum("ntl,tlo->nto", weight_NTL, self.response_TLO)
 
     @torch.no_grad()
@@ -53,6 +53,12 @@ class ObliviousTrees(nn.Module):
         self.threshold_TD.copy_(chosen_NTD.gather(0, row_TD[None])[0])
         self.log_width_TD.copy_(((chosen_NTD - self.threshold_TD).abs().amax(0) + 1e-6).log())
         self.started.fill_(True)  # type: ignore[operator]
+
+
+def entmax15_of_two(x: Tensor) -> Tensor:
+    """The first of entmax15((x, 0)): with t so that ((x / 2 - t)^2, t^2) sum to 1, that is (x / 2 - t)^2."""
+    x = x.clamp(-2, 2)  # further away one of them has all
+    return ((x + (8 - x.square()).sqrt()) / 4).square()
 
 
 class NODE(nn.Module):
@@ -124,8 +130,8 @@ class GrowNet(nn.Module):
         self.register_buffer("step", torch.tensor(0))  # kept with the weights: how many learners there are
 
     def forward(self, rows: Rows) -> Tensor:
-        step = int(self.step)  # type: ignore[arg-type]
-        stage = min(step // self.steps_of_one, len(self.learners) - 1)
+        step = int(self.step) - (not self.training)  # type: ignore[arg-type]
+        stage = min(max(step, 0) // self.steps_of_one, len(self.learners) - 1)
         all_learn = step - stage * self.steps_of_one >= (1 - self.CORRECTED) * self.steps_of_one
         x_NX = given_NX = self.input(rows)
         sum_NO = self.bias_O.expand(len(x_NX), -1)
@@ -144,8 +150,9 @@ class GrowNet(nn.Module):
 @dataclass(kw_only=True, eq=False, repr=False)
 class NODEEstimator(RowEstimator):
     layers: int = 2
-    trees: int = 256
-    depth: int = 6
+    trees: int = 128
+    depth: int = 5
+    learning_rate: float = 1e-2  # of few steps
     weight_decay: float = 0.0
     scaling: str = "quantile"
 

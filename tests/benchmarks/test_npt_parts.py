@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.papers import npt_parts, small_tables
-from benchmarks.papers.claims import FAILS, HOLDS, NOT_RUN, NPT_PAPER, PARTLY, published
+from benchmarks.papers.claims import FAILS, NOT_RUN, NPT_PAPER, PARTLY, published
 from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TRUE, TableNetwork, TableRecipe
 from spinimpute.nn.attention import ABA
 
@@ -69,23 +69,26 @@ def row(method: str, fold: int, rmse: float, name: str = "boston", steps: int = 
 
 
 def test_verdicts_compare_the_same_folds() -> None:
-    base = [row("NPT", 0, 3.0), row("NPT", 1, 5.0), row("NPT", 2, 9.0), row("NPT", 0, 1.0, steps=6)]
-    level = [row(NO_TARGETS, 0, 3.1), row(NO_TARGETS, 1, 4.9)]
-    worse = [row(NO_FEATURES, 0, 4.0), row(NO_FEATURES, 1, 6.1)]
-    without = [row(NPT_WITHOUT_ABA, 0, 2.9), row(NPT_WITHOUT_ABA, 1, 4.8)]
+    base = [row("NPT", fold, 3.0 + fold) for fold in range(4)] + [row("NPT", 0, 1.0, steps=6)]
+    level = [row(NO_TARGETS, fold, 3.0 + fold + change) for fold, change in enumerate((0.1, -0.1, 0.3))]
+    worse = [row(NO_FEATURES, fold, 3.0 + fold + change) for fold, change in enumerate((1.0, 1.1, 1.2))]
+    without = [row(NPT_WITHOUT_ABA, 0, 2.9), row(NPT_WITHOUT_ABA, 1, 3.8)]
     robust, both = npt_parts.claims([*base, *level])
-    assert robust.verdict == HOLDS
-    assert "no target masking +0.00 ± 0.10" in robust.because
+    assert robust.verdict == PARTLY, "few folds and no difference are no proof of none"
+    assert "no target masking +0.10 ± 0.12 (3)" in robust.because
     assert both.verdict == NOT_RUN
     robust, both = npt_parts.claims([*base, *level, *worse, *without])
     assert robust.verdict == PARTLY
-    assert "no feature masking +1.05 ± 0.05 (*)" in robust.because
+    assert "no feature masking +1.10 ± 0.06 (3) (*)" in robust.because
+    assert "without ABA -0.15 ± 0.05 (2)" in robust.because
+    assert "(2) (*)" not in robust.because, "of two folds three standard errors are nothing"
     assert both.verdict == PARTLY
     assert "boston, without ABA: -0.15 (2 folds)" in both.because
     assert npt_parts.claims([*base, *worse])[0].verdict == FAILS
     assert [claim.verdict for claim in npt_parts.claims([])] == [NOT_RUN, NOT_RUN]
-    text = npt_parts.table([*base, *level])
-    assert f"| {NO_TARGETS} | 4.00 ± 1.27 (2) | 0.00 ± 0.14 (2) | 2.93 ± 0.18 |" in text
+    text = npt_parts.table([*base, *level, *without])
+    assert f"| {NO_TARGETS} | 4.10 ± 1.11 (3) | 0.10 ± 0.20 (3) | 2.93 ± 0.18 |  |" in text
+    assert f"| {NPT_WITHOUT_ABA} | 3.35 ± 0.64 (2) | -0.15 ± 0.07 (2) |  | 3.22 ± 0.25 |" in text
 
 
 def test_every_part_has_a_figure_of_the_paper() -> None:

@@ -39,7 +39,7 @@ def test_networks_learn_what_no_linear_model_can(kind: str) -> None:
     module = module_of(kind)
     settings = {"steps": 300, "learning_rate": 3e-3, "batch_size": 128, "random_state": 1, "patience": 10**9}
     if kind == "NODE":
-        settings |= {"trees": 32, "depth": 4, "learning_rate": 1e-2}
+        settings |= {"trees": 32, "learning_rate": 1e-2}
     model = getattr(module, f"{kind}Regressor")(**settings).fit(train, target)
     assert loss(truth, model.predict(test), True) < 0.6 * truth.std()
     classes = np.where(target > 0, "up", "down")
@@ -59,6 +59,13 @@ def test_a_tree_is_its_leaf_where_thresholds_are_far() -> None:
         # the first side is that above the threshold; the second level is the higher bit
         leaf_N = torch.tensor([0, 2, 1, 3])
         torch.testing.assert_close(trees(x_NX), trees.response_TLO[:, leaf_N].transpose(0, 1))
+
+
+def test_entmax_of_two_is_that_of_the_package() -> None:
+    module = module_of("NODE")
+    x_N = torch.linspace(-3, 3, 61)
+    both_N2 = module.entmax15(torch.stack((x_N, torch.zeros(61)), -1), dim=-1)
+    torch.testing.assert_close(module.entmax15_of_two(x_N), both_N2[:, 0], atol=1e-5, rtol=1e-5)
 
 
 def test_learners_are_added_one_by_one() -> None:

@@ -186,7 +186,17 @@ class PanelChunk:
 
     def typed_alleles(self, typed_TQ: np.ndarray) -> TypedAlleles:
         """Queries' alleles at the chunk's places, of those at all typed sites."""
-        return TypedAlleles.of(typed_TQ[self.first_typed : self.first_typed + len(self.cM_S)])
+        return TypedAlleles.of(typed_TQ[self._typed])
+
+    def sibling_alleles(self, typed_TQ: np.ndarray, queries: slice, sibling_Q: np.ndarray) -> TypedAlleles:
+        """Those of the other haplotypes of some queries' samples; no calls where there is none."""
+        alleles_SQ = typed_TQ[self._typed][:, sibling_Q[queries]]  # a copy, of the chunk's places alone
+        alleles_SQ[:, sibling_Q[queries] == np.arange(len(sibling_Q))[queries]] = -1
+        return TypedAlleles.of(alleles_SQ)
+
+    @property
+    def _typed(self) -> slice:
+        return slice(self.first_typed, self.first_typed + len(self.cM_S))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.pbwt import Matches, unite
 from spinimpute.hmm.recombination_scale import recombination_scale
+from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.haplotype_attention.chunk import (
@@ -46,7 +47,7 @@ class ChunkPredictor(Protocol):
         chunk: PanelChunk,
         patterns: ChunkPatterns,
         typed_TQ: np.ndarray,
-        sibling_typed_TQ: np.ndarray | None,
+        siblings: TypedAlleles | None,
         candidates: Candidates,
         jumps_per_cM: float,
     ) -> np.ndarray:
@@ -186,7 +187,7 @@ class HaplotypeEngine(Engine):
                 chunk,
                 walked.patterns,
                 typed_TQ[:, queries],
-                None if sibling_Q is None else typed_TQ[:, sibling_Q[queries]],
+                None if sibling_Q is None else chunk.sibling_alleles(typed_TQ, queries, sibling_Q),
                 candidates,
                 self._jumps_per_cM.result(),
             )

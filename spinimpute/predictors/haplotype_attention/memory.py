@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spinimpute.errors import InputError
+from spinimpute.hmm import parameters
 from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.engine import ImputationJob
@@ -27,7 +28,7 @@ CHUNK_ENTRIES = 4_000_000  # results of a part, likewise
 ENTRY = 45  # bytes of a result (site x haplotype) that is being written
 WAITING = 4  # of one that waits
 PLACE = 0.6  # bytes of a panel haplotype at a typed place of a prepared chunk,
-PATTERN = 2.1  # of its pattern in a gap, twice as many in a chunk with a gap of more than FEW_NUMBERS,
+PATTERN = 2.2  # of its pattern in a gap, twice as many in a chunk with a gap of more than FEW_NUMBERS,
 HAPLOTYPE = 60  # and otherwise
 PATTERN_SITE = 0.16  # bytes at a site, of haplotypes that differ from each other:
 DIFFERENT = 10_000  # more than these hardly do within a gap
@@ -38,7 +39,8 @@ COUNTED = 45_000  # of whom no more count, as the number of candidates is bounde
 WALK = 2048  # queries whose matches are found at once
 WALKED_HAPLOTYPE = 4  # bytes of one of COUNTED haplotypes, and a query, of what was found on both sides,
 WALKS_AHEAD = 3  # so many times,
-NOTED = 20_000  # and more while a side is walked, of whoever is noted,
+NOTED = 20_000  # and more while a side is walked, of whoever is noted; of a haplotype in small panels:
+NOTED_HAPLOTYPE = 0.3
 WALKED = 40  # and bytes of a haplotype, whatever the queries: orders,
 WALKS = 4  # in so many threads
 LEAST_ENTRIES = 100_000
@@ -177,7 +179,8 @@ def _working(
     preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + different * sizes.sites
     found = WALKS_AHEAD * WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED)
     walk = min(limits.walk, query_haplotypes)
-    walked = walk * found + min(threads, WALKS) * (NOTED * walk + WALKED * panel_haplotypes)
+    noted = NOTED if panel_haplotypes > parameters.MOST_STATES else NOTED_HAPLOTYPE * panel_haplotypes
+    walked = walk * found + min(threads, WALKS) * (noted * walk + WALKED * panel_haplotypes)
     part = min(limits.queries, -(-walk // threads))
     of_threads = walked + threads * part * bytes_of_query(panel_haplotypes, sizes)
     return COMPILED + of_chunks + preparing + of_threads

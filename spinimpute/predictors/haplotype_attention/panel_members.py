@@ -5,10 +5,13 @@ in a centimorgan the model of Li and Stephens often holds several jumps for as l
 sample that agree with both of one panel sample are another matter: for others this is likely only where many
 haplotypes agree.
 
-With a of the N panel haplotypes as like the first, b as like the second, and p panel samples as like both, a
-sample from outside has both with a probability of about a / N times b / N, one that is in the panel with p /
-(N / 2). So the odds of being in the panel are those of before times 2 N p / (a b), and less for each place
-that differs, as a typed call must be wrong there.
+With a of the N panel haplotypes as like the first, b as like the second, and p of them as like the first
+whose siblings are as like the second, a sample from outside has both with a probability of about a / N times
+b / N, one that is in the panel, in either order, with p / N. So the odds of being in the panel are those of
+before times N p / (a b). Where places differ, typed calls must be wrong there; or the sample is a relative
+who has the same haplotypes for a while, as likely in panels of any size.
+
+That a sample's two haplotypes are alike tells nothing more than one of them, and one of them is not enough.
 
 Axes: Q queries, N panel haplotypes, C candidates, M haplotypes of members, G gaps, U sites, W 64-bit words.
 """
@@ -24,12 +27,13 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
 
-# Before anything is known. Of 300 haplotypes one that alone agrees then has odds of 6 to 1.
-PRIOR_ODDS = 0.01
+PRIOR_ODDS = 0.02  # before anything is known; of 300 haplotypes one that alone agrees then has 6 to 1
 PLACES_PER_ERROR = 200  # known typed places of a haplotype for each that may differ
-ERROR_ODDS = 0.1  # what a difference leaves of the odds: of a chunk's calls hardly one is wrong
-# Of a query that is like more than so many the panel says enough; in large panels that is nearly everyone.
-MOST_ALIKE = 10
+# Where places differ the odds are no larger than the first, times the second for each of them.
+MOST_ODDS, ERROR_ODDS = 100.0, 0.1
+LEAST_ODDS = 0.05  # with less a sample is imputed like any other
+MOST_ALIKE = 20  # candidates that are like a query, of which the panel says enough
+COUNTED = 4_096  # haplotypes, evenly spread, among which those like the other haplotype are counted
 
 
 class PanelMembers(NamedTuple):
@@ -60,7 +64,7 @@ def panel_members(
 ) -> PanelMembers:
     """Find queries that agree with a panel haplotype, as their siblings do with its sibling.
 
-    But for one of PLACES_PER_ERROR places, and unless it agrees with more than MOST_ALIKE.
+    But for one of PLACES_PER_ERROR places, and unless MOST_ALIKE candidates and more agree.
 
     Parameters
     ----------
@@ -69,7 +73,7 @@ def panel_members(
     sibling_N : int64
         The sibling of each haplotype; itself where there is none.
     queries, siblings : TypedAlleles
-        Queries, and the other haplotypes of their samples.
+        Queries, and the other haplotypes of their samples; without any call where there is none.
     candidate_C : int32
         Candidates of a block of the chunk: whoever agrees everywhere is one of them, but where many do.
     first_Q1 : int64
@@ -84,7 +88,7 @@ def panel_members(
     found_Q1 = np.empty(len(first_Q1), np.int64)
     found_M = _find_members(
         panel.bits_NW, sibling_N, queries.bits_XW, queries.known_XW, siblings.bits_XW, siblings.known_XW,
-        candidate_C, first_Q1, PRIOR_ODDS, probability_Q, found_Q1,
+        candidate_C, first_Q1, COUNTED, probability_Q, found_Q1,
     )  # fmt: skip
     return PanelMembers(probability_Q, found_M, found_Q1)
 
@@ -101,18 +105,34 @@ def _differences(row_W, bits_W, known_W, most):  # type: ignore[no-untyped-def]
 
 
 @kernel()
+def _most_errors(known_W):  # type: ignore[no-untyped-def]
+    """At how many places a query may differ from itself in the panel; -1 if nothing is known of it."""
+    n_known = count_bits(known_W, 0, 64 * len(known_W))
+    return n_known // PLACES_PER_ERROR if n_known else -1
+
+
+@kernel()
+def _odds(n, n_pairs, n_alike, n_others_alike, n_differ):  # type: ignore[no-untyped-def]
+    """Of being in a panel of n haplotypes; see above."""
+    odds = PRIOR_ODDS * n * n_pairs / (n_alike * n_others_alike)
+    return odds if n_differ == 0 else min(odds, MOST_ODDS) * ERROR_ODDS**n_differ
+
+
+@kernel()
 def _find_members(  # type: ignore[no-untyped-def]
-    panel_NW, sibling_N, query_QW, known_QW, other_QW, other_known_QW, candidate_C, first_Q1, prior_odds,
+    panel_NW, sibling_N, query_QW, known_QW, other_QW, other_known_QW, candidate_C, first_Q1, counted,
     probability_Q, found_Q1,
 ):  # fmt: skip
     """Fill probability_Q and found_Q1; returns the haplotypes of members."""
     n = len(panel_NW)
+    step = (n + counted - 1) // counted
     found_M, n_found = np.empty(64, np.int32), 0
     for q in range(len(query_QW)):
         found_Q1[q] = n_found
         query_W, known_W, other_W, other_known_W = query_QW[q], known_QW[q], other_QW[q], other_known_QW[q]
-        most = count_bits(known_W, 0, 64 * len(known_W)) // PLACES_PER_ERROR
-        others_most = count_bits(other_known_W, 0, 64 * len(other_known_W)) // PLACES_PER_ERROR
+        most, others_most = _most_errors(known_W), _most_errors(other_known_W)
+        if min(most, others_most) < 0 or _differences(query_W, other_W, known_W & other_known_W, 0) == 0:
+            continue
         n_alike, own = 0, 0
         others = fewest = most + others_most + 1  # of the first pair with fewest differences
         for c in range(first_Q1[q], first_Q1[q + 1]):
@@ -130,23 +150,28 @@ def _find_members(  # type: ignore[no-untyped-def]
                 fewest, own, others = here + there, here, there
         if n_alike > MOST_ALIKE or fewest > most + others_most:
             continue
-        n_alike, n_others_alike = 0, 0
-        for h in range(n):
-            n_others_alike += _differences(panel_NW[h], other_W, other_known_W, others) <= others
+        if n_found + n_alike > len(found_M):
+            longer_M = np.empty(2 * (n_found + n_alike), np.int32)
+            longer_M[:n_found] = found_M[:n_found]
+            found_M = longer_M
+        n_alike, n_pairs = 0, 0
+        for c in range(first_Q1[q], first_Q1[q + 1]):
+            h = candidate_C[c]
             if _differences(panel_NW[h], query_W, known_W, own) > own:
                 continue
             n_alike += 1
             sibling = sibling_N[h]
             if sibling != h and _differences(panel_NW[sibling], other_W, other_known_W, others) <= others:
-                if n_found == len(found_M):
-                    longer_M = np.empty(2 * n_found, np.int32)
-                    longer_M[:n_found] = found_M
-                    found_M = longer_M
-                found_M[n_found] = h
-                n_found += 1
-        n_pairs = n_found - found_Q1[q]
-        odds = prior_odds * 2 * n * n_pairs / (n_alike * n_others_alike) * ERROR_ODDS**fewest
-        probability_Q[q] = odds / (1 + odds)
+                found_M[n_found + n_pairs] = h
+                n_pairs += 1
+        n_others_alike = 0 if step == 1 else step  # one more, where they may be between those looked at
+        for h in range(0, n, step):
+            if _differences(panel_NW[h], other_W, other_known_W, others) <= others:
+                n_others_alike += step
+        odds = _odds(n, n_pairs, n_alike, n_others_alike, fewest)
+        if odds >= LEAST_ODDS:
+            probability_Q[q] = odds / (1 + odds)
+            n_found += n_pairs
     found_Q1[len(query_QW)] = n_found
     return found_M[:n_found].copy()
 
@@ -176,13 +201,14 @@ def mix_members(
     out_UQ : float32
         P(ALT).
     """
-    _mix_members(*members, *patterns.around(first_gap), first_gap, gap_start_G1, flip_U, out_UQ)
+    pattern_NG, _, first_word_G, minor_W = patterns.around(first_gap)
+    _mix_members(*members, pattern_NG, first_word_G, minor_W, first_gap, gap_start_G1, flip_U, out_UQ)
 
 
 @kernel()
 def _mix_members(  # type: ignore[no-untyped-def]
-    probability_Q, haplotype_M, first_Q1, pattern_NG, count_G, first_word_G, minor_W, first_gap,
-    gap_start_G1, flip_U, out_UQ,
+    probability_Q, haplotype_M, first_Q1, pattern_NG, first_word_G, minor_W, first_gap, gap_start_G1, flip_U,
+    out_UQ,
 ):  # fmt: skip
     one = np.float32(1)
     carriers_U = np.empty(len(flip_U), np.int64)

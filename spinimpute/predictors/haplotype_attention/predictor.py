@@ -46,6 +46,10 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import Information, f
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
 from spinimpute.predictors.haplotype_attention.panel_members import (
+    ERROR_ODDS,
+    MOST_ALIKE,
+    MOST_ODDS,
+    PLACES_PER_ERROR,
     PRIOR_ODDS,
     PanelMembers,
     mix_members,
@@ -75,6 +79,7 @@ CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 # take a quarter of the time, and change hardly anything (benchmarks/README.md).
 LEAST_SHARE, SHARED = 0.5, 5_000
 AGREED = f"agreed={DISSENT}-{BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN}"
+MEMBERS = f"members={PRIOR_ODDS}-{MOST_ODDS:g}-{ERROR_ODDS}/{PLACES_PER_ERROR}-{MOST_ALIKE}"
 MIXED = f"mixed={ALONE}-{ALIKE}:{LARGEST_WEIGHT}"
 MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
 
@@ -123,7 +128,7 @@ class HaplotypePredictor(Predictor):
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED} member={PRIOR_ODDS}"
+            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED} {MEMBERS}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -181,7 +186,7 @@ class HaplotypePredictor(Predictor):
         chunk: PanelChunk,
         patterns: ChunkPatterns,
         typed_TQ: np.ndarray,
-        sibling_typed_TQ: np.ndarray | None,
+        siblings: TypedAlleles | None,
         candidates: Candidates,
         jumps_per_cM: float,
     ) -> np.ndarray:
@@ -197,8 +202,8 @@ class HaplotypePredictor(Predictor):
             See `read_patterns`.
         typed_TQ : int8
             As of `find_matches`.
-        sibling_typed_TQ : int8 or None
-            Of the other haplotypes of the queries' samples; None if they are not known.
+        siblings : TypedAlleles or None
+            `PanelChunk.sibling_alleles`; None if it is not known who they are.
         candidates : Candidates
             Of these queries.
         jumps_per_cM : float
@@ -213,7 +218,7 @@ class HaplotypePredictor(Predictor):
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         queries = chunk.typed_alleles(typed_TQ)
         n_haplotypes = panel.n_haplotypes
-        members = None if sibling_typed_TQ is None else _members(chunk, queries, sibling_typed_TQ, candidates)
+        members = None if siblings is None else _members(chunk, queries, siblings, candidates)
         first_B, n_gaps_B = chunk.block_gaps()
         jump_S = jump_probabilities(chunk.cM_S, n_haplotypes, jumps_per_cM)
         posterior_CP, candidates = copying_posteriors(
@@ -275,10 +280,9 @@ class HaplotypePredictor(Predictor):
 
 
 def _members(
-    chunk: PanelChunk, queries: TypedAlleles, sibling_typed_TQ: np.ndarray, candidates: Candidates
+    chunk: PanelChunk, queries: TypedAlleles, siblings: TypedAlleles, candidates: Candidates
 ) -> PanelMembers:
     first_Q1 = candidates.first_BQ1[len(chunk.blocks) // 2]
-    siblings = chunk.typed_alleles(sibling_typed_TQ)
     return panel_members(chunk.panel, chunk.sibling_N, queries, siblings, candidates.haplotype_C, first_Q1)
 
 
