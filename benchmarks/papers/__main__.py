@@ -13,7 +13,7 @@ import argparse
 import math
 from pathlib import Path
 
-from benchmarks.papers import genomics, images, many_windows, page, random_bits, small_tables
+from benchmarks.papers import elsewhere, genomics, images, many_windows, page, random_bits, small_tables
 from benchmarks.papers.cells import RESULTS, make_cells
 
 
@@ -29,6 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     many_windows.add_command(commands)
     small_tables.add_command(commands)
     random_bits.add_command(commands)
+    elsewhere.add_commands(commands)
     page.add_command(commands)
     for sub in commands.choices.values():
         if sub.get_default("cells"):

@@ -1,7 +1,7 @@
 """The parameters of the model of Li and Stephens and of its computation, each with its reason.
 
 They were chosen on samples that were taken out of the real panels, and on simulated panels, never by the
-targets: benchmarks/README.md and benchmarks/phasing/README.md have the numbers.
+targets: benchmarks/tried.md and benchmarks/phasing/README.md have the numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_JUMP_PROBABILITY = 0.99  # from it on all haplotypes are left anyway, and n
 LEAST_MAP_RATE = 0.02  # of the mean cM per base between first and last typed site: no gap is without length
 LEAST_HAPLOTYPES = 4
 
-# The map that `panel build` estimates from the panel alone (benchmarks/README.md): between common sites, one
+# The map that `panel build` estimates from the panel alone (benchmarks/tried.md): between common sites, one
 # of every 2,000 base pairs. With one of 4,000 a little less is gained, with more haplotypes no more.
 MAP_STEP, COMMON = 2_000, 0.05
 MOST_ESTIMATED_FROM = 5_000  # haplotypes

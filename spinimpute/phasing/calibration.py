@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# Chosen on people taken out of the real panels, see benchmarks/README.md.
+# Chosen on people taken out of the real panels, see benchmarks/tried.md.
 FREQUENCIES = (0.0005, 0.01, 0.05, 0.5)
 # Of alleles up to each of these: 1 - 1 / temperature of a sample of whom something is known at all sites.
 OVERCONFIDENCE = (0.15, 0.05, 0.1, 0.25)

@@ -28,7 +28,7 @@ from spinimpute.phasing.fragment_phase import SweptFragments
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.sequencing.fragments import FragmentBases
 
-# Chosen on people taken out of the real panels, see benchmarks/README.md.
+# Chosen on people taken out of the real panels, see benchmarks/tried.md.
 FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
 # Of the sweeps that count: from high to low, as low ones early on keep chains in what they have found first.
 SCALES = (100.0, 50.0, 18.0, 6.0, 3.0, 1.5)

@@ -21,7 +21,7 @@ from spinimpute.phasing.likelihood_passes import MUTATION
 from spinimpute.phasing.pair_posteriors import pair_posteriors, written_given_copied
 from spinimpute.sequencing.fragments import FragmentBases
 
-# Chosen on people taken out of the real panels, see benchmarks/README.md.
+# Chosen on people taken out of the real panels, see benchmarks/tried.md.
 # Haplotypes and the weight of pairs, for samples of whom something is known at up to this share of the sites:
 # with 0.29 and 2.3 reads a site. Beyond, pairs bring nothing.
 PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))

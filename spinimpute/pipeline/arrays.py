@@ -39,8 +39,8 @@ def impute_haplotypes(
     """P(ALT) of haplotypes at all sites of a panel.
 
     Each haplotype is imputed by itself: samples of the panel are recognised by both of theirs, as
-    `impute_genotypes` and `impute` do. Alleles that are given come back unchanged. The whole result is held in memory: for whole chromosomes use
-    `impute`.
+    `impute_genotypes` and `impute` do. Alleles that are given come back unchanged. The whole result is held
+    in memory: for whole chromosomes use `impute`.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ UNITS = 200  # of 1 in a file, one byte for each site
 NOBODY = 2  # in place of an allele: no other haplotype is like this one
 _BLOCK, _FLANK = 2_048, 512  # common sites whose discordance is computed together, and around them
 
-# Fitted to predictions of people left out of the real panels, see benchmarks/README.md.
+# Fitted to predictions of people left out of the real panels, see benchmarks/tried.md.
 _STEEPNESS, _POWER = 1.3, 1.5
 
 

@@ -19,7 +19,7 @@ from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
 
 MOST_COUNTED = 255  # copies; for patterns without minor alleles, too
-# Chosen on people left out of panels (benchmarks/README.md). What has more than DISSENT of the probability is
+# Chosen on people left out of panels (benchmarks/tried.md). What has more than DISSENT of the probability is
 # weighed. Alleles of fewer than BELIEVED copies that all candidates carry are wrong in up to 20 % of the
 # cases, others in 2 of 1,000. Those of fewer than RIGHTLY_PLACED are looked for on siblings, too.
 DISSENT, BELIEVED = 0.001, 30

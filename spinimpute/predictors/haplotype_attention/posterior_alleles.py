@@ -2,7 +2,7 @@
 
 The shipped network was trained with panels of up to 6,000 haplotypes. In larger ones hundreds of haplotypes
 match a query alike, the model of Li and Stephens is close to the truth, and the mean of both predictions is
-better than either (benchmarks/README.md). In panels like those of training it is not, and nothing is mixed.
+better than either (benchmarks/tried.md). In panels like those of training it is not, and nothing is mixed.
 
 Axes: Q queries, G gaps of a block, C candidates, P places, U sites of a block, N panel haplotypes.
 """

@@ -76,7 +76,7 @@ CLASSES = 22
 CLASSES_OF_LARGE = 12  # where posteriors count as much as the network and sites are dense, more are no better
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 # A candidate needs half of 1 / N, or of 1 / SHARED (1e-4) where that is more: in large panels those between
-# take a quarter of the time, and change hardly anything (benchmarks/README.md).
+# take a quarter of the time, and change hardly anything (benchmarks/tried.md).
 LEAST_SHARE, SHARED = 0.5, 5_000
 AGREED = f"agreed={DISSENT}-{BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN}"
 MEMBERS = f"members={PRIOR_ODDS}-{MOST_ODDS:g}-{ERROR_ODDS}/{PLACES_PER_ERROR}-{MOST_ALIKE}"
