@@ -17,6 +17,7 @@ Found = dict[tuple[str, str], dict[int, float]]
 
 BASE, NO_FEATURE_MASKING = "NPT", "NPT, no feature masking"
 COMMAND = "`python -m benchmarks.papers npt4`"
+FEW_FOLDS = f"{COMMAND}: two folds are needed to tell what chance does"
 LEVEL = 0.05  # of a test by t, two-sided, uncorrected
 # ours, and Table 4's
 OF_PAPER = {
@@ -105,7 +106,7 @@ def _robust(found: Found) -> Claim:
                 f"{method.removeprefix('NPT, ')} {difference_F.mean():+.2f} ± {error:.2f} ({n}){mark}"
             )
     if not told:
-        return not_run("NPT 4", says, COMMAND)
+        return not_run("NPT 4", says, FEW_FOLDS)
     because = (
         f"RMSE less NPT's, mean ± standard error (folds), (*): p < {LEVEL:g} each, by t: {'; '.join(told)}"
     )
@@ -118,11 +119,11 @@ def _both_help(found: Found) -> Claim:
     for name in sorted({name for name, _ in found}):
         for method in OF_TABLE_5:
             difference_F = differences(found, name, method)
-            if len(difference_F):
+            if len(difference_F) > 1:
                 helps.append(difference_F.mean() > 0)
                 told.append(
                     f"{name}, {OF_TABLE_5[method]}: {difference_F.mean():+.2f} ({len(difference_F)} folds)"
                 )
     if not told:
-        return not_run("NPT 5", says, COMMAND)
+        return not_run("NPT 5", says, FEW_FOLDS)
     return Claim("NPT 5", says, at_most_partly(verdict(helps)), f"RMSE less NPT's. {'; '.join(told)}")
