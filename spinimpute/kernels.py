@@ -17,8 +17,10 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+from llvmlite.binding import ModuleRef, parse_bitcode
 from numba.core import config
 from numba.core.caching import NullCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.runtime.nrt import rtsys
@@ -51,6 +53,56 @@ def _environment(module: str, constants: Any, name: str) -> Environment:
         environment.env_name = name
         Environment._memo[name] = environment
     return environment
+
+
+class _ReadLibrary(JITCodeLibrary):
+    """A kernel's machine code, read from a file.
+
+    Numba would also parse the bitcode that other kernels are compiled with, which takes more time than all
+    else. Here that is done when one of them is compiled.
+    """
+
+    _bitcode: bytes
+    _shared_module: Any
+
+    @classmethod
+    def read(cls, codegen: Any, data: Any, symbol: str) -> _ReadLibrary:
+        """Of what `_reduce` gives; symbol: of the function that Python calls."""
+        name, kind, (machine_code, bitcode) = data
+        if kind != "object":
+            raise ValueError(f"{name} was stored as {kind}, not as machine code")
+        library = cls(codegen, name)
+        library._bitcode = bitcode
+        library.enable_object_caching()
+        library._set_compiled_object(machine_code)
+        library._finalize_final_module()
+        codegen._engine._defined_symbols.add(symbol)
+        return library
+
+    def _get_module_for_linking(self) -> ModuleRef:
+        if self._shared_module is None:
+            self._shared_module = parse_bitcode(self._bitcode)
+            self._codegen._engine._load_defined_symbols(self._shared_module)
+        return self._shared_module
+
+
+def _rebuild(target_context: Any, parts: tuple[Any, ...]) -> CompileResult:
+    """As numba's `CompileResult._rebuild`, of what `_reduce` gives, with a `_ReadLibrary`."""
+    data, described, environment, signature, object_mode, lifted, annotation, reload, environments = parts
+    codegen = target_context.codegen()
+    library = _ReadLibrary.read(codegen, data, described.llvm_cpython_wrapper_name)
+    for start in reload:
+        start()
+    result = CompileResult(
+        target_context=target_context, typing_context=target_context.typing_context, library=library,
+        environment=environment, fndesc=described, signature=signature, objectmode=object_mode, lifted=lifted,
+        entry_point=target_context.get_executable(library, described, environment),
+        type_annotation=annotation, typing_error=None, call_helper=None, metadata=None, reload_init=reload,
+        referenced_envs=environments,
+    )  # fmt: skip
+    for one in environments:
+        codegen.set_env(one.env_name, one)
+    return result
 
 
 class _KernelReader(Unpickler):
@@ -89,7 +141,7 @@ class _KernelCache(NullCache):
         if not data.startswith(head):  # another kernel's file, under this name
             return None
         parts = _KernelReader(io.BytesIO(data[len(head) :])).load()
-        return CompileResult._rebuild(target_context, *parts)
+        return _rebuild(target_context, parts)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if not data.library.has_dynamic_globals and not data.lifted:

@@ -19,7 +19,16 @@ from spinimpute.hmm.emissions import allele_emissions, side_by_side
 from spinimpute.hmm.parameters import LANES, MISMATCH, SPAN
 from spinimpute.hmm.patterns import most_patterns, span_patterns
 from spinimpute.hmm.recombination_scale import recombination_scale
-from spinimpute.hmm.steps import emit, end_span, go_through_to_meet, join, leave, sum_both
+from spinimpute.hmm.steps import (
+    emit,
+    end_span,
+    go_through,
+    go_through_to_meet,
+    join,
+    leave,
+    sum_both,
+    sum_patterns,
+)
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.kernels import kernel
@@ -88,7 +97,7 @@ def _probabilities_of_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_p
     patterns = span_patterns(window.panel_NW, len(alleles_SQ))
     jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
     emission_S2L = side_by_side(allele_emissions(alleles_SQ.T, MISMATCH))[0]
-    right = backward_values(patterns, emission_S2L, jump_S)
+    right = backward_values(patterns, emission_S2L, jump_S, window.first_decided, window.stop_decided)
     probability_SL = np.zeros((len(alleles_SQ), LANES), np.float32)
     _predict(
         *patterns, emission_S2L, jump_S, *right, window.first_decided, window.stop_decided, probability_SL
@@ -109,8 +118,11 @@ def _predict(  # type: ignore[no-untyped-def]
     stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     scale_L, joined_2L = np.empty(LANES, np.float32), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
-    sum_both(pattern_IN[0], left_NL, behind_INL[0], left_DL, right_DL, product_DL)
-    n_spans = (stop_decided - 1) // SPAN + 1
+    first_span, n_spans = first_decided // SPAN, (stop_decided - 1) // SPAN + 1
+    if first_span == 0:
+        sum_both(pattern_IN[0], left_NL, behind_INL[0], left_DL, right_DL, product_DL)
+    else:
+        sum_patterns(pattern_IN[0], left_NL, left_DL)
     for i in range(n_spans):
         first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
         here = slice(first, first + d)
@@ -130,7 +142,10 @@ def _predict(  # type: ignore[no-untyped-def]
             emit(bits_D[here], at, emission_S2L[place], left_DL, scale_L, stay_DL, come_DL)
         if i + 1 < n_spans:
             end_span(count_D[here], scale_L, stay_DL, come_DL)
-            go_through_to_meet(
-                pattern_IN[i], stay_DL, come_DL, left_NL, pattern_IN[i + 1], behind_INL[i + 1], left_DL,
-                right_DL, product_DL,
-            )  # fmt: skip
+            if i + 1 < first_span:
+                go_through(pattern_IN[i], stay_DL, come_DL, left_NL, left_NL, pattern_IN[i + 1], left_DL)
+            else:
+                go_through_to_meet(
+                    pattern_IN[i], stay_DL, come_DL, left_NL, pattern_IN[i + 1],
+                    behind_INL[i + 1 - first_span], left_DL, right_DL, product_DL,
+                )  # fmt: skip

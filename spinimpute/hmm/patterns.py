@@ -2,7 +2,8 @@
 
 As in Minimac (Das et al. 2016, Nat. Genet. 48:1284).
 
-Axes: N panel haplotypes, S typed places, I spans of SPAN places, D patterns of the spans, W 64-bit words.
+Axes: N panel haplotypes, M further ones, S typed places, I spans of SPAN places, D patterns of the spans, W
+64-bit words.
 """
 
 from __future__ import annotations
@@ -53,6 +54,71 @@ def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
     """
     pattern_IN = np.empty((-(-n_places // SPAN), len(panel_NW)), np.int32)
     return SpanPatterns(pattern_IN, *_span_patterns(panel_NW, pattern_IN))
+
+
+class PatternsWithRows:
+    """Patterns of the panel with further haplotypes, others each time.
+
+    Parameters
+    ----------
+    patterns : SpanPatterns
+        Of the panel.
+    """
+
+    def __init__(self, patterns: SpanPatterns) -> None:
+        self._panel = patterns
+        self._pattern_IN = patterns.pattern_IN
+
+    def of(self, rows_MW: np.ndarray) -> SpanPatterns:
+        """As `span_patterns` of the panel's N haplotypes and then these would number them.
+
+        Parameters
+        ----------
+        rows_MW : uint64 (M, W)
+            Typed alleles of the further haplotypes, see `pack_rows`.
+
+        Returns
+        -------
+        SpanPatterns
+            Of all N + M; the next call overwrites them.
+        """
+        n_spans, n = self._panel.pattern_IN.shape
+        if self._pattern_IN.shape[1] != n + len(rows_MW):
+            self._pattern_IN = np.empty((n_spans, n + len(rows_MW)), np.int32)
+            self._pattern_IN[:, :n] = self._panel.pattern_IN
+        return SpanPatterns(self._pattern_IN, *_add_rows(*self._panel, rows_MW, self._pattern_IN))
+
+
+@kernel()
+def _add_rows(panel_pattern_IN, panel_first_I1, panel_bits_D, panel_count_D, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
+    """Fill pattern_IN from the panel's haplotypes on; returns the rest of `SpanPatterns`."""
+    n_spans, n = panel_pattern_IN.shape
+    n_rows = len(rows_MW)
+    number_K = np.full(1 << SPAN, np.int32(-1))
+    first_I1 = np.zeros(n_spans + 1, np.int64)
+    most = len(panel_bits_D) + n_spans * n_rows
+    bits_D, count_D = np.empty(most, np.uint64), np.zeros(most, np.float32)
+    low = np.uint64((1 << SPAN) - 1)
+    total = 0
+    for i in range(n_spans):
+        first_I1[i] = first = total
+        for d in range(panel_first_I1[i], panel_first_I1[i + 1]):
+            number_K[panel_bits_D[d]] = total - first
+            bits_D[total], count_D[total] = panel_bits_D[d], panel_count_D[d]
+            total += 1
+        word, shift = (i * SPAN) >> 6, np.uint64((i * SPAN) & 63)
+        for m in range(n_rows):
+            key = (rows_MW[m, word] >> shift) & low
+            if number_K[key] < 0:
+                number_K[key] = total - first
+                bits_D[total] = key
+                total += 1
+            pattern_IN[i, n + m] = number_K[key]
+            count_D[first + number_K[key]] += 1
+        for d in range(first, total):
+            number_K[bits_D[d]] = -1
+    first_I1[n_spans] = total
+    return first_I1, bits_D[:total].copy(), count_D[:total].copy()
 
 
 @kernel()

@@ -122,8 +122,9 @@ class ChainsOverAll(Chains):
         behind_INL[-1] = behind_NL
         stay_PDL, come_PDL = (np.empty((SPAN, len(patterns.bits_D), LANES), np.float32) for _ in range(2))
         first = fill_backwards(
-            *patterns, self.emission_S2L[here], jump_S[here], behind_INL, stay_PDL, come_PDL
-        )
+            *patterns, self.emission_S2L[here], jump_S[here], 0, len(behind_INL), behind_INL, stay_PDL,
+            come_PDL,
+        )  # fmt: skip
         return behind_INL, stay_PDL, come_PDL, *first
 
     def _places(self, group: int, n_sites: int) -> slice:

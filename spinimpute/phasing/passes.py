@@ -17,7 +17,17 @@ import numpy as np
 from spinimpute.hmm.lanes import halves_exchanged, load, store
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import most_patterns
-from spinimpute.hmm.steps import allele_at, emit, end_span, go_through_alone, join, leave, meet, sum_both
+from spinimpute.hmm.steps import (
+    allele_at,
+    emit,
+    end_span,
+    go_through,
+    join,
+    leave,
+    meet,
+    sum_both,
+    sum_patterns,
+)
 from spinimpute.kernels import kernel
 
 HALF = LANES // 2
@@ -32,9 +42,10 @@ def pass_forward(  # type: ignore[no-untyped-def]
     """Decide at the open heterozygotes of the places [first_decided, stop_decided).
 
     emission_S2L: of the lanes' alleles; those of a target are exchanged where it is decided so. behind_INL,
-    right_stay_PDL, right_come_PDL: `backward_values`. open_SH: heterozygotes without phase; wanted_S: places
-    where probability_SL is asked for. starting: nothing is known of the right side's phase. locked_H2: places
-    of a target's first and last heterozygote whose phase is known; between them nothing behind is exchanged.
+    right_stay_PDL, right_come_PDL: `backward_values` of these places. open_SH: heterozygotes without phase;
+    wanted_S: places where probability_SL is asked for. starting: nothing is known of the right side's phase.
+    locked_H2: places of a target's first and last heterozygote whose phase is known; between them nothing
+    behind is exchanged.
     Fills way_HS and sure_HS at the open heterozygotes, and probability_SL, P(ALT) by what is around, at these
     places and the wanted ones.
     """
@@ -47,11 +58,15 @@ def pass_forward(  # type: ignore[no-untyped-def]
     own_2L, cross_2L = np.empty((2, LANES), np.float32), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
     way_H, linked_H = np.zeros(HALF, np.uint8), np.full(HALF, first_decided == 0)
-    for i in range((stop_decided - 1) // SPAN + 1):
+    first_span, n_spans = first_decided // SPAN, (stop_decided - 1) // SPAN + 1  # of those that decide
+    if first_span == 0:
+        sum_both(pattern_IN[0], left_NL, behind_INL[0], left_DL, right_DL, own_DL)
+        sum_cross(pattern_IN[0], left_NL, behind_INL[0], cross_DL)
+    else:
+        sum_patterns(pattern_IN[0], left_NL, left_DL)
+    for i in range(n_spans):
         first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
         here = slice(first, first + d)
-        sum_both(pattern_IN[i], left_NL, behind_INL[i], left_DL[:d], right_DL[:d], own_DL[:d])
-        sum_cross(pattern_IN[i], left_NL, behind_INL[i], cross_DL[:d])
         stay_DL[:d] = 1
         come_DL[:d] = 0
         scale_L[:] = 1
@@ -95,8 +110,15 @@ def pass_forward(  # type: ignore[no-untyped-def]
                         own_DL[x, l], cross_DL[x, m] = cross_DL[x, m], own_DL[x, l]
                         own_DL[x, m], cross_DL[x, l] = cross_DL[x, l], own_DL[x, m]
                     scale_L[l], scale_L[m] = scale_L[m], scale_L[l]
-        end_span(count_D[here], scale_L, stay_DL, come_DL)
-        go_through_alone(pattern_IN[i], stay_DL, come_DL, left_NL)
+        if i + 1 < n_spans:
+            end_span(count_D[here], scale_L, stay_DL, come_DL)
+            if i + 1 < first_span:
+                go_through(pattern_IN[i], stay_DL, come_DL, left_NL, left_NL, pattern_IN[i + 1], left_DL)
+            else:
+                go_through_to_decide(
+                    pattern_IN[i], stay_DL, come_DL, left_NL, pattern_IN[i + 1],
+                    behind_INL[i + 1 - first_span], left_DL, right_DL, own_DL, cross_DL,
+                )  # fmt: skip
 
 
 @kernel(fast=True)
@@ -106,6 +128,25 @@ def sum_cross(pattern_N, left_NL, right_NL, cross_DL):  # type: ignore[no-untype
     for h in range(len(pattern_N)):
         d = pattern_N[h]
         store(cross_DL, d, load(cross_DL, d) + load(left_NL, h) * halves_exchanged(load(right_NL, h)))
+
+
+@kernel(fast=True)
+def go_through_to_decide(  # type: ignore[no-untyped-def]
+    pattern_N, stay_DL, come_DL, left_NL, next_pattern_N, right_NL, left_DL, right_DL, own_DL, cross_DL
+):
+    """`go_through`, in place, with the next span's sums as by `sum_both` and `sum_cross`."""
+    left_DL[:] = 0
+    right_DL[:] = 0
+    own_DL[:] = 0
+    cross_DL[:] = 0
+    for h in range(len(pattern_N)):
+        d, e = pattern_N[h], next_pattern_N[h]
+        left, right = load(stay_DL, d) * load(left_NL, h) + load(come_DL, d), load(right_NL, h)
+        store(left_NL, h, left)
+        store(left_DL, e, load(left_DL, e) + left)
+        store(right_DL, e, load(right_DL, e) + right)
+        store(own_DL, e, load(own_DL, e) + left * right)
+        store(cross_DL, e, load(cross_DL, e) + left * halves_exchanged(right))
 
 
 @kernel(fast=True)

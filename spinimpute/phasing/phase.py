@@ -17,23 +17,26 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.backward_values import backward_values
-from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
-from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.backward_values import Room, backward_values
+from spinimpute.hmm.parameters import LANES
+from spinimpute.hmm.patterns import PatternsWithRows, span_patterns
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, pass_forward
+from spinimpute.phasing.decisions import apply_decisions, elect, vote
+from spinimpute.phasing.passes import HALF, pass_forward
+from spinimpute.phasing.target_lanes import TargetLanes
 from spinimpute.progress import Progress, Shares
 
 # Chosen on samples taken out of the real panels, see benchmarks/phasing/README.md.
@@ -45,6 +48,14 @@ DOUBTFUL = (
 )  # probability below which a heterozygote is not used; more such passes bring nothing
 VOTES = 3  # passes; twice as many bring nothing
 MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy: without them a tenth more errors
+
+# What groups of samples share of a window is made once for all groups of a task.
+TASKS, MOST_GROUPS = (
+    16,
+    8,
+)  # tasks of a thread in a pass at least, if there are groups enough; groups of a task
+
+_Task = tuple[PassWindow, int, int]  # a window, the first sample, and where the samples end
 
 
 @dataclass
@@ -97,6 +108,24 @@ class _Pass:
     jumps_per_cM: float
     doubtful_TX: np.ndarray
     starting: bool
+
+
+class _Decided(NamedTuple):
+    """What a pass decides.
+
+    Attributes
+    ----------
+    way_TX : uint8 (T, X)
+        How to go on at an open heterozygote, see `passes`.
+    sure_TX : float32 (T, X)
+        Its posterior probability.
+    likely_T2X : bool (T, 2, X)
+        Whether ALT is the likelier allele.
+    """
+
+    way_TX: np.ndarray
+    sure_TX: np.ndarray
+    likely_T2X: np.ndarray
 
 
 def phase_haplotypes(
@@ -161,16 +190,18 @@ def phase_haplotypes(
         [digests[x] for x in order],
     )
     # every other pass cuts elsewhere, so that no place is always at an edge
-    grids = [windows_of(panel, typed_index, shift) for shift in (0, parameters.CORE // 2)]
+    shifts = 0, parameters.CORE // 2
     n_passes = 1 + len(DOUBTFUL) + VOTES
     passes = Shares(progress, [1] * n_passes)
     scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:
+        grids = list(pool.map(partial(windows_of, panel, typed_index), shifts))
+        tasks = [_tasks(windows, len(targets.column_X2), threads) for windows in grids]
 
         def run(number: int, settings: _Pass) -> np.ndarray:
-            return _run_pass(pool, grids[number % len(grids)], targets, settings, passes.of(number))
+            return _run_pass(pool, tasks[number % len(tasks)], targets, settings, passes.of(number))
 
         sure_TX = run(0, _Pass(scale, targets.open_TX, starting=True))
         for number in range(1, n_passes):
@@ -179,8 +210,9 @@ def phase_haplotypes(
             doubtful_TX = none_TX if voting else targets.open_TX & (sure_TX < DOUBTFUL[number - 1])
             sure_TX = run(number, _Pass(scale * factor, doubtful_TX, starting=False))
             if voting:
-                _vote(targets, votes_TX)
-    _elect(targets, votes_TX)
+                vote(targets.alleles_TQ, targets.open_TX, targets.column_X2, votes_TX)
+    free_X = targets.locked_X2[:, 0] == len(typed_index)
+    elect(targets.alleles_TQ, targets.open_TX, free_X, targets.column_X2, votes_TX)
     _part_alternatives(panel.position[typed_index], targets)
     _give_to_samples_with_the_same_calls(targets)
     keep_TQ = targets.known_TQ.copy()
@@ -238,7 +270,7 @@ def _targets_of(
     sample_Q = np.repeat(np.where(chosen_X, np.cumsum(new_X) - 1, -1), ploidy)
     chosen = np.flatnonzero(new_X)
     column_X2 = np.stack([first_column[chosen], first_column[chosen] + 1], axis=1)
-    open_TX = unphased_TX[:, chosen]
+    open_TX = np.ascontiguousarray(unphased_TX[:, chosen])  # indexing gives either order
     # 0/1 and 1/0 are the same
     filled_TQ[:, column_X2[:, 0]] &= ~open_TX
     filled_TQ[:, column_X2[:, 1]] |= open_TX
@@ -272,7 +304,7 @@ def _give_to_samples_with_the_same_calls(targets: _Targets) -> None:
 
 def _run_pass(
     pool: ThreadPoolExecutor,
-    windows: list[PassWindow],
+    tasks: list[_Task],
     targets: _Targets,
     settings: _Pass,
     progress: Progress | None,
@@ -282,106 +314,66 @@ def _run_pass(
     Returns float32 (T, X): the posterior probability of each decision, 1 where there was none.
     """
     shape = targets.open_TX.shape
-    way_TX, sure_TX = np.zeros(shape, np.uint8), np.ones(shape, np.float32)
-    likely_T2X = np.zeros((shape[0], 2, shape[1]), bool)
-
-    def run(task: tuple[PassWindow, np.ndarray]) -> None:
-        window, chosen = task
-        decided = slice(window.first_decided, window.stop_decided)
-        rows = slice(window.first + decided.start, window.first + decided.stop)
-        way_HS, sure_HS, probability_SL = _decide_window(window, targets, chosen, settings)
-        n = len(chosen)
-        way_TX[rows, chosen] = way_HS[:n, decided].T
-        sure_TX[rows, chosen] = sure_HS[:n, decided].T
-        likely_T2X[rows, 0, chosen] = probability_SL[decided, :n] > 0.5
-        likely_T2X[rows, 1, chosen] = probability_SL[decided, HALF : HALF + n] > 0.5
-
-    n_tasks = len(windows) * -(-shape[1] // HALF)
-    for done, _ in enumerate(pool.map(run, _tasks(windows, shape[1])), start=1):
+    decided = _Decided(
+        np.zeros(shape, np.uint8), np.ones(shape, np.float32), np.zeros((shape[0], 2, shape[1]), bool)
+    )
+    for done, _ in enumerate(
+        pool.map(lambda task: _decide(task, targets, settings, decided), tasks), start=1
+    ):
         if progress is not None:
-            progress(done / n_tasks)
-    _apply(targets, way_TX, likely_T2X)
+            progress(done / len(tasks))
+    apply_decisions(
+        targets.alleles_TQ, targets.known_TQ, targets.column_X2, decided.way_TX, decided.likely_T2X
+    )
     _give_to_samples_with_the_same_calls(targets)
-    return sure_TX
+    return decided.sure_TX
 
 
-def _tasks(windows: list[PassWindow], n_samples: int) -> Iterator[tuple[PassWindow, np.ndarray]]:
-    """Windows with the numbers of up to HALF samples."""
-    for window in windows:
-        for start in range(0, n_samples, HALF):
-            yield window, np.arange(start, min(start + HALF, n_samples))
+def _tasks(windows: list[PassWindow], n_samples: int, threads: int) -> list[_Task]:
+    """Windows with some groups of HALF samples: more than one if there are tasks enough for all threads."""
+    n_groups = -(-n_samples // HALF)
+    at_once = min(max(1, len(windows) * n_groups // (TASKS * threads)), MOST_GROUPS) * HALF
+    starts = range(0, n_samples, at_once)
+    return [(window, start, min(start + at_once, n_samples)) for window in windows for start in starts]
 
 
-def _decide_window(
-    window: PassWindow, targets: _Targets, chosen: np.ndarray, settings: _Pass
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """way_HS, sure_HS and probability_SL of `pass_forward` for some samples."""
-    places = slice(window.first, window.stop)
-    lanes = np.concatenate([chosen, np.repeat(chosen[-1:], HALF - len(chosen))])  # the last fills up
-    column_L = np.concatenate([targets.column_X2[lanes, 0], targets.column_X2[lanes, 1]])
-    known_SL = targets.known_TQ[places, column_L]
-    doubtful_SL = settings.doubtful_TX[places, np.concatenate([lanes, lanes])]
-    call_SL = np.where(known_SL, targets.alleles_TQ[places, column_L], MISSING)
-    open_SH = np.ascontiguousarray(targets.open_TX[places, lanes])  # indexing gives either order
-    open_SH[:, len(chosen) :] = False
-    wanted_S = ~known_SL.all(axis=1)
-    rows_NW = window.panel_NW
-    if not settings.starting:
-        others = np.flatnonzero(~np.isin(targets.sample_Q, chosen))
-        others = others[:: -(-len(others) // MOST_OTHERS)] if len(others) else others
-        rows_NW = np.concatenate([rows_NW, pack_rows(targets.alleles_TQ[places, others])])
-    patterns = span_patterns(rows_NW, len(call_SL))
-    jump_S = jump_probabilities(window.cM_S, len(rows_NW), settings.jumps_per_cM)
-    mismatch_S = targets.mismatch_T[places]
-    seen_SL = np.where(doubtful_SL, MISSING, call_SL)
-    right = backward_values(patterns, _emissions(seen_SL, mismatch_S), jump_S)
-    way_HS, sure_HS = np.zeros(open_SH.T.shape, np.uint8), np.ones(open_SH.T.shape, np.float32)
-    probability_SL = np.zeros(call_SL.shape, np.float32)
-    pass_forward(
-        *patterns, _emissions(call_SL, mismatch_S), jump_S, *right, open_SH, wanted_S, window.first_decided,
-        window.stop_decided, settings.starting, targets.locked_X2[lanes] - window.first, way_HS, sure_HS,
-        probability_SL,
-    )  # fmt: skip
-    return way_HS, sure_HS, probability_SL
-
-
-def _emissions(call_SL: np.ndarray, mismatch_S: np.ndarray) -> np.ndarray:
-    return side_by_side(allele_emissions(call_SL.T, mismatch_S))[0]
-
-
-def _apply(targets: _Targets, way_TX: np.ndarray, likely_T2X: np.ndarray) -> None:
-    """Exchange alleles as decided, and fill missing calls anew. likely_T2X: bool, whether ALT is likelier."""
-    first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
-    alleles_T2X = np.stack([targets.alleles_TQ[:, first], targets.alleles_TQ[:, second]], axis=1)
-    known_T2X = np.stack([targets.known_TQ[:, first], targets.known_TQ[:, second]], axis=1)
-    exchanged_TX = (way_TX & EXCHANGED).astype(bool)
-    alleles_T2X = np.where(exchanged_TX[:, None], alleles_T2X[:, ::-1], alleles_T2X)
-    alleles_T2X = np.where(known_T2X, alleles_T2X, likely_T2X)
-    behind_TX = np.zeros_like(exchanged_TX)
-    behind_TX[1:] = np.logical_xor.accumulate((way_TX & EXCHANGED_BEHIND).astype(bool), axis=0)[:-1]
-    alleles_T2X = np.where(behind_TX[:, None], alleles_T2X[:, ::-1], alleles_T2X)
-    targets.alleles_TQ[:, first], targets.alleles_TQ[:, second] = alleles_T2X[:, 0], alleles_T2X[:, 1]
-
-
-def _vote(targets: _Targets, votes_TX: np.ndarray) -> None:
-    """Vote for or against a heterozygote having its ALT on the same haplotype as the one before."""
-    last_X = np.zeros(votes_TX.shape[1], np.uint8)
-    for t, open_X in enumerate(targets.open_TX):
-        allele_X = targets.alleles_TQ[t, targets.column_X2[:, 0]]
-        votes_TX[t] += np.where(open_X, np.where(allele_X == last_X, 1, -1), 0).astype(np.int8)
-        last_X = np.where(open_X, allele_X, last_X)
-
-
-def _elect(targets: _Targets, votes_TX: np.ndarray) -> None:
-    """Take the phase with most votes; samples with some known phase keep that of the last pass."""
-    free_X = targets.locked_X2[:, 0] == len(votes_TX)
-    last_X = np.zeros(votes_TX.shape[1], np.uint8)
-    for t, open_X in enumerate(targets.open_TX):
-        chosen = np.flatnonzero(open_X & free_X)
-        allele = last_X[chosen] ^ (votes_TX[t, chosen] < 0)
-        targets.alleles_TQ[t, targets.column_X2[chosen, 0]] = allele
-        targets.alleles_TQ[t, targets.column_X2[chosen, 1]] = 1 - allele
-        last_X[chosen] = allele
+def _decide(task: _Task, targets: _Targets, settings: _Pass, decided: _Decided) -> None:
+    """Fill `decided` where the window decides, for its samples."""
+    window, first_sample, last_sample = task
+    n_places = window.stop - window.first
+    here = slice(window.first_decided, window.stop_decided)
+    rows = slice(window.first + here.start, window.first + here.stop)
+    patterns = span_patterns(window.panel_NW, n_places)
+    with_rows = PatternsWithRows(patterns)
+    rows_QW = pack_rows(targets.alleles_TQ[window.first : window.stop])
+    jumps_of = cache(partial(jump_probabilities, window.cM_S, jumps_per_cM=settings.jumps_per_cM))
+    lanes, room = TargetLanes(n_places), Room()
+    probability_SL = np.zeros((n_places, LANES), np.float32)
+    for start in range(first_sample, last_sample, HALF):
+        stop = min(start + HALF, last_sample)
+        n, group = stop - start, slice(start, stop)
+        lanes.fill(
+            targets.alleles_TQ, targets.known_TQ, targets.open_TX, settings.doubtful_TX, targets.mismatch_T,
+            targets.column_X2, window.first, start, stop,
+        )  # fmt: skip
+        if not settings.starting:
+            others = np.flatnonzero((targets.sample_Q < start) | (targets.sample_Q >= stop))
+            others = others[:: -(-len(others) // MOST_OTHERS)] if len(others) else others
+            patterns = with_rows.of(rows_QW[others])
+        jump_S = jumps_of(patterns.pattern_IN.shape[1])
+        right = backward_values(
+            patterns, lanes.seen_S2L, jump_S, window.first_decided, window.stop_decided, room
+        )
+        way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
+        locked_H2 = targets.locked_X2[np.minimum(np.arange(start, start + HALF), stop - 1)] - window.first
+        pass_forward(
+            *patterns, lanes.call_S2L, jump_S, *right, lanes.open_SH, lanes.wanted_S, window.first_decided,
+            window.stop_decided, settings.starting, locked_H2, way_HS, sure_HS, probability_SL,
+        )  # fmt: skip
+        decided.way_TX[rows, group] = way_HS[:n, here].T
+        decided.sure_TX[rows, group] = sure_HS[:n, here].T
+        decided.likely_T2X[rows, 0, group] = probability_SL[here, :n] > 0.5
+        decided.likely_T2X[rows, 1, group] = probability_SL[here, HALF : HALF + n] > 0.5
 
 
 def _part_alternatives(position_T: np.ndarray, targets: _Targets) -> None:

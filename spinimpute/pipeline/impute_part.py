@@ -70,6 +70,8 @@ def impute_part(
         Called with the fraction that is done.
     """
     part, summary = chosen.part, run.summary
+    if part.target.unphased is not None or summary.leave_one_out is not None:
+        part = part.with_rate()  # once for all that need it
     panel, target, match = part.panel, part.target, part.match
     run.writer.set_ploidy(target.ploidy)
     job = ImputationJob(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.backward_values import backward_values
+from spinimpute.hmm.backward_values import Room, backward_values
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
 from spinimpute.hmm.leave_one_out import _predict
@@ -115,10 +115,14 @@ def test_leaving_likelihoods_out_is_as_by_brute_force(seed: int, n_places: int, 
     rng = np.random.default_rng(seed)
     panel_SN, emission_QS2, jump_S = random_model(rng, n_places, n, 3)
     patterns, emission_S2L = span_patterns(pack_rows(panel_SN), n_places), side_by_side(emission_QS2)[0]
-    right = backward_values(patterns, emission_S2L, jump_S)
+    first = int(rng.integers(n_places))
+    stop = int(rng.integers(first + 1, n_places + 1))
+    room = Room()
+    backward_values(patterns, emission_S2L[::-1].copy(), jump_S, room=room)  # its values must not show
+    right = backward_values(patterns, emission_S2L, jump_S, first, stop, room)
     found_SL = np.zeros((n_places, LANES), np.float32)
-    _predict(*patterns, emission_S2L, jump_S, *right, 0, n_places, found_SL)
-    for q, place in enumerate(rng.integers(0, n_places, 3)):
+    _predict(*patterns, emission_S2L, jump_S, *right, first, stop, found_SL)
+    for q, place in enumerate(rng.integers(first, stop, 3)):
         others_S2 = emission_QS2[q].copy()
         others_S2[place] = 1
         posterior_SN, _ = brute_force(panel_SN, others_S2, jump_S, np.ones(n))

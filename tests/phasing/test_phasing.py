@@ -151,7 +151,7 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
         call_H2S = np.where(known_HS[:, None], pair_H2S, MISSING)
         return side_by_side(allele_emissions(np.concatenate([call_H2S[:, 0], call_H2S[:, 1]]), MISMATCH))[0]
 
-    right = backward_values(patterns, emissions(known_HS & ~doubtful_HS), jump_S)
+    right = backward_values(patterns, emissions(known_HS & ~doubtful_HS), jump_S, first, stop)
     way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
     probability_SL = np.zeros((n_places, LANES), np.float32)
     open_SH = open_HS.T.copy()
