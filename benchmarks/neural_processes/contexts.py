@@ -16,7 +16,8 @@ from benchmarks.neural_processes.results import RESULTS, STEPS, find_folder
 from spinimpute.neural_processes.models import KINDS
 
 FOLDER = re.compile(  # what `run_name` gives, without other kernels
-    r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?P<floor>-floor-0\.001)?(?:-steps-(?P<steps>\d+)|"
+    r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?P<floor>-floor-0\.001)?"
+    r"(?:-inducing-points-(?P<inducing>\d+))?(?:-steps-(?P<steps>\d+)|"
     r"-after-(?P<low_before>\d+)-(?P<high_before>\d+)(?:-floor-0\.001)?(?:-steps-(?P<before>\d+))?-steps-(?P<further>\d+))?"
 )
 MARKS = re.compile(r"(<!-- neural processes: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -27,6 +28,7 @@ SMALL = (64, 128)  # context points, that models of the first table were trained
 COSTS_AT = "1024"  # context points
 CARRIED_FROM = "2026-11-23"  # date of results: since then inducing points carry y
 BEFORE = " before"  # in the name of a kind: its results from before that
+OTHER_POINTS = "{}, {} inducing points"  # a kind, where it has another number than usual
 
 
 def contexts(_: argparse.Namespace) -> None:
@@ -131,6 +133,8 @@ def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
                 row = json.loads(path.read_text())
                 if row["kind"].endswith("IPNP") and folder.name < CARRIED_FROM:
                     row["kind"] += BEFORE
+                if "inducing" in number:
+                    row["kind"] = OTHER_POINTS.format(row["kind"], number["inducing"])
                 of_model[row["kind"], path.name] = row
     return {run: list(of_model.values()) for run, of_model in latest.items()}
 

@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import (
+    INDUCING,
     STEPS,
     WITH_POINTS,
     find_folder,
@@ -32,6 +33,7 @@ def train(arguments: argparse.Namespace) -> None:
     tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high), tasks=arguments.tasks)
     track = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
     track += "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
+    track += "" if arguments.inducing_points == INDUCING else f"-inducing-points-{arguments.inducing_points}"
     if arguments.steps < 0 or (not arguments.steps and not arguments.after):
         raise SystemExit("--steps must be at least 1, or 0 with --after: models as they are")
     start = None

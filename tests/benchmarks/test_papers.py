@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from benchmarks.imputation.cases import Case
+from benchmarks.neural_processes.contexts import read_runs
 from benchmarks.papers import (
     cells,
     genomics,
@@ -489,3 +490,16 @@ def test_processes_after_many_steps(tmp_path: Path) -> None:
     assert verdict == PARTLY
     assert "CANP 1.250" in because
     assert because.endswith("not run: ANP, BANP")
+
+
+def test_models_with_the_papers_inducing_points_have_a_row_of_their_own(tmp_path: Path) -> None:
+    for track, log_likelihood in (("", 1.2), ("-inducing-points-32", 1.1), ("-inducing-points-16", 1.0)):
+        folder = tmp_path / f"2026-11-25-context-64-128{track}"
+        folder.mkdir()
+        row = {"kind": "CIPNP", "log_likelihood": log_likelihood, "floored": 1.349, "steps": 600}
+        (folder / "CIPNP-1.json").write_text(json.dumps(row))
+    text = section_processes._figure4(read_runs(tmp_path))
+    lines = [line for line in text.splitlines() if line.startswith("| CIPNP")]
+    assert [line.split(" | ")[:2] for line in lines] == [
+        ["| CIPNP", "1.200 (1)"], ["| CIPNP, 32 inducing points", "1.100 (1)"],
+    ]  # fmt: skip
