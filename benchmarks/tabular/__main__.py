@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.tabular.california import california
+from benchmarks.tabular.california import MODELS, california
 from benchmarks.tabular.cost import KINDS, cost, one_cost
 from benchmarks.tabular.memory import memory, one_memory
 from benchmarks.tabular.methods import METHODS
@@ -66,7 +66,7 @@ def main() -> None:
     sub.set_defaults(function=california)
     sub.add_argument("--data", type=Path, required=True)
     sub.add_argument("--results", type=Path, default=RESULTS / "california")
-    sub.add_argument("--models", nargs="+", default=["ResNet", "MLP", "FTTransformer"])
+    sub.add_argument("--models", nargs="+", choices=MODELS, default=["ResNet", "MLP", "FTTransformer"])
     sub.add_argument("--epochs", type=int, default=200, help="at most")
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
     sub.add_argument("--threads", type=int, default=1)

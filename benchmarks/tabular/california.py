@@ -1,26 +1,55 @@
 """California Housing with the settings of Gorishniy et al. (2021): RMSE in 100,000 dollars (the paper: FT-T
 .459, ResNet .486, MLP .499), and whether [CLS] attention, and what it carries, order the columns as permuting
-them does."""
+them does.
+
+Predictions of the test part are kept, so that ensembles of seeds can be scored:
+
+    predictions/MODEL-SEED.json    4 decimals; predictions/target.json has the labels
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
 from sklearn.inspection import permutation_importance
+from torch import nn
 
 from benchmarks.imputation.tables import markdown
-from spinimpute import tabular
+from spinimpute.tabular import FTTransformerRegressor, MLPRegressor, ResNetRegressor
 from spinimpute.tabular.datasets import load_table, split
+from spinimpute.tabular.row_networks import FTTransformer
 
-PAPER = {"FTTransformer": 0.459, "ResNet": 0.486, "MLP": 0.499}
+WITHOUT_BIASES = "FTTransformerWithoutBiases"
+PAPER = {"FTTransformer": 0.459, "ResNet": 0.486, "MLP": 0.499, WITHOUT_BIASES: 0.470}
+PREDICTIONS, TARGET, DECIMALS = "predictions", "target", 4
 EPOCHS_OF_PATIENCE = 16
 REPEATS = 5  # of each column's permutation
+
+
+class FTTransformerWithoutBiases(FTTransformerRegressor):
+    """Tokens are x W alone: no biases of features, which here are a bias and an embedding of the index."""
+
+    def _make(self) -> nn.Module:
+        network = super()._make()
+        assert isinstance(network, FTTransformer)
+        assert network.tokens.index is not None
+        for bias_DE in (network.tokens.bias, network.tokens.index):
+            nn.init.zeros_(bias_DE).requires_grad_(False)
+        return network
+
+
+MODELS = {
+    "ResNet": ResNetRegressor, "MLP": MLPRegressor, "FTTransformer": FTTransformerRegressor,
+    WITHOUT_BIASES: FTTransformerWithoutBiases,
+}  # fmt: skip
 
 
 def california(arguments: argparse.Namespace) -> None:
@@ -42,22 +71,55 @@ def california(arguments: argparse.Namespace) -> None:
                 "patience": EPOCHS_OF_PATIENCE, "random_state": seed, "batch_size": 256,
                 "validation_fraction": len(parts.validation) / len(rows),
             }  # fmt: skip
-            model = getattr(tabular, f"{kind}Regressor")(**settings)
-            started = time.perf_counter()
+            model = MODELS[kind](**settings)
+            started, started_work = time.perf_counter(), time.process_time()
             model.fit(features.iloc[rows], target[rows])
-            seconds = time.perf_counter() - started
-            error = model.predict(features.iloc[parts.test]) - target[parts.test]
+            seconds, worked = time.perf_counter() - started, time.process_time() - started_work
+            predicted = model.predict(features.iloc[parts.test])
+            error = predicted - target[parts.test]
             result = {
                 "model": kind, "seed": seed, "rmse": float(np.sqrt(np.mean(error**2))),
                 "paper": PAPER.get(kind), "best_step": model.n_steps_, "settings": settings,
-                "fit_seconds": round(seconds), "parameters": model.n_parameters_,
-                "torch": torch.__version__, "threads": arguments.threads,
+                "fit_seconds": round(seconds), "processor_seconds": round(worked),
+                "parameters": model.n_parameters_, "torch": torch.__version__, "threads": arguments.threads,
             }  # fmt: skip
             if kind == "FTTransformer":
                 result |= _importance(model, features.iloc[parts.test], target[parts.test], seed)
+            _keep(predicted, target[parts.test], out / PREDICTIONS, path.name)
             path.write_text(json.dumps(result, indent=1) + "\n")
             print(result, flush=True)
     _report(out)
+
+
+def _keep(predicted: np.ndarray, target: np.ndarray, folder: Path, name: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for of, file in ((target, f"{TARGET}.json"), (predicted, name)):
+        (folder / file).write_text(json.dumps([round(float(x), DECIMALS) for x in of]) + "\n")
+
+
+def _read_predictions(results: Path) -> dict[str, list[np.ndarray]]:
+    """By model, one of each seed; the labels are those of TARGET."""
+    found: dict[str, list[np.ndarray]] = defaultdict(list)
+    for path in sorted((results / PREDICTIONS).glob("*.json")):
+        found[path.stem.partition("-")[0]].append(np.array(json.loads(path.read_text())))
+    return found
+
+
+def ensembles(results: Path) -> dict[str, tuple[list[float], float]]:
+    """RMSE of each seed, and of the mean of their predictions, of models with several seeds."""
+    predictions = _read_predictions(results)
+    if not predictions:
+        return {}
+    (target,) = predictions.pop(TARGET)
+
+    def rmse(predicted: np.ndarray) -> float:
+        return float(np.sqrt(np.mean((predicted - target) ** 2)))
+
+    return {
+        model: ([rmse(one) for one in of_seeds], rmse(np.mean(of_seeds, 0)))
+        for model, of_seeds in predictions.items()
+        if len(of_seeds) > 1
+    }
 
 
 def _importance(model: Any, features: Any, target: np.ndarray, seed: int) -> dict[str, Any]:

@@ -78,11 +78,13 @@ class Problem:
 
 @dataclass
 class Fitted:
-    """What predicts, and what is to be said of it."""
+    """What predicts, and what is to be said of it; of a classifier its classes, and their probabilities."""
 
     predict: Callable[[pd.DataFrame], np.ndarray]
     settings: dict[str, Any]
     told: dict[str, Any] = field(default_factory=dict)
+    classes: np.ndarray | None = None
+    probabilities: Callable[[pd.DataFrame], np.ndarray] | None = None
 
 
 def loss(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
@@ -117,7 +119,7 @@ def network(kind: str, module: str = "spinimpute.tabular") -> Callable[[Problem]
         model = estimator(**settings, steps=steps, evaluate_every=max(1, steps // looks), patience=10**9)
         model.fit(features, target)
         told = {"steps": steps, "best_step": model.n_steps_, "parameters": model.n_parameters_}
-        return Fitted(model.predict, settings, told)
+        return Fitted(model.predict, settings, told, *_probabilities(model, problem))
 
     return fit
 
@@ -199,7 +201,10 @@ def xgboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
     classes, code = _coded(problem)
     validation = _evaluated(problem, classes)
     model.fit(problem.train, code, eval_set=[validation], verbose=False)
-    return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration) + 1})
+    told = {"trees": int(model.best_iteration) + 1}
+    return Fitted(
+        _named(model.predict, classes), settings, told, classes, getattr(model, "predict_proba", None)
+    )
 
 
 def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
@@ -215,7 +220,10 @@ def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
         problem.train, code, eval_set=[validation],
         callbacks=[early_stopping(PATIENCE, verbose=False)],
     )  # fmt: skip
-    return Fitted(_named(model.predict, classes), settings, {"trees": int(model.best_iteration_ or 0)})
+    told = {"trees": int(model.best_iteration_ or 0)}
+    return Fitted(
+        _named(model.predict, classes), settings, told, classes, getattr(model, "predict_proba", None)
+    )
 
 
 def catboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
@@ -237,7 +245,11 @@ def catboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
     validation, target = _evaluated(problem, classes)
     model.fit(named(problem.train), code, eval_set=(named(validation), target))
     predict = _named(lambda rows: np.ravel(model.predict(rows)), classes)
-    return Fitted(lambda rows: predict(named(rows)), settings, {"trees": int(model.tree_count_)})
+    told = {"trees": int(model.tree_count_)}
+    return Fitted(
+        lambda rows: predict(named(rows)), settings, told, classes,
+        None if problem.regression else lambda rows: model.predict_proba(named(rows)),
+    )  # fmt: skip
 
 
 def sklearn_boosting(problem: Problem, settings: dict[str, Any]) -> Fitted:
@@ -256,14 +268,14 @@ def sklearn_boosting(problem: Problem, settings: dict[str, Any]) -> Fitted:
     coded = make_column_transformer((codes, categories), remainder="passthrough")
     model = make_pipeline(coded, trees)
     model.fit(problem.train, problem.train_target)
-    return Fitted(model.predict, settings)
+    return Fitted(model.predict, settings, {}, *_probabilities(model, problem))
 
 
 def neighbours(problem: Problem, settings: dict[str, Any]) -> Fitted:
     kind = KNeighborsRegressor if problem.regression else KNeighborsClassifier
     model = make_pipeline(_flat(problem.train), kind(weights="distance", n_jobs=1, **settings))
     model.fit(problem.train, problem.train_target)
-    return Fitted(model.predict, settings)
+    return Fitted(model.predict, settings, {}, *_probabilities(model, problem))
 
 
 def sklearn_mlp(problem: Problem, settings: dict[str, Any]) -> Fitted:
@@ -278,8 +290,15 @@ def sklearn_mlp(problem: Problem, settings: dict[str, Any]) -> Fitted:
     centre, spread = (target.mean(), target.std() or 1.0) if problem.regression else (0, 1)
     model.fit(problem.train, (target - centre) / spread if problem.regression else target)
     if not problem.regression:
-        return Fitted(model.predict, settings)
+        return Fitted(model.predict, settings, {}, *_probabilities(model, problem))
     return Fitted(lambda rows: model.predict(rows) * spread + centre, settings)
+
+
+def _probabilities(
+    model: Any, problem: Problem
+) -> tuple[np.ndarray, Callable[[pd.DataFrame], np.ndarray]] | tuple[None, None]:
+    """Classes and their probabilities, of a classifier that follows scikit-learn."""
+    return (None, None) if problem.regression else (model.classes_, model.predict_proba)
 
 
 def _flat(features: pd.DataFrame) -> Any:

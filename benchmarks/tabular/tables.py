@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.tabular.contexts import errors_by_context
+from benchmarks.tabular.measures import class_measures
 from benchmarks.tabular.methods import METHODS, Problem, loss
 from spinimpute.tabular.datasets import FOLDS, load_table, split
 
@@ -80,6 +81,9 @@ def one(arguments: argparse.Namespace) -> None:
         "versions": _versions(arguments.method),
         "processor": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
+    if fitted.probabilities is not None and fitted.classes is not None:
+        probability_NK = fitted.probabilities(table.features.iloc[test])
+        row |= class_measures(table.target[test], fitted.classes, probability_NK)
     if arguments.method == "SPIN":
         model = fitted.predict.__self__  # type: ignore[attr-defined]
         rows = table.features.iloc[test]

@@ -1,0 +1,22 @@
+"""What probabilities of classes are worth: negative log-likelihood, and the area under ROC of two classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+LEAST = 1e-15  # a probability of 0 that comes true would cost without end
+
+
+def class_measures(target: np.ndarray, classes: np.ndarray, probability_NK: np.ndarray) -> dict[str, float]:
+    """`log_loss`, in nats a row, and "auroc" where there are two classes.
+
+    A class that training did not have (`classes` are sorted, and those of the columns) has probability 0.
+    """
+    column = np.minimum(classes.searchsorted(target), len(classes) - 1)
+    given = probability_NK.astype(float)[np.arange(len(target)), column]
+    given = np.where(classes[column] == target, given, 0.0).clip(LEAST, 1)
+    found = {"log_loss": float(-np.log(given).mean())}
+    if len(classes) == 2:
+        found["auroc"] = float(roc_auc_score(target == classes[1], probability_NK[:, 1]))
+    return found
