@@ -23,16 +23,21 @@ SPIN_PAPER, NPT_PAPER, FT_PAPER = "SPIN", "NPT", "FT-Transformer"
 
 @dataclass(frozen=True)
 class Claim:
-    """source: paper and table; because: what was found, with numbers."""
+    """source: paper and table; because: what was found, with numbers; in_short: for the front page."""
 
     source: str
     says: str
     verdict: str
     because: str
+    in_short: str = ""
 
     @property
     def row(self) -> list[str]:
         return [self.source, self.says, f"**{self.verdict}**", self.because]
+
+    @property
+    def short_row(self) -> list[str]:
+        return [*self.row[:-1], self.in_short or self.because]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,10 @@ from pathlib import Path
 from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import RESULTS as PROCESSES
 from benchmarks.papers import (
+    section_california,
     section_genomics,
     section_many_windows,
+    section_measures,
     section_probes,
     section_processes,
     section_tables,
@@ -52,6 +54,8 @@ def make_sections(results: Path) -> list[Section]:
         section_genomics.section(results),
         section_many_windows.section(results),
         section_tables.section(TABULAR, results),
+        section_measures.section(TABULAR, results),
+        section_california.section(TABULAR),
         section_processes.section(PROCESSES),
         section_probes.section(TABULAR / "probes", results),
     ]
@@ -70,7 +74,7 @@ def readme(sections: Sequence[Section]) -> str:
     counts = Counter(claim.verdict for claim in claims)
     counted = ", ".join(f"{counts[v]} {v}" for v in (HOLDS, PARTLY, FAILS, CANNOT, NOT_RUN))
     by_words: dict[str, Claim] = {claim.says: claim for claim in claims}
-    foremost = [["table", "claim", "verdict", "found"], *(by_words[says].row for says in FOREMOST)]
+    foremost = [["table", "claim", "verdict", "found"], *(by_words[says].short_row for says in FOREMOST)]
     told = f"Of {len(claims)} claims: {counted}."
     parts = [protocol("readme_head"), markdown(foremost), told, protocol("readme_commands")]
     return "\n\n".join(parts) + "\n"

@@ -100,7 +100,9 @@ def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
             told.append(
                 f"{context[0]:,}–{context[1]:,}: {best} {ours[best]:.3f}, {rival} {theirs[rival]:.3f}"
             )
-    return Claim("SPIN Figure 4", says, verdict(ahead), f"Paper's form, {STEPS} steps. {'; '.join(told)}")
+    form = f"Paper's form, {STEPS} steps"
+    in_short = f"{form}: ahead at {sum(ahead)} of {len(ahead)} context sizes"
+    return Claim("SPIN Figure 4", says, verdict(ahead), f"{form}. {'; '.join(told)}", in_short)
 
 
 def _after_many_steps(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
