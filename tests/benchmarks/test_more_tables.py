@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from benchmarks.papers import cells, npt_parts, page, section_california, section_measures
-from benchmarks.papers.claims import FAILS, FT_PAPER, HOLDS, NOT_RUN, NPT_PAPER, PARTLY, Claim, published
+from benchmarks.papers.claims import (
+    CANNOT,
+    FAILS,
+    FT_PAPER,
+    HOLDS,
+    NOT_RUN,
+    NPT_PAPER,
+    PARTLY,
+    Claim,
+    published,
+)
 from benchmarks.papers.small_tables import TRUE
 from benchmarks.tabular.california import PREDICTIONS, TARGET, WITHOUT_BIASES
 
@@ -153,10 +163,8 @@ def test_an_ensemble_is_ahead_of_all_or_of_most() -> None:
 def test_ensembles_of_transformers_are_compared_once_they_are_there() -> None:
     fits = [trained("FTTransformer", 0.46), trained("FTTransformer", 0.47) | {"fit_seconds": 1_200}]
     claim = section_california._best_ensemble(fits, {})
-    assert claim.verdict == NOT_RUN
-    assert claim.because.startswith(
-        "The 2 fits of FT-Transformer (10 to 20 minutes each) kept no predictions"
-    )
+    assert claim.verdict == CANNOT
+    assert "took 10 to 20 minutes, and kept no predictions" in claim.because
     for error, expected in ((0.45, PARTLY), (0.49, FAILS)):
         both = {"FTTransformer": ((0.46, 0.47), error), "ResNet": ((0.48, 0.49), 0.47)}
         assert section_california._best_ensemble(fits, both).verdict == expected
@@ -187,6 +195,10 @@ def test_times_longer(seconds: int, expected: str) -> None:
     ]
     assert section_california._slower(rows).verdict == expected
     assert section_california._slower(rows[:1]).verdict == NOT_RUN
+    by_the_clock = [trained("FTTransformer", 0.46), trained(WITHOUT_BIASES, 0.47, processor_seconds=seconds)]
+    claim = section_california._slower([*by_the_clock, rows[1]])
+    assert claim.verdict == expected
+    assert "without feature biases" in claim.because
     assert section_california.seconds([trained("MLP", 0.5)], "MLP") == [600]
 
 
