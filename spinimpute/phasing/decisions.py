@@ -53,10 +53,12 @@ def vote(alleles_TQ, open_TX, column_X2, votes_TX):  # type: ignore[no-untyped-d
 
     Parameters
     ----------
-    alleles_TQ, column_X2
+    alleles_TQ : uint8 (T, Q)
         As of `apply_decisions`.
     open_TX : bool (T, X)
         Heterozygotes without phase.
+    column_X2 : int64 (X, 2)
+        As of `apply_decisions`.
     votes_TX : int8 (T, X)
         Votes for less votes against; changed.
     """
@@ -76,10 +78,12 @@ def elect(alleles_TQ, open_TX, free_X, column_X2, votes_TX):  # type: ignore[no-
 
     Parameters
     ----------
-    alleles_TQ, open_TX, column_X2, votes_TX
+    alleles_TQ, open_TX
         As of `vote`; alleles are changed.
     free_X : bool (X,)
         Samples of whom no phase is known; the others keep that of the last pass.
+    column_X2, votes_TX
+        As of `vote`.
     """
     n_samples = len(column_X2)
     last_X = np.zeros(n_samples, np.uint8)
