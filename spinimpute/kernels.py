@@ -67,7 +67,11 @@ class _ReadLibrary(JITCodeLibrary):
 
     @classmethod
     def read(cls, codegen: Any, data: Any, symbol: str) -> _ReadLibrary:
-        """Of what `_reduce` gives; symbol: of the function that Python calls."""
+        """Of what `_reduce` gives.
+
+        symbol: of the function that Python calls. Other kernels call the function's other symbols; they are
+        compiled with the bitcode, whose symbols `_get_module_for_linking` makes known.
+        """
         name, kind, (machine_code, bitcode) = data
         if kind != "object":
             raise ValueError(f"{name} was stored as {kind}, not as machine code")
@@ -89,10 +93,10 @@ class _ReadLibrary(JITCodeLibrary):
 def _rebuild(target_context: Any, parts: tuple[Any, ...]) -> CompileResult:
     """As numba's `CompileResult._rebuild`, of what `_reduce` gives, with a `_ReadLibrary`."""
     data, described, environment, signature, object_mode, lifted, annotation, reload, environments = parts
+    for start in reload:  # before the machine code, which may ask for what they provide
+        start()
     codegen = target_context.codegen()
     library = _ReadLibrary.read(codegen, data, described.llvm_cpython_wrapper_name)
-    for start in reload:
-        start()
     result = CompileResult(
         target_context=target_context, typing_context=target_context.typing_context, library=library,
         environment=environment, fndesc=described, signature=signature, objectmode=object_mode, lifted=lifted,

@@ -74,6 +74,39 @@ def test_another_process_compiles_nothing(compiled: Callable[..., str], tmp_path
     assert kept_elsewhere == []
 
 
+def test_another_process_reads_every_signature(compiled: Callable[..., str], tmp_path: Path) -> None:
+    compiled()
+    script = """
+import numpy as np
+from model import both
+print(both(1.5), both(2), both(np.float32(2)), sum(both.stats.cache_misses.values()))
+"""
+    assert run(script, tmp_path / "cache", tmp_path / "modules").strip() == "7.5 9.0 9.0 2"
+    assert run(script, tmp_path / "cache", tmp_path / "modules").strip() == "7.5 9.0 9.0 0"
+
+
+@pytest.mark.parametrize("first", ["", "both(1.5)"])
+def test_kernels_that_are_read_are_linked_into_those_that_are_compiled(
+    compiled: Callable[..., str], tmp_path: Path, first: str
+) -> None:
+    compiled()
+    script = f"""
+from model import both, plus_other
+from spinimpute.kernels import kernel
+{first}
+
+@kernel()
+def twice(x):
+    return both(x) + plus_other(x) + both(x)
+
+print(twice(1.5), both(1.5), sum(both.stats.cache_misses.values()))
+"""
+    folder = tmp_path / "modules"
+    (folder / "caller.py").write_text(script)
+    assert run("import caller", tmp_path / "cache", folder).strip() == "19.5 7.5 0"
+    assert run("import caller", tmp_path / "cache", folder).strip() == "19.5 7.5 0"
+
+
 def test_what_is_not_compiled_can_be_edited(compiled: Callable[..., str]) -> None:
     compiled()
     edited = MODEL.replace("Scaled.", "By how much: by the scale.").replace(

@@ -54,6 +54,7 @@ class Room:
         shape_INL = n_spans, patterns.pattern_IN.shape[1], LANES
         ends = np.cumsum([prod(shape_INL), of_patterns, of_patterns])
         if len(self._numbers) < ends[-1]:
+            self._numbers = np.empty(0, np.float32)  # not both at once
             # the next group may have more patterns
             self._numbers = np.empty(ends[-1] + of_patterns // 4, np.float32)
         behind_INL, stay_PDL, come_PDL = np.split(self._numbers[: ends[-1]], ends[:-1])

@@ -70,8 +70,6 @@ def impute_part(
         Called with the fraction that is done.
     """
     part, summary = chosen.part, run.summary
-    if part.target.unphased is not None or summary.leave_one_out is not None:
-        part = part.with_rate()  # once for all that need it
     panel, target, match = part.panel, part.target, part.match
     run.writer.set_ploidy(target.ploidy)
     job = ImputationJob(
@@ -85,8 +83,16 @@ def impute_part(
         sibling_haplotypes(target.haplotype_sample),
     )
     shares = Shares(progress, [target.unphased is not None, summary.leave_one_out is not None, 1])
+    to_phase = target.unphased is not None and bool(target.unphased[match.target_index].any())
+    if to_phase:  # reported now, not later
+        run.predictor.check_memory(job)
+        _check_phasing(run, part)
+    if to_phase or summary.leave_one_out is not None:
+        begin_stage(progress, "estimating recombination")
+        with summary.stage("estimate recombination"):
+            part = part.with_rate()  # once for all that need it
+        job = replace(job, jumps_per_cM=part.jumps_per_cM)
     if target.unphased is not None:
-        run.predictor.check_memory(job)  # reported now, not later
         target = _phased(run, part, shares.of(0))
     er2_T = None
     if summary.leave_one_out is not None:
@@ -122,6 +128,12 @@ def _of_windows(
     return np.split(unmatched, np.searchsorted(target_position[unmatched], ends, side="right"))
 
 
+def _check_phasing(run: Run, part: Prepared) -> None:
+    haplotypes, n_typed = part.panel.haplotypes, len(part.match.panel_index)
+    assert haplotypes is not None, "unphased targets are refused without haplotypes"
+    check_phasing(run.options.get("max_memory"), haplotypes.n_haplotypes, n_typed, run.threads)
+
+
 def _phased(run: Run, part: Prepared, progress: Progress | None) -> Haplotypes:
     """The target with the phase of its matched sites; the others' stays unknown."""
     haplotypes, target, match, summary = part.panel.haplotypes, part.target, part.match, run.summary
@@ -132,8 +144,6 @@ def _phased(run: Run, part: Prepared, progress: Progress | None) -> Haplotypes:
     alleles = target.alleles.copy()
     begin_stage(progress, "phasing")
     with summary.stage("phase"):
-        budget = run.options.get("max_memory")
-        check_phasing(budget, haplotypes.n_haplotypes, len(match.panel_index), run.threads)
         alleles[match.target_index] = phase_haplotypes(
             haplotypes,
             match.panel_index,

@@ -43,6 +43,10 @@ def test_lanes_hold_what_is_known_of_targets(seed: int, n_typed: int, n_samples:
     first_place, first_sample = int(rng.integers(n_typed)), int(rng.integers(n_samples))
     last_sample = min(first_sample + HALF, n_samples)
     lanes = TargetLanes(n_typed - first_place)
+    lanes.fill(  # whatever another group has left there
+        1 - of["alleles"], ~of["known"], ~of["open"], ~doubtful_TX, mismatch_T[::-1].copy(), of["column"],
+        first_place, 0, 1,
+    )  # fmt: skip
     lanes.fill(
         of["alleles"], of["known"], of["open"], doubtful_TX, mismatch_T, of["column"], first_place,
         first_sample, last_sample,

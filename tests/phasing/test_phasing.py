@@ -221,6 +221,21 @@ def test_results_depend_on_neither_threads_nor_panel_order_nor_allele_order(rng:
     np.testing.assert_array_equal(run(panel, turned_TQ, het_TX), expected)
 
 
+@pytest.mark.parametrize("most_others", [5, 30, 2_000])
+def test_results_do_not_depend_on_how_many_groups_of_samples_share_a_task(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, most_others: int
+) -> None:
+    panel, truth_TQ = split(mosaic_panel(rng, 90, 160), 80)
+    unphased_TQ, het_TX = without_phase(truth_TQ)
+    unphased_TQ[np.repeat(rng.random((90, 40)) < 0.02, 2, axis=1)] = -1
+    het_TX &= (unphased_TQ >= 0)[:, ::2]
+    monkeypatch.setattr("spinimpute.phasing.phase.MOST_OTHERS", most_others)
+    monkeypatch.setattr("spinimpute.phasing.phase.TASKS", 1)
+    together = run(panel, unphased_TQ, het_TX, fill=True)
+    monkeypatch.setattr("spinimpute.phasing.phase.MOST_GROUPS", 1)
+    np.testing.assert_array_equal(run(panel, unphased_TQ, het_TX, fill=True), together)
+
+
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), most_others=st.sampled_from([7, 2_000]), fill=st.booleans())
 def test_the_order_of_samples_does_not_matter(seed: int, most_others: int, fill: bool) -> None:

@@ -86,3 +86,49 @@ def test_the_line_states_the_scale_for_its_panel_and_map(example_panel: spinimpu
         assert scale_in_header(wrong, example_panel) is None
     for number in ("nan", "-1", "1e9", "x", ""):
         assert scale_in_header(f"{SCALE_LINE}{number} {checksum}", example_panel) is None
+
+
+def unphased_at(target: Path, wanted: slice, out: Path) -> Path:
+    """The target without phase at the records of a slice."""
+    lines = target.read_text().splitlines()
+    records = [i for i, line in enumerate(lines) if not line.startswith("#")]
+    for i in records[wanted]:
+        lines[i] = lines[i].replace("0|1", "0/1").replace("1|0", "1/0")
+    out.write_text("\n".join(lines) + "\n")
+    return out
+
+
+def test_the_scale_is_estimated_once_and_before_phasing(
+    scales: list[float | None], dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    unphased = unphased_at(dense_target, slice(None), tmp_path / "unphased.vcf")
+    summary = spinimpute.impute(unphased, tmp_path / "o.vcf.gz", example_panel)
+    assert scales == [2227]
+    assert list(summary.seconds).index("estimate recombination") < list(summary.seconds).index("phase")
+
+
+def test_without_unphased_calls_at_panel_sites_imputing_itself_estimates_the_scale(
+    scales: list[float | None], dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    lines = unphased_at(dense_target, slice(0), tmp_path / "phased.vcf").read_text().splitlines()
+    fields = lines[-1].split("\t")
+    fields[1] = str(int(fields[1]) + 1)
+    fields[9:] = ["0/1"] * len(fields[9:])
+    target = tmp_path / "one_unphased.vcf"
+    target.write_text("\n".join([*lines, "\t".join(fields)]) + "\n")
+    summary = spinimpute.impute(target, tmp_path / "o.vcf.gz", example_panel)
+    assert scales == [None]
+    assert "estimate recombination" not in summary.seconds
+
+
+def test_too_little_memory_is_told_before_the_scale_is_estimated(
+    monkeypatch: pytest.MonkeyPatch, dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+) -> None:
+    def refuse(*_: object) -> float:
+        raise AssertionError
+
+    monkeypatch.setattr(preparing, "recombination_scale", refuse)
+    unphased = unphased_at(dense_target, slice(None), tmp_path / "unphased.vcf")
+    resources = spinimpute.Resources(max_memory=10**6)
+    with pytest.raises(spinimpute.InputError, match="of memory are too little"):
+        spinimpute.impute(unphased, tmp_path / "o.vcf.gz", example_panel, resources=resources)
