@@ -107,6 +107,32 @@ print(twice(1.5), both(1.5), sum(both.stats.cache_misses.values()))
     assert run("import caller", tmp_path / "cache", folder).strip() == "19.5 7.5 0"
 
 
+ARRAYS = """
+import numpy as np
+from spinimpute.kernels import kernel
+
+@kernel(arrays={arrays})
+def itself(x):
+    return x
+
+@kernel(arrays=True)
+def twice(n):
+    x = np.ones((2, n))
+    return itself(x) + itself(x)
+
+try:
+    print(itself(np.ones((2, 3))).sum() + sum(twice(3).sum() for _ in range(1000)))
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("arrays", "expected"), [(True, "12006.0"), (False, "itself returns an array")])
+def test_kernels_that_return_arrays_own_them(tmp_path: Path, arrays: bool, expected: str) -> None:
+    (tmp_path / "returning.py").write_text(ARRAYS.format(arrays=arrays))
+    assert expected in run("import returning", tmp_path / "cache", tmp_path)
+
+
 def test_what_is_not_compiled_can_be_edited(compiled: Callable[..., str]) -> None:
     compiled()
     edited = MODEL.replace("Scaled.", "By how much: by the scale.").replace(

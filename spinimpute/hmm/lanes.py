@@ -236,6 +236,16 @@ def halves_exchanged(typing_context, lanes):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def lane(typing_context, lanes, index):  # type: ignore[no-untyped-def]
+    """The number of one lane."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.extract_element(*arguments)
+
+    return types.float32(LANES_TYPE, types.intp), generate
+
+
+@intrinsic
 def sum_lanes(typing_context, lanes):  # type: ignore[no-untyped-def]
     """The sum, from the first lane to the last."""
 

@@ -46,28 +46,30 @@ def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def note_neighbours(  # type: ignore[no-untyped-def]
-    order_N,
-    start_N,
-    position,
-    start_above,
-    start_below,
-    place,
-    nearest,
-    most,
-    first_block,
-    last_block,
-    before_6,
-    marked_AW,
-    list_AM,
-    n_listed_A,
-):
-    """Note the haplotypes whose matches with the query that end at `place` are longest, for some blocks.
+    order_N, start_N, position_Q, start_Q2, place, nearest, most, first_block, last_block, before_Q6,
+    marked_QAW, list_QAM, n_listed_QA,
+):  # fmt: skip
+    """Note the haplotypes whose matches with queries that end at `place` are longest, for some blocks.
 
-    before_6: of the place before, where the longest matches started, how many they were (-1 if more may match
-    as long than are looked at), the first and the last of them, and the blocks. If they all go on, and no
-    others are taken, the same haplotypes would be noted again. marked_AW, or list_AM and n_listed_A: where
-    they are noted, see `_walk`.
+    position_Q: where a query is in the order; start_Q2: where the matches with those above and below start.
+    before_Q6: of the place before, where the longest matches started, how many they were (-1 if more may
+    match as long than are looked at), the first and the last of them, and the blocks. If they all go on, and
+    no others are taken, the same haplotypes would be noted again. marked_QAW, or list_QAM and n_listed_QA:
+    where they are noted, see `_walk`.
     """
+    for q in range(len(position_Q)):
+        _note_neighbours(
+            order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
+            first_block, last_block, before_Q6[q], marked_QAW[q], list_QAM[q], n_listed_QA[q],
+        )  # fmt: skip
+
+
+@kernel()
+def _note_neighbours(  # type: ignore[no-untyped-def]
+    order_N, start_N, position, start_above, start_below, place, nearest, most, first_block, last_block,
+    before_6, marked_AW, list_AM, n_listed_A,
+):  # fmt: skip
+    """`note_neighbours` of one query."""
     n = len(order_N)
     above, below = position - 1, position
     none = place + 1

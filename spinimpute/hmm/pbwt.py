@@ -60,7 +60,7 @@ def _byte(bits_W, step):  # type: ignore[no-untyped-def]
     return np.int64((bits_W[step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
 
 
-@kernel()
+@kernel(arrays=True)
 def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position_Q):  # type: ignore[no-untyped-def]
     """The walk's state before `place`: order, match starts, and between which haplotypes queries lie.
 
@@ -126,7 +126,7 @@ def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, star
                 start_Q2[q, side] = mismatch_at_or_before(row_W, query_QW[q], known_QW[q], place) + 1
 
 
-@kernel()
+@kernel(arrays=True)
 def _longer(list_C, n):  # type: ignore[no-untyped-def]
     """A list with room for n."""
     if n <= len(list_C):
@@ -136,7 +136,7 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
     return longer
 
 
-@kernel()
+@kernel(arrays=True)
 def _walk(  # type: ignore[no-untyped-def]
     panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_open, most_listed,
     start_BQ, stop_BQ,
@@ -189,11 +189,10 @@ def _walk(  # type: ignore[no-untyped-def]
         if first >= last:
             continue
         _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2)
-        for q in range(n_queries):
-            note_neighbours(
-                order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
-                first, last, before_Q6[q], marked_QAW[q], list_QAM[q], n_listed_QA[q],
-            )  # fmt: skip
+        note_neighbours(
+            order_N, start_N, position_Q, start_Q2, place, nearest, most, first, last, before_Q6, marked_QAW,
+            list_QAM, n_listed_QA,
+        )  # fmt: skip
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
                 continue
@@ -215,7 +214,7 @@ def _walk(  # type: ignore[no-untyped-def]
     return found_C[:n_found].copy()
 
 
-@kernel()
+@kernel(arrays=True)
 def _unite(one_C, one_start_BQ, one_stop_BQ, other_C, other_start_BQ, other_stop_BQ, first_BQ1):  # type: ignore[no-untyped-def]
     """What is in either list, and in first_BQ1 where it lies."""
     n_blocks, n_queries = one_start_BQ.shape

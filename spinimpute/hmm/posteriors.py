@@ -21,7 +21,7 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.candidate_states import posteriors_of_own_states
 from spinimpute.hmm.candidates import Candidates, in_blocks
 from spinimpute.hmm.emissions import side_by_side
-from spinimpute.hmm.lanes import all_lanes, load, store
+from spinimpute.hmm.lanes import all_lanes, lane, load, store
 from spinimpute.hmm.parameters import LANES, ROUNDING, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, most_patterns
 from spinimpute.hmm.steps import (
@@ -118,7 +118,7 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
                 out_CP[c, slot] = out_CP[c, slot - 1]
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def _posteriors_of_all(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_GS2L, jump_S, block_first_B, block_last_B, first_BQ1,
     candidate_C, least, found_C, found_CP, start_QB, count_QB,
@@ -145,7 +145,12 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
         np.empty((n_held, SPAN, most, LANES), np.float32),
         np.empty((n_held, SPAN, most, LANES), np.float32),
     )
-    sum_HDFL = np.empty((n_held, most, FACTORS, LANES), np.float32)
+    sum_HDLF = np.empty((n_held, most, LANES, FACTORS), np.float32)
+    values_HDFP, row_X = (
+        np.empty((n_held, most, FACTORS, SPAN), np.float32),
+        np.empty(n_held * SPAN, np.float32),
+    )
+    filled_HD, kept_from_H3 = np.full((n_held, most), -1, np.int64), np.empty((n_held, 3), np.int64)
     forward_NL, backward_NL = np.empty((n, LANES), np.float32), np.empty((n, LANES), np.float32)
     forward_DL, backward_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
     product_DL = np.empty((most, LANES), np.float32)
@@ -243,13 +248,14 @@ def _posteriors_of_all(  # type: ignore[no-untyped-def]
                             count_D[first_I1[span] : first_I1[span + 1]], first_I1[span] - kept_first,
                             stay_PDL, come_PDL, back_stay_HPDL[span % n_held], back_come_HPDL[span % n_held],
                             joint_HPL[span % n_held], low - span * SPAN, high - span * SPAN,
-                            sum_HDFL[span % n_held],
+                            sum_HDLF[span % n_held],
                         )  # fmt: skip
                     n_found = _write_likely(
                         pattern_IN, first_I1, count_D, stay_PDL, come_PDL, back_stay_HPDL, back_come_HPDL,
-                        joint_HPL, sum_HDFL, kept_X, forward_IB[:, block], backward_IB[:, block], i, stop,
+                        joint_HPL, sum_HDLF, kept_X, forward_IB[:, block], backward_IB[:, block], i, stop,
                         block_first, block_last, n_places, kept_first, candidate_C, first_BQ1[block],
-                        group * LANES, least, found_C, found_CP, start_QB[:, block], count_QB[:, block],
+                        group * LANES, least, values_HDFP, filled_HD, (group * n_blocks + block) * LANES,
+                        row_X, kept_from_H3, found_C, found_CP, start_QB[:, block], count_QB[:, block],
                         n_found,
                     )  # fmt: skip
             if i > wanted_first:
@@ -265,7 +271,7 @@ def _shared(block_first, block_last, span, n_places):  # type: ignore[no-untyped
     return max(block_first, span * SPAN), min(block_last + 1, span * SPAN + SPAN, n_places)
 
 
-@kernel()
+@kernel(arrays=True)
 def _keep(value_NL, candidate_C, first_Q1, q0, kept_X, n_kept):  # type: ignore[no-untyped-def]
     """Put aside values on one side of a span, of LANES queries' candidates; returns all and their number."""
     n_queries = min(LANES, len(first_Q1) - 1 - q0)
@@ -299,7 +305,7 @@ def _scale_of_place(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _sum_over_places(  # type: ignore[no-untyped-def]
-    count_D, first, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL, low, high, sum_DFL
+    count_D, first, stay_PDL, come_PDL, back_stay_PDL, back_come_PDL, joint_PL, low, high, sum_DLF
 ):
     """What the sum of posteriors over the places [low, high) of a span is made of, for each pattern.
 
@@ -319,54 +325,80 @@ def _sum_over_places(  # type: ignore[no-untyped-def]
             of_forward += stay * back_come
             of_backward += come * back_stay
             alone += come * back_come
-        sum_FL = sum_DFL[d]
-        store(sum_FL, 0, of_both)
-        store(sum_FL, 1, of_forward)
-        store(sum_FL, 2, of_backward)
-        store(sum_FL, 3, alone)
+        for l in range(LANES):
+            sum_DLF[d, l, 0], sum_DLF[d, l, 1] = lane(of_both, l), lane(of_forward, l)
+            sum_DLF[d, l, 2], sum_DLF[d, l, 3] = lane(of_backward, l), lane(alone, l)
 
 
 @kernel(fast=True)
 def _write_likely(  # type: ignore[no-untyped-def]
-    pattern_IN, first_I1, count_D, stay_PDL, come_PDL, back_stay_HPDL, back_come_HPDL, joint_HPL, sum_HDFL,
+    pattern_IN, first_I1, count_D, stay_PDL, come_PDL, back_stay_HPDL, back_come_HPDL, joint_HPL, sum_HDLF,
     kept_X, forward_I, backward_I, begin, stop, block_first, block_last, n_places, kept_first, candidate_C,
-    first_Q1, q0, least, found_C, found_CP, start_Q, count_Q, n_found,
+    first_Q1, q0, least, values_HDFP, filled_HD, first_number, row_X, kept_from_H3, found_C, found_CP,
+    start_Q, count_Q, n_found,
 ):  # fmt: skip
     """Of LANES queries' candidates of a block those that have `least`; returns how many are found in all.
 
     The block has places in the spans [begin, stop). forward_I, backward_I: where values on both sides of a
-    span lie in kept_X.
+    span lie in kept_X. values_HDFP: room for `_fill_values`; filled_HD: for which query they are there, who
+    are numbered from first_number on; row_X: room for posteriors at the spans' places; kept_from_H3: room.
     """
-    n_held = len(joint_HPL)
+    n_held, n_spans = len(joint_HPL), stop - begin
+    for j in range(n_spans):
+        i = begin + j
+        kept_from_H3[j, 0], kept_from_H3[j, 1], kept_from_H3[j, 2] = i % n_held, forward_I[i], backward_I[i]
+    first_place, stop_place = max(block_first, 0), min(block_last + 1, n_places)
     for l in range(min(LANES, len(first_Q1) - 1 - q0)):
         start_Q[q0 + l] = n_found
         for c in range(first_Q1[q0 + l], first_Q1[q0 + l + 1]):
             h, x = candidate_C[c], c - first_Q1[q0]
             expected = np.float32(0)  # how many of the block's places the query copies from it
-            for i in range(begin, stop):
-                f, b = kept_X[forward_I[i] + x], kept_X[backward_I[i] + x]
-                sum_FL = sum_HDFL[i % n_held, pattern_IN[i, h]]
-                expected += (sum_FL[0, l] * b + sum_FL[1, l]) * f + (sum_FL[2, l] * b + sum_FL[3, l])
+            for j in range(n_spans):
+                f, b = kept_X[kept_from_H3[j, 1] + x], kept_X[kept_from_H3[j, 2] + x]
+                sum_F = sum_HDLF[kept_from_H3[j, 0], pattern_IN[begin + j, h], l]
+                expected += (sum_F[0] * b + sum_F[1]) * f + (sum_F[2] * b + sum_F[3])
             if expected * (np.float32(1) + ROUNDING) < least:
                 continue
-            largest = np.float32(0)
-            found_CP[n_found] = 0
-            for i in range(begin, stop):
-                f, b = kept_X[forward_I[i] + x], kept_X[backward_I[i] + x]
-                held, d = i % n_held, pattern_IN[i, h]
-                first = first_I1[i]
-                share = np.float32(1) / count_D[first + d]
-                low, high = _shared(block_first, block_last, i, n_places)
-                for place in range(low, high):
-                    p = place - i * SPAN
-                    forward = stay_PDL[p, first - kept_first + d, l] * f
-                    forward += come_PDL[p, first - kept_first + d, l] * share
-                    backward = back_stay_HPDL[held, p, d, l] * b + back_come_HPDL[held, p, d, l]
-                    posterior = forward * backward * joint_HPL[held, p, l]
-                    found_CP[n_found, place - block_first] = posterior
-                    largest = max(largest, posterior)
-            if largest >= least:
+            for j in range(n_spans):
+                held, d = kept_from_H3[j, 0], pattern_IN[begin + j, h]
+                values_FP = values_HDFP[held, d]
+                if filled_HD[held, d] != first_number + l:  # most candidates of a query share few patterns
+                    filled_HD[held, d] = first_number + l
+                    first = first_I1[begin + j]
+                    _fill_values(
+                        stay_PDL, come_PDL, first - kept_first + d, back_stay_HPDL[held],
+                        back_come_HPDL[held], d, joint_HPL[held], l, np.float32(1) / count_D[first + d],
+                        values_FP,
+                    )  # fmt: skip
+                f, b = kept_X[kept_from_H3[j, 1] + x], kept_X[kept_from_H3[j, 2] + x]
+                forward = load(values_FP, 0) * f + load(values_FP, 1)
+                store(row_X, j * SPAN, forward * (load(values_FP, 2) * b + load(values_FP, 3)))
+            likely = 0
+            for slot in range(found_CP.shape[1]):
+                found_CP[n_found, slot] = 0
+            for place in range(first_place, stop_place):
+                posterior = row_X[place - begin * SPAN]
+                found_CP[n_found, place - block_first] = posterior
+                likely |= posterior >= least
+            if likely:
                 found_C[n_found] = h
                 n_found += 1
         count_Q[q0 + l] = n_found - start_Q[q0 + l]
     return n_found
+
+
+@kernel(fast=True)
+def _fill_values(  # type: ignore[no-untyped-def]
+    stay_PDL, come_PDL, d, back_stay_PDL, back_come_PDL, back_d, joint_PL, l, share, values_FP
+):
+    """What posteriors of a pattern's haplotypes at the places of a span are made of, for the query in lane l.
+
+    With f and b, a haplotype's values on both sides of the span, they are (values[0] f + values[1])
+    (values[2] b + values[3]). Places behind the last one get anything.
+    """
+    for p in range(SPAN):
+        joint = joint_PL[p, l]
+        values_FP[0, p] = stay_PDL[p, d, l] * joint
+        values_FP[1, p] = come_PDL[p, d, l] * (share * joint)
+        values_FP[2, p] = back_stay_PDL[p, back_d, l]
+        values_FP[3, p] = back_come_PDL[p, back_d, l]

@@ -76,7 +76,7 @@ def written_given_copied(changed: float) -> np.ndarray:
     )
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
     """Go forward through all places, and back through one block of them after the other.
 
@@ -153,7 +153,8 @@ def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  
             value = arrived * emission_K[k]
             pair_K[k] = value
             next_K[k] += value
-    sum_K[:] = next_K
+    for k in range(len(sum_K)):
+        sum_K[k] = next_K[k]
 
 
 @kernel(fast=True)
@@ -176,7 +177,8 @@ def _backward(allele_K, emission_2K, jump, sum_K, next_K, behind_KK, arrived_KK,
             value = behind * emission_K[k]
             behind_K[k] = value
             next_K[k] += value
-    sum_K[:] = next_K
+    for k in range(len(sum_K)):
+        sum_K[k] = next_K[k]
 
 
 @kernel(fast=True)

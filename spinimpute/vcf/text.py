@@ -49,12 +49,24 @@ def _genotype_texts(max_ploidy: int) -> list[bytes]:
 
 def _genotype_index(fields: SampleFields) -> np.ndarray:
     """Index into the genotype texts; int8 (r, n)."""
-    alleles = fields.alleles
-    first = alleles[:, :, 0] + np.int8(1)
-    if alleles.shape[2] == 1:
-        return first
-    index = 4 * first + (alleles[:, :, 1] + np.int8(2))
-    return index if fields.unphased is None else index + np.int8(12) * fields.unphased
+    index_RN = np.empty(fields.alleles.shape[:2], np.int8)
+    unphased_RN = np.empty((0, 0), bool) if fields.unphased is None else fields.unphased
+    _fill_genotype_index(fields.alleles, unphased_RN, index_RN)
+    return index_RN
+
+
+@kernel()
+def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no-untyped-def]
+    """unphased_RN: of no records if all calls are phased."""
+    n_records, n_samples, ploidy = alleles_RNP.shape
+    for r in range(n_records):
+        for n in range(n_samples):
+            index = alleles_RNP[r, n, 0] + 1
+            if ploidy > 1:
+                index = 4 * index + alleles_RNP[r, n, 1] + 2
+                if len(unphased_RN) > 0:
+                    index += 12 * unphased_RN[r, n]
+            index_RN[r, n] = index
 
 
 @kernel()

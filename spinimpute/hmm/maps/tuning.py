@@ -169,7 +169,7 @@ def _stirred(key_N: np.ndarray) -> np.ndarray:
     return stirred
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
     """float64 (S,): the posterior probability that a query changes before each place.
 

@@ -32,7 +32,8 @@ def fill_states_backwards(bits_IK, share_K, emission_S2L, jump_S, first_place, b
         place = first_place + s
         bits_K, bit = bits_IK[place >> 4], place & 15
         if len(right_P2K):
-            right_P2K[s] = behind_2K
+            for k in range(len(share_K)):
+                right_P2K[s, 0, k], right_P2K[s, 1, k] = first_K[k], second_K[k]
         ref_1, ref_2 = emission_S2L[s, 0, 0], emission_S2L[s, 0, 1]
         alt_1, alt_2 = emission_S2L[s, 1, 0], emission_S2L[s, 1, 1]
         all_1, all_2 = all_lanes(zero), all_lanes(zero)
@@ -52,7 +53,7 @@ def fill_states_backwards(bits_IK, share_K, emission_S2L, jump_S, first_place, b
             store(second_K, k, load(second_K, k) * stay_2 + jump_S[s])
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def sweep_states_forward(  # type: ignore[no-untyped-def]
     bits_IK, share_K, likelihood_S3H, haploid_H, jump_S, right_P2K, left_2K, sum_2, mismatch, starting,
     fragments, first_place, emission_S2L, exchanged_HS, probability_SL, factor_S2H,

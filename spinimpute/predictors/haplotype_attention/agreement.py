@@ -97,6 +97,32 @@ def _find_likeliest(posterior_CP, best_G, likeliest_G):  # type: ignore[no-untyp
 
 
 @kernel()
+def _add_candidates(  # type: ignore[no-untyped-def]
+    candidate_C, probability_CP, pattern_NG, rare_N, sibling_N, begin, pattern_G, all_P, left_G, right_G
+):
+    """Add up probabilities of candidates, and at both ends of a gap those of candidates with other patterns.
+
+    Returns in which gaps candidates or their siblings have an allele that may be misplaced.
+    """
+    n_gaps = len(pattern_G)
+    rare = np.uint16(0)
+    for c in range(len(candidate_C)):
+        haplotype = candidate_C[c]
+        rare |= rare_N[haplotype] | rare_N[sibling_N[haplotype]]
+        for p in range(n_gaps + 1):
+            all_P[p] += probability_CP[c, p]
+        any_differs = 0  # most candidates have the same alleles in the whole block
+        for g in range(n_gaps):
+            any_differs |= pattern_NG[haplotype, begin + g] ^ pattern_G[g]
+        if any_differs:
+            for g in range(n_gaps):
+                if pattern_NG[haplotype, begin + g] != pattern_G[g]:
+                    left_G[g] += probability_CP[c, g]
+                    right_G[g] += probability_CP[c, g + 1]
+    return rare
+
+
+@kernel(arrays=True)
 def _find_agreed(  # type: ignore[no-untyped-def]
     haplotype_C, posterior_CP, first_Q1, pattern_NG, rare_N, sibling_N, first_G, copies_D, begin, agreed_QG
 ):
@@ -107,7 +133,6 @@ def _find_agreed(  # type: ignore[no-untyped-def]
     all_P = np.empty(n_gaps + 1, np.float32)
     left_G, right_G = np.empty(n_gaps, np.float32), np.empty(n_gaps, np.float32)
     share = np.float32(DISSENT)
-    stop = begin + n_gaps
     for q in range(len(agreed_QG)):
         agreed_G = agreed_QG[q]
         agreed_G[:] = NONE
@@ -121,21 +146,18 @@ def _find_agreed(  # type: ignore[no-untyped-def]
         all_P[:] = 0
         left_G[:] = 0
         right_G[:] = 0
-        rare = np.uint16(0)
-        for c in range(len(candidate_C)):
-            haplotype = candidate_C[c]
-            posterior_P, here_G = probability_CP[c], pattern_NG[haplotype, begin:stop]
-            rare |= rare_N[haplotype] | rare_N[sibling_N[haplotype]]
-            for p in range(n_gaps + 1):
-                all_P[p] += posterior_P[p]
-            any_differs = 0  # most candidates have the same alleles in the whole block
-            for g in range(n_gaps):
-                any_differs |= here_G[g] ^ pattern_G[g]
-            if any_differs:
-                for g in range(n_gaps):
-                    if here_G[g] != pattern_G[g]:
-                        left_G[g] += posterior_P[g]
-                        right_G[g] += posterior_P[g + 1]
+        rare = _add_candidates(
+            candidate_C,
+            probability_CP,
+            pattern_NG,
+            rare_N,
+            sibling_N,
+            begin,
+            pattern_G,
+            all_P,
+            left_G,
+            right_G,
+        )
         for g in range(n_gaps):
             if (
                 min(all_P[g], all_P[g + 1]) > 0

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
+from spinimpute.hmm.lanes import all_lanes, load, store
+from spinimpute.hmm.parameters import LANES
 from spinimpute.kernels import kernel
 from spinimpute.panels.stored_rows import StoredRows
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
@@ -156,7 +158,7 @@ def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-
     return at
 
 
-@kernel()
+@kernel(arrays=True)
 def _gap_patterns(  # type: ignore[no-untyped-def]
     stored, start_X1, listed_X, ref_is_minor_X, number_bytes, gap_start_G1, order_N, copies_X, pattern_BNG,
     count_G, first_word_G, rare_BN,
@@ -254,7 +256,7 @@ def gap_patterns(
     return GapPatterns(pattern_BNG, count_G, first_word_G, minor_W, rare_BN)
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def _copy_block(  # type: ignore[no-untyped-def]
     weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, pattern_NG, count_G,
     first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
@@ -270,17 +272,18 @@ def _copy_block(  # type: ignore[no-untyped-def]
     rank_I = np.empty(most_patterns, np.int32)
     times_I, sibling_times_I = np.zeros(most_patterns, np.int32), np.zeros(most_patterns, np.int32)
     here_I, sibling_here_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
-    left_IV = np.empty((most_patterns, width), np.float32)
-    right_IV = np.empty((most_patterns, width), np.float32)
+    # left and right side by side
+    n_rows = -(-2 * width // LANES)
+    class_XL, all_XL = np.zeros((n_rows, LANES), np.float32), np.empty((n_rows, LANES), np.float32)
+    pattern_XL = np.empty((most_patterns * n_rows, LANES), np.float32)
+    site_XL = np.empty((most_sites * n_rows, LANES), np.float32)
+    class_Y, all_Y, site_Y = class_XL.ravel(), all_XL.ravel(), site_XL.ravel()
     sibling_IE = np.empty((most_patterns, 2), np.float32)
     best_I, count_I = np.empty(most_patterns, np.float32), np.empty(most_patterns, np.float32)
-    left_UV, right_UV = np.empty((most_sites, width), np.float32), np.empty((most_sites, width), np.float32)
     sibling_UE = np.empty((most_sites, 2), np.float32)
     carrier_U, other_U = np.empty(most_sites, np.float32), np.empty(most_sites, np.float32)
     count_U = np.empty(most_sites, np.float32)
     open_W = np.empty((most_sites + 63) >> 6, np.uint64)
-    left_V, right_V = np.empty(width, np.float32), np.empty(width, np.float32)
-    all_left_V, all_right_V = np.empty(width, np.float32), np.empty(width, np.float32)
     n_found = 0
     for q in range(n_queries):
         for g in range(n_gaps):
@@ -290,21 +293,19 @@ def _copy_block(  # type: ignore[no-untyped-def]
             gap, first_word = (first_gap + g) % BLOCK_GAPS, first_word_G[first_gap + g]
             n_words = (n_sites + 63) >> 6
             n_slots = n_sibling_slots = 0
-            all_left_V[:] = 0
-            all_right_V[:] = 0
+            all_XL[:] = 0
             for k in range(n_classes):
                 count = int(count_QGK[q, g, k])
                 if count == 0:
                     break
                 share = np.float32(1.0) / np.float32(count)
                 left, right = weight_QGEK[q, g, 0, k] * share, weight_QGEK[q, g, 1, k] * share
-                left_V[0], right_V[0] = left, right
+                class_Y[0], class_Y[width] = left, right
                 for v in range(n_value):
-                    left_V[1 + v] = left * value_QGVK[q, g, v, k]
-                    right_V[1 + v] = right * value_QGVK[q, g, v, k]
-                for v in range(width):
-                    all_left_V[v] += left_V[v] * count
-                    all_right_V[v] += right_V[v] * count
+                    class_Y[1 + v] = left * value_QGVK[q, g, v, k]
+                    class_Y[width + 1 + v] = right * value_QGVK[q, g, v, k]
+                for x in range(n_rows):
+                    store(all_XL, x, load(all_XL, x) + load(class_XL, x) * np.float32(count))
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
                 # a class has few patterns, of a large panel each many times: members are counted first
@@ -319,8 +320,8 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         slot_D[pattern] = slot
                         pattern_I[slot] = pattern
                         best_I[slot], count_I[slot], times_I[slot] = logit, 0, 0
-                        left_IV[slot] = 0
-                        right_IV[slot] = 0
+                        for x in range(n_rows):
+                            store(pattern_XL, slot * n_rows + x, all_lanes(np.float32(0)))
                     if times_I[slot] == 0:
                         here_I[n_here] = slot
                         n_here += 1
@@ -344,17 +345,16 @@ def _copy_block(  # type: ignore[no-untyped-def]
                     times_I[slot] = 0
                     best_I[slot] = max(best_I[slot], logit)
                     count_I[slot] += times
-                    for v in range(width):
-                        left_IV[slot, v] += times * left_V[v]
-                        right_IV[slot, v] += times * right_V[v]
+                    for x in range(n_rows):
+                        row = slot * n_rows + x
+                        store(pattern_XL, row, load(pattern_XL, row) + load(class_XL, x) * times)
                 for i in range(n_siblings_here):
                     slot = sibling_here_I[i]
                     times = np.float32(sibling_times_I[slot])
                     sibling_times_I[slot] = 0
                     sibling_IE[slot, 0] += times * left
                     sibling_IE[slot, 1] += times * right
-            left_UV[:n_sites] = 0
-            right_UV[:n_sites] = 0
+            site_XL[: n_sites * n_rows] = 0
             sibling_UE[:n_sites] = 0
             count_U[:n_sites] = 0
             carrier_U[:n_sites] = -np.inf
@@ -386,9 +386,9 @@ def _copy_block(  # type: ignore[no-untyped-def]
                         minor &= minor - np.uint64(1)
                         carrier_U[u] = max(carrier_U[u], best)
                         count_U[u] += count_I[slot]
-                        for v in range(width):
-                            left_UV[u, v] += left_IV[slot, v]
-                            right_UV[u, v] += right_IV[slot, v]
+                        for x in range(n_rows):
+                            row = u * n_rows + x
+                            store(site_XL, row, load(site_XL, row) + load(pattern_XL, slot * n_rows + x))
             for slot in range(n_sibling_slots):
                 sibling_slot_D[sibling_pattern_I[slot]] = -1
                 at = first_word + n_words * sibling_pattern_I[slot]
@@ -403,22 +403,29 @@ def _copy_block(  # type: ignore[no-untyped-def]
                 site = gap_start_G1[g] + u
                 t = fraction_U[site]
                 s = np.float32(1.0) - t
-                p = s * left_UV[u, 0] + t * right_UV[u, 0]
+                left = u * n_rows * LANES
+                right = left + width
+                p = s * site_Y[left] + t * site_Y[right]
                 sibling_p = s * sibling_UE[u, 0] + t * sibling_UE[u, 1]
                 if p <= 0 and sibling_p <= 0:
                     continue
                 site_X[n_found], query_X[n_found] = site, q
-                pooled = pooled_XF[n_found]
-                pooled[0], pooled[1], pooled[2], pooled[3] = p, left_UV[u, 0], right_UV[u, 0], sibling_p
-                pooled[4] = min(max(carrier_U[u] - other_U[u], -np.float32(CONTRAST)), np.float32(CONTRAST))
-                pooled[5] = count_U[u]
+                pooled_XF[n_found, 0], pooled_XF[n_found, 1], pooled_XF[n_found, 2] = (
+                    p,
+                    site_Y[left],
+                    site_Y[right],
+                )
+                pooled_XF[n_found, 3] = sibling_p
+                contrast = min(max(carrier_U[u] - other_U[u], -np.float32(CONTRAST)), np.float32(CONTRAST))
+                pooled_XF[n_found, 4], pooled_XF[n_found, 5] = contrast, count_U[u]
                 carrier_scale = np.float32(1.0) / (p + np.float32(EPSILON))
                 other_scale = np.float32(1.0) / (np.float32(1.0) - p + np.float32(EPSILON))
-                for v in range(n_value):
-                    carried = s * left_UV[u, 1 + v] + t * right_UV[u, 1 + v]
-                    everything = s * all_left_V[1 + v] + t * all_right_V[1 + v]
-                    pooled[COPIED_FEATURES + v] = carried * carrier_scale
-                    pooled[COPIED_FEATURES + n_value + v] = (everything - carried) * other_scale
+                for v in range(1, width):
+                    carried = s * site_Y[left + v] + t * site_Y[right + v]
+                    everything = s * all_Y[v] + t * all_Y[width + v]
+                    f = COPIED_FEATURES + v - 1
+                    pooled_XF[n_found, f] = carried * carrier_scale
+                    pooled_XF[n_found, f + n_value] = (everything - carried) * other_scale
                 n_found += 1
     return n_found
 

@@ -23,7 +23,7 @@ DEPTH = 2  # differences on each side
 LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
 FEATURES = 4 * DEPTH + 9
 WIDE = 128  # typed places on each side of a block in which all differences are counted
-MANY_CHANGED = 64  # from this number on, sorting all is faster than moving each
+RUN = 32  # candidates that are sorted by insertion
 SMALLEST_CM = 1e-4
 SMALLEST_INFORMATION = 0.1
 SMALLEST_PROBABILITY = 1e-6
@@ -39,7 +39,8 @@ class IBSClasses(NamedTuple):
         right; log of the number of members; information (not as a log) of the query's allele and of the other
         one at the 1st difference on the left, and on the right (0 where there is none); logs of the density
         of differences near the block on the left, and on the right; logs of the members' mean copying
-        probability at the typed sites left and right of the gap (`posteriors`).
+        probability at the typed sites left and right of the gap (`posteriors`). 0 for absent classes,
+        anything at gaps that are not wanted.
     count_QGK : float32
         Members; 0 where there is no such class, and in all later ones.
     first_QGK : int32
@@ -182,105 +183,154 @@ def _describe(  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _insert_changed(rank_C, order_C, sorted_C):  # type: ignore[no-untyped-def]
-    """Sort candidates again, greatest order first, when few have changed. sorted_C: room for their orders."""
-    for i in range(len(rank_C)):
-        c = rank_C[i]
-        order = order_C[c]
-        j = i
-        while j > 0 and order > sorted_C[j - 1]:
-            rank_C[j], sorted_C[j] = rank_C[j - 1], sorted_C[j - 1]
-            j -= 1
-        rank_C[j], sorted_C[j] = c, order
+def _sort(rank_C, order_C, merged_C):  # type: ignore[no-untyped-def]
+    """Sort candidates, greatest order first; of equals those that came first. merged_C: room.
+
+    Merges runs that are sorted by insertion: quick if few are out of place.
+    """
+    n = len(rank_C)
+    for first in range(0, n, RUN):
+        for i in range(first + 1, min(first + RUN, n)):
+            c = rank_C[i]
+            order, j = order_C[c], i
+            while j > first and order > order_C[rank_C[j - 1]]:
+                rank_C[j] = rank_C[j - 1]
+                j -= 1
+            rank_C[j] = c
+    width = RUN
+    while width < n:
+        for first in range(0, n - width, 2 * width):
+            middle, last = first + width, min(first + 2 * width, n)
+            if order_C[rank_C[middle - 1]] >= order_C[rank_C[middle]]:
+                continue
+            for i in range(first, middle):
+                merged_C[i] = rank_C[i]
+            i, j, to = first, middle, first
+            while i < middle:
+                if j < last and order_C[rank_C[j]] > order_C[merged_C[i]]:
+                    rank_C[to] = rank_C[j]
+                    j += 1
+                else:
+                    rank_C[to] = merged_C[i]
+                    i += 1
+                to += 1
+        width *= 2
 
 
 @kernel()
+def _compare(  # type: ignore[no-untyped-def]
+    haplotype_W, query_W, known_W, n_places, first_gap_place, n_gaps, wide_first, block_end, wide_last,
+    differ_W, differences_P, outside_2,
+):  # fmt: skip
+    """`_differences`, and how many there are near the block on either side."""
+    for word in range(len(differ_W)):
+        differ_W[word] = (haplotype_W[word] ^ query_W[word]) & known_W[word]
+    outside_2[0] = count_bits(differ_W, wide_first, first_gap_place)
+    outside_2[1] = count_bits(differ_W, block_end, wide_last)
+    return _differences(differ_W, n_places, first_gap_place, n_gaps, differences_P)
+
+
+@kernel()
+def _classes_of_query(  # type: ignore[no-untyped-def]
+    panel_NW, query_W, known_W, information_S, other_S, candidate_C, posterior_CP, wanted_G, first_gap_place,
+    log_left_GS1, log_right_GS1, before_S1, differ_W, differences_CP, at_C, differs_between_C, outside_C2,
+    key_C, order_C, rank_C, merged_C, best_K, passed_2K, posterior_2K, wide_2, member_M, n_members,
+    features_GFK, count_GK, first_GK,
+):  # fmt: skip
+    """See `_find_ibs_classes`; returns how many members there are with this query's."""
+    n_places, n_candidates = len(information_S), len(candidate_C)
+    n_gaps, n_classes = count_GK.shape
+    wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
+    wide_last = min(block_end + WIDE, n_places)
+    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
+    before_S1[0] = 0
+    for s in range(n_places):
+        before_S1[s + 1] = before_S1[s] + information_S[s]
+    for c in range(n_candidates):
+        differs_between_C[c] = _compare(
+            panel_NW[candidate_C[c]], query_W, known_W, n_places, first_gap_place, n_gaps, wide_first,
+            block_end, wide_last, differ_W, differences_CP[c], outside_C2[c],
+        )  # fmt: skip
+        at_C[c], rank_C[c] = DEPTH, c
+        key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
+    is_sorted = False
+    for g in range(n_gaps):
+        if not wanted_G[g]:
+            continue
+        gap_place = first_gap_place + g
+        for c in range(n_candidates):
+            if differences_CP[c, at_C[c]] < gap_place:
+                while differences_CP[c, at_C[c]] < gap_place:
+                    at_C[c] += 1
+                key_C[c], order_C[c] = _rate(differences_CP[c], at_C[c], before_S1, information_S, n_places)
+                is_sorted = False
+        if not is_sorted:
+            _sort(rank_C[:n_candidates], order_C, merged_C)
+            is_sorted = True
+        k, i = 0, 0
+        while i < n_candidates and k < n_classes:
+            first, key = i, key_C[rank_C[i]]
+            first_GK[g, k] = n_members
+            left = right = np.float32(0)
+            while i < n_candidates and key_C[rank_C[i]] == key:
+                c = rank_C[i]
+                member_M[n_members] = candidate_C[c]
+                n_members += 1
+                left += posterior_CP[c, g]
+                right += posterior_CP[c, g + 1]
+                i += 1
+            posterior_2K[0, k], posterior_2K[1, k] = left, right
+            count_GK[g, k] = i - first
+            best_K[k] = _best_member(rank_C, first, i, outside_C2)
+            k += 1
+        _describe(
+            best_K, k, count_GK[g], posterior_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
+            log_right_GS1[g], before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2,
+            passed_2K, features_GFK[g],
+        )  # fmt: skip
+        for rest in range(k, n_classes):
+            first_GK[g, rest] = n_members
+        for f in range(FEATURES):
+            for rest in range(k, n_classes):
+                features_GFK[g, f, rest] = 0
+    return n_members
+
+
+@kernel(arrays=True)
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
     panel_NW, query_QW, known_QW, information_QS, other_QS, candidates_C, posterior_CP, first_Q1,
     wanted_QG, first_gap_place, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
 ):  # fmt: skip
     n_queries, n_places = information_QS.shape
     n_gaps, n_classes = count_QGK.shape[1:]
-    member_M = np.empty(n_queries * n_gaps * n_classes, dtype=np.int32)
-    n_members = 0
-    before_S1 = np.zeros(n_places + 1, dtype=np.float32)
-    differ_W = np.empty(panel_NW.shape[1], np.uint64)
-    wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
-    wide_last = min(block_end + WIDE, n_places)
-    wide_2 = np.empty(2, np.float32)
-    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
-    best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
-    posterior_2K = np.empty((2, n_classes), np.float32)
+    most = 1
     for q in range(n_queries):
-        if not wanted_QG[q].any():
+        most = max(most, first_Q1[q + 1] - first_Q1[q])
+    member_M, n_members = np.empty(n_queries * n_gaps * n_classes, np.int32), 0
+    before_S1, differ_W = np.empty(n_places + 1, np.float32), np.empty(panel_NW.shape[1], np.uint64)
+    differences_CP, at_C = np.empty((most, 2 * DEPTH + n_gaps), np.int32), np.empty(most, np.int32)
+    differs_between_C, outside_C2 = np.empty(most, np.int32), np.empty((most, 2), np.int32)
+    key_C, order_C = np.empty(most, np.int64), np.empty(most, np.int64)
+    rank_C, merged_C = np.empty(most, np.int64), np.empty(most, np.int64)
+    best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
+    posterior_2K, wide_2 = np.empty((2, n_classes), np.float32), np.empty(2, np.float32)
+    for q in range(n_queries):
+        n_wanted = wanted_QG[q].sum()
+        if n_wanted == 0:
             continue
-        information_S = information_QS[q]
-        for s in range(n_places):
-            before_S1[s + 1] = before_S1[s] + information_S[s]
-        candidate_C = candidates_C[first_Q1[q] : first_Q1[q + 1]]
-        n_candidates = len(candidate_C)
-        sorted_C = np.empty(n_candidates, dtype=np.int64)
-        differences_CP = np.empty((n_candidates, 2 * DEPTH + n_gaps), dtype=np.int32)
-        at_C = np.full(n_candidates, DEPTH, dtype=np.int32)
-        differs_between_C, outside_C2 = (
-            np.empty(n_candidates, np.int32),
-            np.empty((n_candidates, 2), np.int32),
-        )
-        key_C, order_C = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
-        for c in range(n_candidates):
-            haplotype_W = panel_NW[candidate_C[c]]
-            for word in range(len(differ_W)):
-                differ_W[word] = (haplotype_W[word] ^ query_QW[q, word]) & known_QW[q, word]
-            differs_between_C[c] = _differences(
-                differ_W, n_places, first_gap_place, n_gaps, differences_CP[c]
-            )
-            outside_C2[c, 0] = count_bits(differ_W, wide_first, first_gap_place)
-            outside_C2[c, 1] = count_bits(differ_W, block_end, wide_last)
-            key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
-        rank_C = np.argsort(-order_C)
-        for g in range(n_gaps):
-            if not wanted_QG[q, g]:
-                continue
-            gap_place = first_gap_place + g
-            n_changed = 0
-            for c in range(n_candidates):
-                if differences_CP[c, at_C[c]] < gap_place:
-                    while differences_CP[c, at_C[c]] < gap_place:
-                        at_C[c] += 1
-                    key_C[c], order_C[c] = _rate(
-                        differences_CP[c], at_C[c], before_S1, information_S, n_places
-                    )
-                    n_changed += 1
-            if n_changed > MANY_CHANGED:
-                rank_C = np.argsort(-order_C)
-            elif n_changed > 0:
-                _insert_changed(rank_C, order_C, sorted_C)
-            if n_members + n_candidates > len(member_M):
-                longer = np.empty(2 * len(member_M) + n_candidates, dtype=np.int32)
-                longer[:n_members] = member_M[:n_members]
-                member_M = longer
-            k, i = 0, 0
-            while i < n_candidates and k < n_classes:
-                first, key = i, key_C[rank_C[i]]
-                first_QGK[q, g, k] = n_members
-                posterior_2K[:, k] = 0
-                while i < n_candidates and key_C[rank_C[i]] == key:
-                    member_M[n_members] = candidate_C[rank_C[i]]
-                    n_members += 1
-                    posterior_P = posterior_CP[first_Q1[q] + rank_C[i]]
-                    posterior_2K[0, k] += posterior_P[g]
-                    posterior_2K[1, k] += posterior_P[g + 1]
-                    i += 1
-                count_QGK[q, g, k] = i - first
-                best_K[k] = _best_member(rank_C, first, i, outside_C2)
-                k += 1
-            _describe(
-                best_K, k, count_QGK[q, g], posterior_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
-                log_right_GS1[g], before_S1, information_S, other_QS[q], outside_C2,
-                differs_between_C, wide_2, passed_2K, features_QGFK[q, g],
-            )  # fmt: skip
-            for rest in range(k, n_classes):
-                first_QGK[q, g, rest] = n_members
+        here = slice(first_Q1[q], first_Q1[q + 1])
+        needed = n_members + n_wanted * (first_Q1[q + 1] - first_Q1[q])
+        if needed > len(member_M):
+            longer = np.empty(2 * needed, np.int32)
+            longer[:n_members] = member_M[:n_members]
+            member_M = longer
+        n_members = _classes_of_query(
+            panel_NW, query_QW[q], known_QW[q], information_QS[q], other_QS[q], candidates_C[here],
+            posterior_CP[here], wanted_QG[q], first_gap_place, log_left_GS1, log_right_GS1, before_S1,
+            differ_W, differences_CP, at_C, differs_between_C, outside_C2, key_C, order_C, rank_C, merged_C,
+            best_K, passed_2K, posterior_2K, wide_2, member_M, n_members, features_QGFK[q], count_QGK[q],
+            first_QGK[q],
+        )  # fmt: skip
     return member_M[:n_members].copy()
 
 
@@ -393,7 +443,8 @@ def find_ibs_classes(
         Ranked by information, best first.
     """
     n_queries, n_gaps = len(information.query_QS), len(distances.log_left_GS1)
-    features_QGFK = np.zeros((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
+    # a large array: what nobody asks for is not written
+    features_QGFK = np.empty((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
     count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
     first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
     member_M = _find_ibs_classes(

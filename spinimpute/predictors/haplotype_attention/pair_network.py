@@ -68,7 +68,7 @@ class PairWeights:
         )
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def _weigh(  # type: ignore[no-untyped-def]
     features_QGFK, count_QGK, gap_GF, first_FH, first_H, second_HH, second_H, last_HO, last_O,
     weight_QGEK, logit_QGK, value_QGVK, spread_QGE,
@@ -154,13 +154,13 @@ def weigh(
     Returns
     -------
     weight_QGEK, logit_QGK, value_QGVK : float32
-        As in `ClassWeights`; 0 for absent classes.
+        As in `ClassWeights`; anything for absent classes.
     spread_QGE : float32
         The weights' entropy, as of `spread`.
     """
     q, g, k = count_QGK.shape
-    weight_QGEK, logit_QGK = np.zeros((q, g, 2, k), np.float32), np.zeros((q, g, k), np.float32)
-    value_QGVK = np.zeros((q, g, weights.n_value, k), np.float32)
+    weight_QGEK, logit_QGK = np.empty((q, g, 2, k), np.float32), np.empty((q, g, k), np.float32)
+    value_QGVK = np.empty((q, g, weights.n_value, k), np.float32)
     spread_QGE = np.zeros((q, g, 2), np.float32)
     _weigh(
         features_QGFK, count_QGK, gap_GF, weights.first_FH, weights.first_H, weights.second_HH,

@@ -40,7 +40,7 @@ def posterior_weight(n_haplotypes: int) -> float:
     return LARGEST_WEIGHT * min(max(share, 0.0), 1.0)
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def _pool(  # type: ignore[no-untyped-def]
     posterior_CP, haplotype_C, first_Q1, pattern_NG, count_G, first_word_G, minor_W, first_gap, gap_start_G1,
     fraction_U, wanted_QG, out_UQ,

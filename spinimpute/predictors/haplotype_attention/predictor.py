@@ -326,7 +326,9 @@ class DevicePairNetwork:
         from spinimpute.predictors.haplotype_attention.network import spread
 
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16):
-            arrays = (torch.from_numpy(x).to(self.device) for x in (features_QGFK, count_QGK, gap_GF))
+            asked_QG11 = (count_QGK[:, :, :1] > 0)[..., None]  # features are anything elsewhere
+            given = np.where(asked_QG11, features_QGFK, np.float32(0)), count_QGK, gap_GF
+            arrays = (torch.from_numpy(x).to(self.device) for x in given)
             weights = self.model.weigh(*arrays)
             tensors = (*weights, spread(weights.weight_QGEK))
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (

@@ -18,7 +18,7 @@ NEAREST = 1e-4  # cM: added to distances under a logarithm
 NEGLIGIBLE = 1e-18  # what is open by less is closed: squares that underflow would be slow
 
 
-@kernel(fast=True)
+@kernel(fast=True, arrays=True)
 def fill_match(  # type: ignore[no-untyped-def]
     kmer_QD, missing_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
     score_GQH, runs_FQH,
@@ -99,7 +99,8 @@ def _add_open(open_DH, first, stop, step_D, gain_D, length_H, gained_H):  # type
 def _matching(kmer, missing, likelihood_VH, information_V, match_H):  # type: ignore[no-untyped-def]
     """Fill in how a K-mer matches; returns its information. Missing bits may be any: likelihoods add up."""
     if missing == 0:
-        match_H[:] = likelihood_VH[kmer]
+        for h in range(len(match_H)):
+            match_H[h] = likelihood_VH[kmer, h]
         return information_V[kmer]
     share = np.float32(0)
     match_H[:] = share
