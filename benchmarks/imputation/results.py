@@ -171,5 +171,8 @@ def processor() -> str:
 def commit() -> str:
     """The commit of this repository, with "+" if files were changed since; "unknown" outside of one."""
     command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
     return done.stdout.strip() if done.returncode == 0 else "unknown"

@@ -305,7 +305,10 @@ def load(
 
 
 class DevicePairNetwork:
-    """`pair_network.weigh` on a device of torch, in bfloat16."""
+    """`pair_network.weigh` on a device of torch.
+
+    In float32: the network is too small for bfloat16 to save time, and dosages would change.
+    """
 
     def __init__(self, weights: Mapping[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
         from spinimpute.nn.model_weights import load_weights
@@ -325,13 +328,11 @@ class DevicePairNetwork:
 
         from spinimpute.predictors.haplotype_attention.network import spread
 
-        with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16):
+        with torch.inference_mode():
             asked_QG11 = (count_QGK[:, :, :1] > 0)[..., None]  # features are anything elsewhere
             given = np.where(asked_QG11, features_QGFK, np.float32(0)), count_QGK, gap_GF
             arrays = (torch.from_numpy(x).to(self.device) for x in given)
             weights = self.model.weigh(*arrays)
             tensors = (*weights, spread(weights.weight_QGEK))
-            weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (
-                x.float().contiguous().cpu().numpy() for x in tensors
-            )
+            weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (x.contiguous().cpu().numpy() for x in tensors)
         return weight_QGEK, logit_QGK, value_QGVK, spread_QGE

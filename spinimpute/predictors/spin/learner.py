@@ -43,14 +43,7 @@ class SPINLearner:
         return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
-        """Mixed and corrected logits of P(ALT), (B, Q, U), U the sites of all gaps.
-
-        In float32 throughout: log-likelihoods span hundreds, and bfloat16 has three digits.
-        """
-        with torch.autocast(self.device.type, enabled=False):
-            return self._logits(episode)
-
-    def _logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
+        """Mixed and corrected logits of P(ALT), (B, Q, U), U the sites of all gaps."""
         typed_BNS = self._float(episode.typed_BNS)
         b, g, u, n = episode.context_BGUN.shape
         columns = self.model.columns(

@@ -33,6 +33,7 @@ from spinimpute.predictors.typed_chunks import ChunkStarts
 CHUNK_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
 MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks have more
 QUERY_CHUNK = 64  # small enough for a processor's cache
+GPU_QUERY_CHUNK = 512  # large enough that starting its kernels takes less time than they do
 SITE_CHUNK = 256
 MOST_INDUCING_POINTS = 1_024
 ENCODER = 3  # raise it when the same weights make other inducing points: it refuses files of those before
@@ -176,8 +177,9 @@ class SPINPredictor(Predictor):
         constant_U = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
         out_UQ[constant_U] = block.sites.frequency_U[constant_U, None]
         asked_U = np.flatnonzero(~constant_U)
-        for i in range(0, len(query_QS), QUERY_CHUNK):
-            queries = slice(i, i + QUERY_CHUNK)
+        at_once = QUERY_CHUNK if self.device.type == "cpu" else GPU_QUERY_CHUNK
+        for i in range(0, len(query_QS), at_once):
+            queries = slice(i, i + at_once)
             logit_BGQH = self.model.attend(
                 self._float(query_QS[queries])[None],
                 self._float(known_QS[queries])[None],
