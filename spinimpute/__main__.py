@@ -1,5 +1,6 @@
 """The command `spinimpute`, and `python -m spinimpute`, which torchrun needs."""
 
+import os
 import signal
 
 
@@ -8,6 +9,8 @@ def main() -> None:
     # while it is loaded nothing is written yet: Ctrl-C may end the process as it is, without a traceback
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # numpy would start a thread for every core, which nothing here has a use for and --threads does not count
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from spinimpute.cli.main import main as command
 
     command()

@@ -1,6 +1,7 @@
 """The group itself: help, versions, mistakes in the command line, and how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -201,3 +202,19 @@ def test_a_closed_pipe_is_no_news(start: Run, panel: Path) -> None:
     process.stderr.close()
     assert process.wait(timeout=240) == 1
     assert err == ""
+
+
+def test_a_command_starts_no_threads_for_every_core() -> None:
+    """Numpy's BLAS would, when it is imported; what the user has set stays."""
+    script = (
+        "import os, sys; sys.argv = ['spinimpute', 'impute']\n"
+        "from spinimpute.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    for given, expected in ((None, "1"), ("3", "3")):
+        environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+        if given is not None:
+            environment["OPENBLAS_NUM_THREADS"] = given
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+        assert done.stdout.strip() == expected
