@@ -68,6 +68,6 @@ MOST_SEARCHED = 20_000  # haplotypes among which chains search the likeliest; of
 
 # Computation.
 SPAN = 16  # typed places that haplotypes of one pattern go through together; divides 64: it lies in one word
-LANES = 16  # float32 numbers of the widest registers
+LANES = 16  # float32 numbers of the widest registers; as many as a span has places, see `posteriors`
 ROUNDING = np.float32(1e-4)  # sums of posteriors are off by less, relatively
 SMALLEST = np.float32(1e-30)  # smaller products are 0: denormal numbers are slow

@@ -37,6 +37,7 @@ from spinimpute.hmm.steps import (
 from spinimpute.kernels import kernel
 
 FACTORS = 4  # of the values on both sides of a span: both, either, none
+assert SPAN == LANES, "what is known of a span's places is read as one row of lanes"
 
 
 def copying_posteriors(

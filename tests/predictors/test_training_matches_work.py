@@ -149,14 +149,3 @@ def test_padded_inducing_points_and_padded_sites_say_nothing(learner: SPINLearne
     for one in (padded, padded_sites):
         torch.testing.assert_close(one, plain, atol=1e-3, rtol=1e-3)
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-
-
-def test_it_learns_under_autocast(learner: SPINLearner, segment: Segment) -> None:
-    """As on a GPU: its log-likelihoods stay in float32."""
-    episode = draw_episode(segment, np.random.default_rng(3), EPISODES, SETTINGS.shape, 12)
-    plain = learner.outcome(episode, 0.0, np.random.default_rng(0)).loss
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = learner.outcome(episode, 0.0, np.random.default_rng(0)).loss
-    loss.backward()
-    torch.testing.assert_close(loss, plain)
-    assert all(torch.isfinite(p.grad).all() for p in learner.model.parameters() if p.grad is not None)
