@@ -183,17 +183,23 @@ def _describe(  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _sort(rank_C, order_C, merged_C):  # type: ignore[no-untyped-def]
-    """Sort candidates, greatest order first; of equals those that came first. merged_C: room.
+def _comes_before(order_C, one, other):  # type: ignore[no-untyped-def]
+    return order_C[one] > order_C[other] or (order_C[one] == order_C[other] and one < other)
 
-    Merges runs that are sorted by insertion: quick if few are out of place.
+
+@kernel()
+def _sort(rank_C, order_C, merged_C):  # type: ignore[no-untyped-def]
+    """Sort candidates, greatest order first; of equals the first candidate. merged_C: room.
+
+    So the result does not depend on how they were sorted before. Merges runs that are sorted by insertion:
+    quick if few are out of place.
     """
     n = len(rank_C)
     for first in range(0, n, RUN):
         for i in range(first + 1, min(first + RUN, n)):
             c = rank_C[i]
-            order, j = order_C[c], i
-            while j > first and order > order_C[rank_C[j - 1]]:
+            j = i
+            while j > first and _comes_before(order_C, c, rank_C[j - 1]):
                 rank_C[j] = rank_C[j - 1]
                 j -= 1
             rank_C[j] = c
@@ -201,13 +207,13 @@ def _sort(rank_C, order_C, merged_C):  # type: ignore[no-untyped-def]
     while width < n:
         for first in range(0, n - width, 2 * width):
             middle, last = first + width, min(first + 2 * width, n)
-            if order_C[rank_C[middle - 1]] >= order_C[rank_C[middle]]:
+            if _comes_before(order_C, rank_C[middle - 1], rank_C[middle]):
                 continue
             for i in range(first, middle):
                 merged_C[i] = rank_C[i]
             i, j, to = first, middle, first
             while i < middle:
-                if j < last and order_C[rank_C[j]] > order_C[merged_C[i]]:
+                if j < last and _comes_before(order_C, rank_C[j], merged_C[i]):
                     rank_C[to] = rank_C[j]
                     j += 1
                 else:
