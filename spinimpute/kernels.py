@@ -117,8 +117,29 @@ class _KernelReader(Unpickler):
         return _environment if found is _rebuild_env else found
 
 
-def _holds_array(of: types.Type) -> bool:
-    return isinstance(of, types.Array) or any(map(_holds_array, getattr(of, "types", ())))
+def _holds_array(of: Any) -> bool:
+    """Whether a type of numba is an array, a tuple with one, or one or None."""
+    if isinstance(of, types.Array):
+        return True
+    parts = getattr(of, "types", ()) or (getattr(of, "type", None),)
+    return any(_holds_array(part) for part in parts if isinstance(part, types.Type))
+
+
+def _check_arrays(kernel: Any, result: CompileResult) -> None:
+    """Refuse what would lose count of references to an array: it would be freed too early, or never."""
+    name, annotation = kernel.py_func.__name__, result.type_annotation
+    if _holds_array(result.signature.return_type):
+        raise TypeError(f"{name} returns an array: it has to be kernel(arrays=True)")
+    if isinstance(annotation, str):  # of a kernel that was read, and checked before it was stored
+        return
+    for call, signature in annotation.calltypes.items():
+        if getattr(call, "op", None) == "call" and _holds_array(signature.return_type):
+            called = annotation.typemap[call.func.name]
+            if isinstance(called, types.Dispatcher):
+                other = called.dispatcher.py_func.__name__
+                raise TypeError(
+                    f"{name} calls {other}, which returns arrays: it has to be kernel(arrays=True)"
+                )
 
 
 class _KernelCache(NullCache):
@@ -152,10 +173,6 @@ class _KernelCache(NullCache):
         return _rebuild(target_context, parts)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if not self._kernel.targetoptions["_nrt"] and _holds_array(data.signature.return_type):
-            raise TypeError(
-                f"{self._kernel.py_func.__name__} returns an array: it has to be kernel(arrays=True)"
-            )
         if not data.library.has_dynamic_globals and not data.lifted:
             name = self._file_name(sig, data.codegen)
             kernel_files().write(name, self._head(sig, name) + dumps(data._reduce()))
@@ -184,8 +201,9 @@ def kernel(
     inline : bool
         Compile it into each of its callers.
     arrays : bool
-        It makes new arrays, returns one, or assigns one to a slice. The others do not count references to
-        arrays, which takes a tenth of the time where inner loops cut rows out of them.
+        It makes new arrays, returns one, calls a kernel that returns one, or assigns one to a slice. The
+        others do not count references to arrays, which takes a tenth of the time where inner loops cut rows
+        out of them.
 
     Returns
     -------
@@ -199,6 +217,14 @@ def kernel(
             _nrt=arrays,
         )(function)  # fmt: skip
         dispatcher._cache = _KernelCache(dispatcher)
+        if not arrays:
+            add_overload = dispatcher.add_overload
+
+            def add_checked(result: CompileResult) -> None:
+                _check_arrays(dispatcher, result)
+                add_overload(result)
+
+            dispatcher.add_overload = add_checked
         return dispatcher
 
     return compile_lazily
