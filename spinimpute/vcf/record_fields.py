@@ -21,7 +21,7 @@ MOST_DECIMALS = 5
 
 _INFO_TYPES = ("Float", "Integer", "Flag")
 _FREQUENCIES = ("AF", "MAF")
-_THOUSANDTHS = [f"{number / 1_000:g}" for number in range(1_001)]
+_THOUSANDTHS = {float(number): f"{number / 1_000:g}" for number in range(1_001)}
 
 ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
@@ -161,7 +161,7 @@ class InfoValues:
             if info_type == "Flag":
                 columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
                 continue
-            columns[key] = _info_texts(key, info_type, np.asarray(values))
+            columns[key] = _info_texts(key, info_type, np.asarray(values, np.float64))
         return cls(columns, typed.tolist())
 
     def part(self, records: slice) -> "InfoValues":
@@ -181,15 +181,14 @@ class InfoValues:
 
 def _info_texts(key: str, info_type: str, values: np.ndarray) -> list[str | None]:
     """Whole, or three decimals; of frequencies four digits, which rare alleles have too."""
-    if info_type == "Float" and key not in _FREQUENCIES and np.all((values >= 0) & (values <= 1)):
-        return [_THOUSANDTHS[number] for number in np.rint(values * 1_000).astype(np.int64).tolist()]
-    return [_info_text(key, info_type, value) if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _info_text(key: str, info_type: str, value: float) -> str:
     if info_type == "Integer":
-        return str(int(value))
-    return f"{value:.4g}" if key in _FREQUENCIES else f"{round(value, 3):g}"
+        return [str(int(value)) if math.isfinite(value) else None for value in values.tolist()]
+    if key in _FREQUENCIES:
+        return [f"{value:.4g}" if math.isfinite(value) else None for value in values.tolist()]
+    return [
+        _THOUSANDTHS.get(number) or (f"{number / 1_000:g}" if math.isfinite(number) else None)
+        for number in np.rint(values * 1_000).tolist()
+    ]
 
 
 @dataclass(frozen=True)
