@@ -66,7 +66,7 @@ def main() -> None:
     runner = Runner(arguments.folder, work, arguments.steps, arguments.limit, arguments.budget)
     try:
         failure = compile_all(os.cpu_count() or 1)
-        print(f"{runner.spent():6.0f} s  kernels are compiled {failure}", flush=True)
+        print(f"{runner.spent():6.0f} s  kernels: {failure or 'compiled'}", flush=True)
         machine = Machine.here(arguments.devices, arguments.commit)
         described = [describe_set(arguments.folder, name) for name in sets]
         for device in arguments.devices:

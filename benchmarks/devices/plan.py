@@ -10,6 +10,7 @@ PREDICTORS = ("haplotype", "spin")
 OK = "ok"
 OUT_OF_TIME = "not run: out of time"
 OVER_LIMIT = "over the limit"
+STOPPED = "stopped: out of time"
 EXPECTED_OVER_LIMIT = "not run: expected to take longer than the limit"
 FEW_THREADS = 2  # with a GPU
 

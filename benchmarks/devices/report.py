@@ -9,7 +9,6 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,7 +18,7 @@ from cyvcf2 import VCF
 import spinimpute
 from benchmarks.devices.plan import IMPUTE, OK, TABULAR, TRAIN, Row
 from benchmarks.devices.rows import Agreement
-from benchmarks.imputation.results import commit, processor
+from benchmarks.imputation.results import commit, package_versions, processor
 from benchmarks.imputation.tables import markdown, number, write_tsv
 
 PACKAGES = ("spinimpute", "torch", "numpy", "numba", "cyvcf2", "deflate", "scikit-learn")
@@ -51,15 +50,10 @@ class Machine:
 
             if torch.cuda.is_available():
                 gpu = torch.cuda.get_device_name()
-        found = {}
-        for package in PACKAGES:
-            try:
-                found[package] = version(package)
-            except PackageNotFoundError:
-                continue
         return cls(
-            processor(), os.cpu_count() or 1, gpu, platform.python_version(), given_commit or commit(), found
-        )
+            processor(), os.cpu_count() or 1, gpu, platform.python_version(), given_commit or commit(),
+            package_versions(PACKAGES),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

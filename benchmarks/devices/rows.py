@@ -18,6 +18,7 @@ from benchmarks.devices.plan import (
     OUT_OF_TIME,
     OVER_LIMIT,
     PREDICTORS,
+    STOPPED,
     TABULAR,
     TRAIN,
     Row,
@@ -74,7 +75,7 @@ class Runner:
     def measure(self, row: Row) -> Row:
         """The row with its status, times and memory."""
         expected = expected_seconds(row, self._done)
-        if expected > self._limit:
+        if expected >= self._limit:  # what was stopped at the limit would be again
             done = replace(row, status=EXPECTED_OVER_LIMIT)
         elif expected > self._left() or self._left() < LEAST_SECONDS:
             done = replace(row, status=OUT_OF_TIME)
@@ -118,7 +119,7 @@ class Runner:
             )
         except OverTimeLimit:
             if limit < self._limit:
-                return replace(row, status=OUT_OF_TIME)
+                return replace(row, status=STOPPED)
             return replace(row, status=OVER_LIMIT, seconds=limit)
         except ProgramFailed as error:
             print(error, flush=True)
@@ -154,13 +155,15 @@ def differences(one: Path, other: Path) -> tuple[int, float, float]:
     Raises
     ------
     ValueError
-        They do not hold the same sites.
+        They do not hold the same sites, or not all dosages.
     """
     count, largest, total = 0, 0.0, 0.0
     for a, b in zip(VCF(str(one)), VCF(str(other)), strict=True):
         if (a.POS, a.REF, a.ALT) != (b.POS, b.REF, b.ALT):
             raise ValueError(f"{one.name} and {other.name} differ at {a.POS} and {b.POS}")
         differing = np.abs(a.format("DS") - b.format("DS"))
+        if np.isnan(differing).any():
+            raise ValueError(f"{one.name} or {other.name} lacks dosages at {a.POS}")
         count += differing.size
         largest = max(largest, float(differing.max()))
         total += float(differing.sum())

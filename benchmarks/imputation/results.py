@@ -142,14 +142,20 @@ def scrubbed(command: Sequence[str], places: dict[Path, str]) -> str:
     return shlex.join(words)
 
 
-def versions() -> dict[str, str]:
-    """Versions of the programs and of the Python packages."""
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of those Python packages that are installed."""
     found = {}
-    for package in PACKAGES:
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Versions of the programs and of the Python packages."""
+    found = package_versions(PACKAGES)
     for label, command in (
         ("Beagle", ["beagle"]),
         ("Minimac4", ["minimac4", "--version"]),

@@ -53,6 +53,8 @@ def test_rows_beyond_limit_and_budget_are_not_run(tmp_path: Path) -> None:
     runner = Runner(tmp_path, tmp_path, 1, limit=30, budget=600)
     runner._done.append(Row(IMPUTE, "a", "spin", "cpu", 4, status=OK, seconds=20))
     assert runner.measure(Row(IMPUTE, "a", "spin", "cpu", 2)).status == EXPECTED_OVER_LIMIT
+    runner._done.append(Row(IMPUTE, "a", "spin", "cuda", 4, status=OVER_LIMIT, seconds=30))
+    assert runner.measure(Row(IMPUTE, "a", "spin", "cuda", 4, 2)).status == EXPECTED_OVER_LIMIT
 
 
 def test_the_report_has_the_median_and_says_why_rows_are_lacking(tmp_path: Path) -> None:
