@@ -52,8 +52,8 @@ def note_neighbours(  # type: ignore[no-untyped-def]
     """Note the haplotypes whose matches with queries that end at `place` are longest, for some blocks.
 
     position_Q: where a query is in the order; start_Q2: where the matches with those above and below start.
-    before_Q6: of the place before, where the longest matches started, how many they were (-1 if more may
-    match as long than are looked at), the first and the last of them, and the blocks. If they all go on, and
+    before_Q6: of the place before, where the longest matches started, how many they were (-1 if more than
+    are looked at may match as long), the first and the last of them, and the blocks. If they all go on, and
     no others are taken, the same haplotypes would be noted again. marked_QAW, or list_QAM and n_listed_QA:
     where they are noted, see `_walk`.
     """

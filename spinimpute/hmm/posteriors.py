@@ -341,8 +341,9 @@ def _write_likely(  # type: ignore[no-untyped-def]
     """Of LANES queries' candidates of a block those that have `least`; returns how many are found in all.
 
     The block has places in the spans [begin, stop). forward_I, backward_I: where values on both sides of a
-    span lie in kept_X. values_HDFP: room for `_fill_values`; filled_HD: for which query they are there, who
-    are numbered from first_number on; row_X: room for posteriors at the spans' places; kept_from_H3: room.
+    span lie in kept_X. values_HDFP: room for `_fill_values`; filled_HD: the number of the query for which
+    they are there, which another block or group has another number of; first_number: that of the first query
+    here. row_X: room for posteriors at the spans' places; kept_from_H3: room.
     """
     n_held, n_spans = len(joint_HPL), stop - begin
     for j in range(n_spans):

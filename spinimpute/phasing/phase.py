@@ -346,7 +346,7 @@ def _decide(task: _Task, targets: _Targets, settings: _Pass, decided: _Decided) 
     patterns = span_patterns(window.panel_NW, n_places)
     with_rows = PatternsWithRows(patterns)
     groups = [(start, min(start + HALF, last_sample)) for start in range(first_sample, last_sample, HALF)]
-    rows_of_others = [] if settings.starting else _rows_of_others(window, targets, groups)
+    rows_XW, others = (None, []) if settings.starting else _others(window, targets, groups)
     jumps_of = cache(partial(jump_probabilities, window.cM_S, jumps_per_cM=settings.jumps_per_cM))
     lanes, room = TargetLanes(n_places), Room()
     # of each group those that are asked for; the others are never looked at
@@ -357,8 +357,8 @@ def _decide(task: _Task, targets: _Targets, settings: _Pass, decided: _Decided) 
             targets.alleles_TQ, targets.known_TQ, targets.open_TX, settings.doubtful_TX, targets.mismatch_T,
             targets.column_X2, window.first, start, stop,
         )  # fmt: skip
-        if not settings.starting:
-            patterns = with_rows.of(rows_of_others[number])
+        if rows_XW is not None:
+            patterns = with_rows.of(rows_XW[others[number]])
         jump_S = jumps_of(patterns.pattern_IN.shape[1])
         right = backward_values(
             patterns, lanes.seen_S2L, jump_S, window.first_decided, window.stop_decided, room
@@ -373,10 +373,13 @@ def _decide(task: _Task, targets: _Targets, settings: _Pass, decided: _Decided) 
         decided.sure_TX[rows, group] = sure_HS[:n, here].T
         decided.likely_T2X[rows, 0, group] = probability_SL[here, :n] > 0.5
         decided.likely_T2X[rows, 1, group] = probability_SL[here, HALF : HALF + n] > 0.5
+        del right  # else it would keep the room's memory while the next group takes more
 
 
-def _rows_of_others(window: PassWindow, targets: _Targets, groups: list[tuple[int, int]]) -> list[np.ndarray]:
-    """What each group of samples may copy of other targets: uint64 (M, W), see `pack_rows`."""
+def _others(
+    window: PassWindow, targets: _Targets, groups: list[tuple[int, int]]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Haplotypes of other targets, uint64 (X, W), see `pack_rows`, and which of them each group may copy."""
     alleles_SQ = targets.alleles_TQ[window.first : window.stop]
     others = []
     for start, stop in groups:
@@ -384,10 +387,8 @@ def _rows_of_others(window: PassWindow, targets: _Targets, groups: list[tuple[in
         others.append(of_all[:: max(1, -(-len(of_all) // MOST_OTHERS))])
     used = np.unique(np.concatenate(others))
     if 2 * len(used) > alleles_SQ.shape[1]:  # taking columns out would cost more than packing all
-        rows_QW = pack_rows(alleles_SQ)
-        return [rows_QW[one] for one in others]
-    rows_UW = pack_rows(alleles_SQ[:, used])
-    return [rows_UW[np.searchsorted(used, one)] for one in others]
+        return pack_rows(alleles_SQ), others
+    return pack_rows(alleles_SQ[:, used]), [np.searchsorted(used, one) for one in others]
 
 
 def _part_alternatives(position_T: np.ndarray, targets: _Targets) -> None:

@@ -87,7 +87,7 @@ def impute_part(
     if to_phase:  # reported now, not later
         run.predictor.check_memory(job)
         _check_phasing(run, part)
-    if to_phase or summary.leave_one_out is not None:
+    if part.jumps_per_cM is None and (to_phase or summary.leave_one_out is not None):
         begin_stage(progress, "estimating recombination")
         with summary.stage("estimate recombination"):
             part = part.with_rate()  # once for all that need it

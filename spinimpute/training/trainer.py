@@ -201,8 +201,8 @@ class Trainer(TrainingLoop[nn.Module]):
     def loss(self, number: int) -> Tensor:
         """Draw a task and give its loss.
 
-        In float32 on a GPU, too: log-likelihoods span hundreds, and bfloat16 has three digits; in it, what is
-        copied with a probability of .999 is certain.
+        In float32 on a GPU, too: log-likelihoods span hundreds, and bfloat16 has three digits, which make a
+        probability of .999 one of 1.
         """
         rng = np.random.default_rng([self.settings.seed, 0, self.step, number])
         torch.manual_seed(int(rng.integers(2**62)))

@@ -209,6 +209,7 @@ def test_a_command_starts_no_threads_for_every_core() -> None:
     script = (
         "import os, sys; sys.argv = ['spinimpute', 'impute']\n"
         "from spinimpute.__main__ import main\n"
+        "assert 'numpy' not in sys.modules\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(os.environ['OPENBLAS_NUM_THREADS'])"
     )

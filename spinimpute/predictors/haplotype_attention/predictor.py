@@ -329,10 +329,11 @@ class DevicePairNetwork:
         from spinimpute.predictors.haplotype_attention.network import spread
 
         with torch.inference_mode():
-            asked_QG11 = (count_QGK[:, :, :1] > 0)[..., None]  # features are anything elsewhere
-            given = np.where(asked_QG11, features_QGFK, np.float32(0)), count_QGK, gap_GF
-            arrays = (torch.from_numpy(x).to(self.device) for x in given)
-            weights = self.model.weigh(*arrays)
+            features, count, gap = (
+                torch.from_numpy(x).to(self.device) for x in (features_QGFK, count_QGK, gap_GF)
+            )
+            features = features.masked_fill(count[:, :, :1, None] == 0, 0)  # they are anything there
+            weights = self.model.weigh(features, count, gap)
             tensors = (*weights, spread(weights.weight_QGEK))
             weight_QGEK, logit_QGK, value_QGVK, spread_QGE = (x.contiguous().cpu().numpy() for x in tensors)
         return weight_QGEK, logit_QGK, value_QGVK, spread_QGE
