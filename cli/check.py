@@ -80,7 +80,7 @@ def check(
     from spinimpute.output_files import check_outputs, written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.check import check as run
-    from spinimpute.pipeline.maps.build import better_map
+    from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.settings import TargetSettings
 
     if gl or bam or bam_list:
@@ -103,7 +103,7 @@ def check(
         for one in panel:
             with open_panels(one) as opened:
                 _describe(one, opened, run(vcf, opened, settings))
-    with open_panels(panel, genetic_map, estimate_map=better_map) as opened:
+    with open_panels(panel, genetic_map, refine=map_only) as opened:
         report = run(vcf, opened, settings)
     for line in report.lines():
         click.echo(printable(as_options(line)))
@@ -135,10 +135,10 @@ def _check_sequenced(
     from spinimpute.errors import InputError
     from spinimpute.output_files import written_whole
     from spinimpute.panels.opening import open_panels
-    from spinimpute.pipeline.maps.build import better_map
+    from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.sequenced.check import check_sequenced
 
-    with open_panels(panel, genetic_map, estimate_map=better_map) as opened:
+    with open_panels(panel, genetic_map, refine=map_only) as opened:
         found, refusals = check_sequenced(opened, given)
     lines = found.lines_before() if found.samples else []
     for line in [

@@ -324,7 +324,7 @@ def info(file: str) -> None:
     """Say what a panel file holds."""
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.panels.parts import part_of
-    from spinimpute.panels.trust.discordance import POORLY
+    from spinimpute.panels.trust.site_trust import POORLY
 
     with open_panel_file(file) as panels:
         for number, opened in enumerate(panels):

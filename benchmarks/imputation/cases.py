@@ -9,10 +9,20 @@ from pathlib import Path
 
 from cyvcf2 import VCF
 
+from spinimpute.genotypes.genetic_map import GeneticMap
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("SPINIMPUTE_SHARED", REPOSITORY.parent / "shared"))
 DATA = SHARED / "data" / "genotypes"
-REAL = {"chr20_eur": "plink.chr20.GRCh37.map", "chr22_1kg": "plink.chr22.GRCh37.map"}
+# The genetic map of each real set, in the folder of the data; None: no map is known.
+REAL = {
+    "chr20_eur": "maps/plink.chr20.GRCh37.map",
+    "chr22_1kg": "maps/plink.chr22.GRCh37.map",
+    "lct_1kg": "lct_1kg/genetic.map",
+    "chr1_1kg": "chr1_1kg/genetic.map",
+    "chr21_b38": "chr21_b38/genetic.map",
+    "cattle_bta12": None,
+}
 FREQUENCY_EDGES = (
     *(5e-6, 1e-5, 2e-5, 5e-5, 0.0001, 0.0002, 0.0005),
     *(0.001, 0.002, 0.005, 0.01, 0.05, 0.5),
@@ -23,7 +33,8 @@ FREQUENCY_EDGES = (
 class Case:
     """Files of one imputation whose answer is known.
 
-    panel, target, truth: BCF or VCF.gz, phased; genetic_map: PLINK form. scored_without: a file whose sites
+    panel, target, truth: BCF or VCF.gz, phased; genetic_map: PLINK format, None where no map is known (all programs then
+    assume 1 cM/Mb). scored_without: a file whose sites
     are not scored, usually the target; a thinned target names the full one, so that the same sites are scored
     whatever was typed. people: a table with columns sample, population and superpopulation, or None.
     """
@@ -32,7 +43,7 @@ class Case:
     panel: Path
     target: Path
     truth: Path
-    genetic_map: Path
+    genetic_map: Path | None
     scored_without: Path
     people: Path | None = None
 
@@ -53,6 +64,15 @@ class Case:
         """Edges of minor allele frequency; the lowest bin holds at least the panel's singletons."""
         singleton = 1 / self.panel_haplotypes
         return (0.0, *(edge for edge in FREQUENCY_EDGES if edge >= singleton))
+
+    @property
+    def map_arguments(self) -> tuple[object, ...]:
+        """`--map` for Minimac4 and for ours; nothing where no map is known."""
+        return () if self.genetic_map is None else ("--map", self.genetic_map)
+
+    def read_map(self, chrom: str) -> GeneticMap:
+        """The genetic map of a chromosome; a constant rate where none is known."""
+        return GeneticMap.constant() if self.genetic_map is None else GeneticMap.read(self.genetic_map, chrom)
 
     def populations(self) -> dict[str, tuple[str, str]]:
         """Population and superpopulation of each sample that the table names."""
@@ -79,17 +99,20 @@ def find_case(name: str, data: Path) -> Case:
     """
     folder = data / name if name in REAL else Path(name)
     if name in REAL:
-        genetic_map, people = data / "maps" / REAL[name], data / "samples.tsv"
+        in_data = REAL[name]
+        genetic_map, people = None if in_data is None else data / in_data, data / "samples.tsv"
     else:
-        genetic_map, people = folder / "genetic.map", folder / "samples.tsv"
+        given, people = folder / "genetic.map", folder / "samples.tsv"
+        genetic_map = given if given.is_file() else None
     target = folder / "target.phased.bcf"
-    files = [folder / "panel.bcf", target, folder / "truth.bcf", genetic_map]
+    files = [folder / "panel.bcf", target, folder / "truth.bcf"]
+    files += [] if genetic_map is None else [genetic_map]
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise SystemExit(
             f"{name} is neither one of {', '.join(REAL)} nor the folder of a simulated set: "
             f"{', '.join(missing)} not found. --data says where real data lie, `simulate` makes sets"
         )
-    panel, _, truth, _ = files
+    panel, _, truth = files[:3]
     found = people if people.is_file() else None
     return Case(folder.resolve().name, panel, target, truth, genetic_map, target, found)

@@ -153,7 +153,7 @@ class _Genome:
         sites = [(record.CHROM, record.POS) for record in VCF(str(case.panel))]
         self.chromosome = sites[0][0]
         self.position = np.array([position for _, position in sites])
-        self.genetic_map = GeneticMap.read(case.genetic_map, self.chromosome)
+        self.genetic_map = case.read_map(self.chromosome)
         self.cm = self.genetic_map.cM(self.position)
 
     def cuts(self, n_parts: int) -> list[int]:

@@ -33,7 +33,6 @@ from benchmarks.imputation.tables import (
     our_labels,
     vcf_sizes,
 )
-from spinimpute.genotypes.genetic_map import GeneticMap
 
 
 def compare(arguments: argparse.Namespace) -> None:
@@ -126,7 +125,7 @@ def judged(case: Case, imputed: Imputed, run: Session, out: Path, *, strata: boo
 
 def strata_of(case: Case, answers: Answers) -> list[Stratum]:
     """All that a case is split by."""
-    genetic_map = GeneticMap.read(case.genetic_map, answers.truth.keys[0][0])
+    genetic_map = case.read_map(answers.truth.keys[0][0])
     n_people = len(answers.people)
     return [
         *recombination_strata(answers.position, genetic_map, n_people),

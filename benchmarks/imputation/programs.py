@@ -69,7 +69,8 @@ class Beagle:
         self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
     ) -> list[object]:
         stem = str(out).removesuffix(".vcf.gz")
-        command = ["beagle", f"gt={target}", f"ref={panel}", f"map={case.genetic_map}"]
+        command = ["beagle", f"gt={target}", f"ref={panel}"]
+        command += [] if case.genetic_map is None else [f"map={case.genetic_map}"]
         return [*command, f"nthreads={threads}", f"out={stem}", *(["gp=true"] if "GP" in formats else [])]
 
 
@@ -87,7 +88,7 @@ class Minimac4:
         self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
     ) -> list[object]:
         command = ["minimac4", panel, target, "-o", out, "-f", ",".join(formats)]
-        return [*command, "-t", threads, "--map", case.genetic_map]
+        return [*command, "-t", threads, *case.map_arguments]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Ours:
 
     def build(self, case: Case, panel: Path) -> list[object]:
         command = [sys.executable, "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
-        genetic_map = ("--map", case.genetic_map) if self.with_map else ()
+        genetic_map = case.map_arguments if self.with_map else ()
         return [*command, *genetic_map, "--out", panel, *self.building]
 
     def impute(

@@ -21,7 +21,6 @@ from benchmarks.imputation.cast import (
     relations,
     write_files,
 )
-from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.training.pedigrees import Person, founder
 from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 
@@ -37,8 +36,7 @@ def relate(case: Case, folder: Path, people: int, conditions: Conditions, seed: 
     """
     panel = read_haplotypes(case.panel)
     contig = panel.sites.chrom
-    genetic_map = GeneticMap.read(case.genetic_map, contig)
-    cM = genetic_map.cM(panel.sites.position)
+    cM = case.read_map(contig).cM(panel.sites.position)
     cM -= cM[0]
     rng = np.random.default_rng([seed, 5])
     left = rng.permutation(len(panel.samples)).tolist()
@@ -60,7 +58,8 @@ def relate(case: Case, folder: Path, people: int, conditions: Conditions, seed: 
     flaws_seed = seed if conditions.flaws else None
     length = int(panel.sites.position[-1]) + 1
     counts = write_files(folder, sites, cast, contig, length, case.name, flaws_seed)
-    shutil.copyfile(case.genetic_map, folder / "genetic.map")
+    if case.genetic_map is not None:
+        shutil.copyfile(case.genetic_map, folder / "genetic.map")
     description = {"case": case.name, "people": people, "seed": seed} | dataclasses.asdict(conditions)
     (folder / "set.json").write_text(json.dumps(description | counts, indent=1) + "\n")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.imputation.cast import Conditions
 from benchmarks.imputation.related_set import relate
-from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_set
+from benchmarks.imputation.simulated_set import POPULATIONS, History, Sizes, simulate, write_set
 
 RELATIVES = "share of targets of whom a parent, child, sib or cousin is in the panel"
 FLAWS = "wrong phase, missed alleles and wrong calls as real panels and targets have them"
@@ -24,6 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flaws", action="store_true", help=FLAWS)
     parser.add_argument("--relatives", type=float, default=0.0, help=RELATIVES)
     parser.add_argument("--seed", type=int, default=History.seed)
+    parser.add_argument("--history", choices=POPULATIONS, default=History.model)
     parser.set_defaults(function=make_set)
 
 
@@ -31,7 +32,7 @@ def make_set(arguments: argparse.Namespace) -> None:
     sizes = Sizes(arguments.panel_haplotypes, arguments.target_haplotypes, arguments.typed_sites)
     conditions = Conditions(arguments.flaws, arguments.relatives)
     people = sizes.people(conditions)
-    history = History(people, arguments.length, arguments.centimorgans, arguments.seed)
+    history = History(people, arguments.length, arguments.centimorgans, arguments.seed, arguments.history)
     write_set(simulate(history), history, sizes, arguments.out, conditions)
     print((arguments.out / "set.json").read_text())
 

@@ -1,7 +1,9 @@
 """Simulated data sets with the files that the real ones have: panel, target, truth, map and ancestry.
 
-The history is that of Browning et al. 2018 (PLoS Genet. 14:e1007385): Africa, Europe, East Asia and a
-recently admixed American population. No model of this repository is trained on it.
+There are two histories. `people` is that of Browning et al. 2018 (PLoS Genet. 14:e1007385): Africa, Europe, East
+Asia and a recently admixed American population. `cattle` is that of Holstein cattle by MacLeod et al. 2013 (Mol.
+Biol. Evol. 30:2209, table S1): one large population that has shrunk to 90 animals. No model of this repository is
+trained on either.
 """
 
 from __future__ import annotations
@@ -34,9 +36,15 @@ if TYPE_CHECKING:
     import msprime
     import tskit  # type: ignore[import-untyped]
 
-POPULATIONS = ("AFR", "EUR", "ASIA", "ADMIX")
+POPULATIONS = {"people": ("AFR", "EUR", "ASIA", "ADMIX"), "cattle": ("HOLSTEIN",)}
 CONTIG = "1"
-MUTATION_RATE = 2.36e-8  # the one by which the sizes of these populations were estimated
+# The rates by which the sizes of these populations were estimated.
+MUTATION_RATE = {"people": 2.36e-8, "cattle": 0.94e-8}
+# Cattle: generations ago until which the population had a size, and the size.
+CATTLE_SIZES = (
+    *((3, 90), (6, 120), (12, 250), (18, 350), (24, 1_000), (154, 1_500), (454, 2_000), (654, 2_500)),
+    *((1_754, 3_500), (2_354, 7_000), (3_354, 10_000), (33_154, 17_000), (np.inf, 62_000)),
+)
 MAP_STEP = 2_000  # bp between changes of the recombination rate
 MAP_SPREAD = 1.5  # standard deviation of its logarithm: most of the recombination is in a few places
 ARRAY_MIN_FREQUENCY = 0.02
@@ -51,6 +59,12 @@ class History:
     length: int = 300_000
     centimorgans: float = 0.05
     seed: int = 1
+    model: str = "people"
+
+    @property
+    def populations(self) -> tuple[str, ...]:
+        """Their names."""
+        return POPULATIONS[self.model]
 
 
 @dataclass(frozen=True)
@@ -64,11 +78,27 @@ class Sizes:
     def people(self, conditions: Conditions = TEXTBOOK) -> int:
         """How many have to be simulated; each population's share is rounded up."""
         most = 4 if conditions.relatives else 1  # founders of a target's family
-        return (self.panel_haplotypes + most * self.target_haplotypes) // 2 + 2 * len(POPULATIONS)
+        return (self.panel_haplotypes + most * self.target_haplotypes) // 2 + 2 * max(map(len, POPULATIONS.values()))
 
 
-def demography() -> msprime.Demography:
-    """Browning et al. 2018; sizes are of diploid people, times in generations."""
+def demography(name: str) -> msprime.Demography:
+    """The history of that name; sizes are of diploid individuals, times in generations."""
+    return _people() if name == "people" else _cattle()
+
+
+def _cattle() -> msprime.Demography:
+    import msprime
+
+    (end, size), *earlier = CATTLE_SIZES
+    model = msprime.Demography()
+    model.add_population(name="HOLSTEIN", initial_size=size)
+    for next_end, size in earlier:
+        model.add_population_parameters_change(time=end, initial_size=size)
+        end = next_end
+    return model
+
+
+def _people() -> msprime.Demography:
     import msprime
 
     model = msprime.Demography()
@@ -80,7 +110,7 @@ def demography() -> msprime.Demography:
         "ASIA": 554 * np.exp(growth["ASIA"] * of_eurasian_split),
         "ADMIX": 30_000 * np.exp(growth["ADMIX"] * of_admixture),
     }
-    for name in POPULATIONS:
+    for name in POPULATIONS["people"]:
         # AFR lives on as the ancestor of the others, which msprime must be told
         model.add_population(
             name=name, initial_size=size[name], growth_rate=growth[name], initially_active=True
@@ -116,15 +146,15 @@ def simulate(history: History) -> tskit.TreeSequence:
     """Genealogies with mutations; equally many people of each population, at least as many as asked for."""
     import msprime
 
-    per_population = -(-history.people // len(POPULATIONS))
+    per_population = -(-history.people // len(history.populations))
     trees = msprime.sim_ancestry(
-        samples=dict.fromkeys(POPULATIONS, per_population),
-        demography=demography(),
+        samples=dict.fromkeys(history.populations, per_population),
+        demography=demography(history.model),
         recombination_rate=rates_of(history),
         random_seed=history.seed,
     )
     model = msprime.BinaryMutationModel()
-    return msprime.sim_mutations(trees, MUTATION_RATE, random_seed=history.seed, model=model)
+    return msprime.sim_mutations(trees, MUTATION_RATE[history.model], random_seed=history.seed, model=model)
 
 
 def write_set(
@@ -139,7 +169,7 @@ def write_set(
     Without relatives larger panels hold the smaller ones, and so do targets: people of the panel are taken
     from one end of each population, those of the target from the other.
     """
-    founders = _Founders(trees)
+    founders = _Founders(trees, history.populations)
     cast = _cast(founders, history, sizes, conditions)
     array = set(_array(trees, sizes.typed_sites, history.seed).tolist())
     rates = rates_of(history)
@@ -156,18 +186,19 @@ def write_set(
 class _Founders:
     """People of each population, taken from either end; columns are numbered as they are taken."""
 
-    def __init__(self, trees: tskit.TreeSequence) -> None:
+    def __init__(self, trees: tskit.TreeSequence, populations: tuple[str, ...]) -> None:
         self._people = [
-            deque(trees.samples(population=p).reshape(-1, 2).tolist()) for p in range(len(POPULATIONS))
+            deque(trees.samples(population=p).reshape(-1, 2).tolist()) for p in range(len(populations))
         ]
-        self._first = [0] * len(POPULATIONS)
+        self._populations = populations
+        self._first = [0] * len(populations)
         self.nodes: list[int] = []
 
     def take(self, population: int, *, last: bool) -> tuple[int, Person]:
         """The number of a person within the population, and the person."""
         people = self._people[population]
         if not people:
-            raise SystemExit(f"more people of {POPULATIONS[population]} were asked for than were simulated")
+            raise SystemExit(f"more people of {self._populations[population]} were asked for than were simulated")
         number = self._first[population] + (len(people) - 1 if last else 0)
         self._first[population] += not last
         self.nodes += people.pop() if last else people.popleft()
@@ -176,23 +207,23 @@ class _Founders:
 
 def _cast(founders: _Founders, history: History, sizes: Sizes, conditions: Conditions) -> Cast:
     """People in turns from all populations; relatives are the first of the panel."""
-    cast = Cast(Group(), Group())
+    cast, populations = Cast(Group(), Group()), history.populations
     rng = np.random.default_rng([history.seed, 5])
     n_panel, n_targets = sizes.panel_haplotypes // 2, sizes.target_haplotypes // 2
     for i, relation in enumerate(relations(n_targets, conditions.relatives, rng)):
-        population = i % len(POPULATIONS)
+        population = i % len(populations)
 
         def further(population: int = population) -> Person:
             return founders.take(population, last=True)[1]
 
         number, first = founders.take(population, last=True)
         one = chain([first], iter(further, None))
-        name = f"target_{POPULATIONS[population]}_{number}"
-        add_family(cast, name, POPULATIONS[population], relation, one.__next__, history.centimorgans, rng)
+        name = f"target_{populations[population]}_{number}"
+        add_family(cast, name, populations[population], relation, one.__next__, history.centimorgans, rng)
     for i in range(n_panel - len(cast.panel.people)):
-        population = i % len(POPULATIONS)
+        population = i % len(populations)
         number, person = founders.take(population, last=False)
-        name = POPULATIONS[population]
+        name = populations[population]
         cast.panel.add(f"panel_{name}_{number}", person, name, UNRELATED)
     return cast
 

@@ -38,7 +38,7 @@ def curve(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         spin = work / "panel.spin"
-        command(work, "panel", "build", "panel", "build", "--vcf", case.panel, "--map", case.genetic_map,
+        command(work, "panel", "build", "panel", "build", "--vcf", case.panel, *case.map_arguments,
                 "--out", spin)  # fmt: skip
         sizes = {".spin": spin.stat().st_size, ".bcf": case.panel.stat().st_size}
         files, imputed = [], {}
@@ -84,8 +84,8 @@ def make(
     """Build an inducing panel for an array, unless it is there, and impute a target from it."""
     build = Stage(label, "build", 1, 0.0, 0.0, [])
     if not made.exists():
-        build = command(made.parent, label, "build", "panel", "build", "--vcf", case.panel, "--map",
-                        case.genetic_map, "--inducing", h, "--array", array, "--out", made, "--threads",
+        build = command(made.parent, label, "build", "panel", "build", "--vcf", case.panel,
+                        *case.map_arguments, "--inducing", h, "--array", array, "--out", made, "--threads",
                         threads)  # fmt: skip
     impute = command(made.parent, label, "impute", "impute", "--vcf", target, "--panel", made, "--out", out,
                      "--threads", threads)  # fmt: skip

@@ -21,7 +21,6 @@ import numpy as np
 from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
-from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.hmm import parameters
 from spinimpute.panels.trust.discordance import UNITS, Discordance, trust
@@ -74,7 +73,7 @@ def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
     position = panel.sites.position[rows]
     return LeftOut(
         np.ascontiguousarray(typed_TN[:, np.repeat(~out, 2)]).astype(np.uint8),
-        GeneticMap.read(case.genetic_map, panel.sites.chrom).cM(position),
+        case.read_map(panel.sites.chrom).cM(position),
         position,
         _trust(panel, rows, ~out),
         truth_TX2,

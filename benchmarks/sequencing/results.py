@@ -20,7 +20,7 @@ OURS = "spinimpute"
 
 def built_panel(case: Case, out: Path) -> Path:
     """The panel of a case, compiled."""
-    build = ["panel", "build", "--vcf", case.panel, "--map", case.genetic_map, "--out", out, "-q"]
+    build = ["panel", "build", "--vcf", case.panel, *case.map_arguments, "--out", out, "-q"]
     subprocess.run([sys.executable, "-m", "spinimpute", *map(str, build)], check=True)
     return out
 

@@ -28,22 +28,25 @@ from spinimpute.vcf.index_reader import index_intervals
 MAP_ESTIMATED = "map estimated"  # in the provenance
 
 
-class BetterMap(NamedTuple):
-    """A genetic map of a panel's own.
+class Refinement(NamedTuple):
+    """What a panel's own haplotypes say of it.
 
     Attributes
     ----------
-    cM : float64 (n_sites,)
-        Positions of all sites.
-    description : dict
-        For the provenance.
+    cM : float64 (n_sites,), optional
+        A better genetic map; None to keep the given one.
+    map_description : dict
+        The provenance of that map.
+    discordance : uint8 (n_sites,), optional
+        See `panels.trust.site_trust`; None if it was not looked for, and all sites are trusted.
     """
 
-    cM: np.ndarray
-    description: dict[str, Any]
+    cM: np.ndarray | None
+    map_description: dict[str, Any]
+    discordance: np.ndarray | None
 
 
-MapEstimator = Callable[[Panel], BetterMap | None]
+PanelRefiner = Callable[[Panel], Refinement]
 
 
 def build_panel(
@@ -57,16 +60,16 @@ def build_panel(
     threads: int = 1,
     keep_phase: bool = False,
     *,
-    estimate_map: MapEstimator | None = None,
+    refine: PanelRefiner | None = None,
 ) -> Panel:
-    """Build a panel file and open it; `spinimpute.build_panel` is this with the map of `hmm.maps`.
+    """Build a panel file and open it; `spinimpute.build_panel` is this with `refine_panel`.
 
     Parameters
     ----------
     vcf, out, genetic_map, region, samples, force, command, threads, keep_phase
         As for `spinimpute.build_panel`.
-    estimate_map : callable, optional
-        Asked for a genetic map that is better than the one given.
+    refine : callable, optional
+        Called with the open panel for its refinement.
 
     Returns
     -------
@@ -86,14 +89,14 @@ def build_panel(
             _write_panel(file, reader, Path(vcf), genetic_map, command)
             file.flush()
             os.fsync(file.fileno())
-        _improve(partial, folder, keep_phase, estimate_map)
+        _improve(partial, folder, keep_phase, refine)
     return Panel.open(out)
 
 
-def _improve(built: Path, folder: Path, keep_phase: bool, estimate_map: MapEstimator | None) -> None:
-    """Write a panel again, into the same file, with rare alleles moved or a better map, if there are any."""
+def _improve(built: Path, folder: Path, keep_phase: bool, refine: PanelRefiner | None) -> None:
+    """Write a panel again, into the same file, with rare alleles moved and with its refinement, if there are any."""
     changes: dict[str, Any] = {}
-    cM: np.ndarray | None = None
+    refined = Refinement(None, {}, None)
     with Panel.open(built) as panel:
         moves = None if keep_phase else find_moves(panel)
         if moves is not None and len(moves.site_M):
@@ -101,14 +104,16 @@ def _improve(built: Path, folder: Path, keep_phase: bool, estimate_map: MapEstim
             changes[MOVED] = {"alleles": len(moves.site_M), "estimated wrong": wrong}
         else:
             moves = None
-        if estimate_map is not None and (better := estimate_map(panel)) is not None:
-            cM, changes[MAP_ESTIMATED] = better.cM, better.description
-    if not changes:
+        if refine is not None:
+            refined = refine(panel)
+            if refined.cM is not None:
+                changes[MAP_ESTIMATED] = refined.map_description
+    if not changes and (refined.discordance is None or not refined.discordance.any()):
         return
     before = folder / "before.spin"
     shutil.copyfile(built, before)  # not a file of another name in its place: this one is locked
     with Panel.open(before) as panel:
-        write_again(panel, built, changes, cM, moves)
+        write_again(panel, built, changes, refined.cM, moves, refined.discordance)
 
 
 def _reader(
@@ -136,11 +141,11 @@ def _write_panel(
     for piece in reader:
         if chosen_map is None or writer is None:  # the reader knows samples and chromosome from now on
             chosen_map = choose_map(genetic_map, piece.sites.chrom)
-            writer = PanelWriter(file, reader.samples, reader.ploidy)
+            writer = PanelWriter(file, int(reader.ploidy.sum()))
         blocks.append(piece.sites)
         counts.append(piece.allele_count)
         multiallelic.append(piece.multiallelic)
-        writer.add_rows(piece.stored, piece.allele_count, piece.sites.position)
+        writer.add_rows(piece.stored, piece.allele_count)
     assert chosen_map is not None  # a reader yields a piece or raises
     assert writer is not None
     sites = Sites.concatenate(blocks)
@@ -161,7 +166,8 @@ def _write_panel(
             "skipped": reader.skipped,
         },
     }
-    writer.finish(raw_columns(table, np.concatenate(multiallelic)), header)
+    not_looked_for = np.zeros(len(sites), np.uint8)
+    writer.finish(raw_columns(table, np.concatenate(multiallelic)), not_looked_for, header)
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:

@@ -54,7 +54,7 @@ from spinimpute.panels.site_table import (
     read_site_table,
 )
 from spinimpute.panels.stored_rows import packed_bytes
-from spinimpute.panels.trust.discordance import UNITS, trust
+from spinimpute.panels.trust.site_trust import UNITS, trust
 
 _OTHER_SITES = "the {} is not of the sites and haplotypes that the header states"
 

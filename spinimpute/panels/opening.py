@@ -12,7 +12,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord
 from spinimpute.memory import TooLittleMemory
 from spinimpute.output_files import temporary_folder
-from spinimpute.panels.build import MapEstimator
+from spinimpute.panels.build import PanelRefiner
 from spinimpute.panels.file_kind import FileKind, starts_as
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
@@ -68,7 +68,7 @@ def open_panels(
     panel: OneOrSeveral,
     genetic_map: str | Path | GeneticMap | None = None,
     threads: int | None = None,
-    estimate_map: MapEstimator | None = None,
+    refine: PanelRefiner | None = None,
 ) -> Iterator[Sequence[ReferencePanel]]:
     """Open a panel for as long as it is used.
 
@@ -81,7 +81,7 @@ def open_panels(
         For a VCF or BCF.
     threads : int, optional
         That merge; by default all processors.
-    estimate_map : callable, optional
+    refine : callable, optional
         As for `build_panels`, for a VCF or BCF.
 
     Yields
@@ -127,7 +127,7 @@ def open_panels(
         return
     with temporary_folder() as folder:
         built = folder / "panel.spin"
-        build_panels(path, built, genetic_map, estimate_map=estimate_map)
+        build_panels(path, built, genetic_map, refine=refine)
         with open_parts(built) as parts:
             yield parts
 

@@ -40,7 +40,7 @@ from spinimpute.panels.file_kind import (
 )
 from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS, check_cM, check_positions, decode_texts
 from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
-from spinimpute.panels.trust.discordance import UNITS, trust
+from spinimpute.panels.trust.site_trust import UNITS, trust
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
 FIRST_WITH_DISCORDANCE = 3
@@ -232,19 +232,24 @@ class Panel:
         """As of `ReferencePanel`."""
         return DISCORDANCE in self.container.sections
 
+    @property
+    def stored_discordance(self) -> np.ndarray:
+        """uint8 (n_sites,), in units of 1 / UNITS; 0 in files of versions 1 and 2. Raises InputError if damaged."""
+        if not self.knows_discordance:
+            return np.zeros(self.n_sites, np.uint8)
+        return np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
+
     @cached_property
     def discordance(self) -> np.ndarray:
-        """float64 (n_sites,): how far alleles contradict the haplotypes around them, see `discordance`.
+        """float64 (n_sites,): how far alleles contradict the haplotypes around them, see `site_trust`.
 
-        0 at sites of rare alleles, and in files of versions 1 and 2. Raises InputError if it is damaged.
+        0 at sites that are predicted well all the same.
         """
-        if not self.knows_discordance:
-            return np.zeros(self.n_sites)
-        return np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8) / UNITS
+        return self.stored_discordance / UNITS
 
     @cached_property
     def trust(self) -> np.ndarray:
-        """As of `ReferencePanel`."""
+        """float32 (n_sites,), see `ReferencePanel`."""
         return trust(self.discordance)
 
     @cached_property

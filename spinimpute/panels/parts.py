@@ -17,7 +17,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
 from spinimpute.output_files import check_output, written_whole
-from spinimpute.panels.build import MapEstimator, build_panel, choose_map
+from spinimpute.panels.build import PanelRefiner, build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -151,7 +151,7 @@ def build_panels(
     threads: int = 1,
     keep_phase: bool = False,
     *,
-    estimate_map: MapEstimator | None = None,
+    refine: PanelRefiner | None = None,
 ) -> None:
     """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
 
@@ -159,7 +159,7 @@ def build_panels(
 
     Parameters
     ----------
-    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, estimate_map
+    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine
         As for `build_panel`.
 
     Raises
@@ -182,7 +182,7 @@ def build_panels(
             command,
             threads,
             keep_phase,
-            estimate_map=estimate_map,
+            refine=refine,
         ).close()
         return
     genetic_map = choose_map(genetic_map, parts[0].region.chrom)
@@ -196,7 +196,7 @@ def build_panels(
             try:
                 build_panel(
                     vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase,
-                    estimate_map=estimate_map,
+                    refine=refine,
                 ).close()  # fmt: skip
             except NoRecord:
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +14,6 @@ from spinimpute.panels.container import ContainerWriter
 from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
 from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
-from spinimpute.panels.trust.discordance import Discordance
 from spinimpute.panels.trust.rare_phase import Moves
 
 
@@ -26,20 +24,18 @@ class PanelWriter:
     ----------
     file : binary file
         Empty, open for writing.
-    samples : sequence of str
-        Names.
-    ploidy : integers (n_samples,)
-        Haplotypes of each sample.
+    n_haplotypes : int
+        Haplotypes of all samples.
     """
 
-    def __init__(self, file: BinaryIO, samples: Sequence[str], ploidy: np.ndarray) -> None:
+    def __init__(self, file: BinaryIO, n_haplotypes: int) -> None:
         self._container = ContainerWriter(file, KIND)
-        self._n_haplotypes, self._discordance = int(ploidy.sum()), Discordance(samples, ploidy)
+        self._n_haplotypes = n_haplotypes
         self._container.start_section("haplotypes")
         self._block_crc: list[int] = []
         self._rows_in_block = 0
 
-    def add_rows(self, stored: bytes, allele_count_X: np.ndarray, position_X: np.ndarray) -> None:
+    def add_rows(self, stored: bytes, allele_count_X: np.ndarray) -> None:
         """Append the rows of some sites.
 
         Parameters
@@ -48,8 +44,6 @@ class PanelWriter:
             As `stored_rows.store_rows` made them.
         allele_count_X : integers (X,)
             Haplotypes with ALT at each of these sites.
-        position_X : int64 (X,)
-            Never decreasing.
         """
         layout = RowLayout.of(allele_count_X, self._n_haplotypes)
         n_sites = len(allele_count_X)
@@ -66,22 +60,23 @@ class PanelWriter:
         packed = layout.expand(np.frombuffer(stored, dtype=np.uint8), np.arange(n_sites))
         self._container.checksum.update(packed.data)
         self._container.extend_section("haplotypes", stored)
-        self._discordance.add(position_X, packed, allele_count_X)
 
-    def finish(self, table: dict[str, bytes], header: dict[str, Any]) -> None:
+    def finish(self, table: dict[str, bytes], discordance_X: np.ndarray, header: dict[str, Any]) -> None:
         """Write the site table, the header and the preamble.
 
         Parameters
         ----------
         table : dict of str to bytes
             The sections TABLE_SECTIONS.
+        discordance_X : uint8 (n_sites,)
+            See `panels.trust.site_trust`.
         header : dict
             The entries that panel files have. The checksum covers all but the provenance.
         """
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
         # results depend on it: with the same haplotypes, files of earlier versions have other checksums
-        self._container.add_section(DISCORDANCE, self._discordance.finish().tobytes())
+        self._container.add_section(DISCORDANCE, discordance_X.tobytes())
         block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
         self._container.add_section("block_crc", block_crc, in_checksum=False)
         identity = header.copy()
@@ -95,8 +90,9 @@ def write_again(
     provenance: dict[str, Any],
     cM: np.ndarray | None = None,
     moves: Moves | None = None,
+    discordance_X: np.ndarray | None = None,
 ) -> None:
-    """Write a panel again with other genetic positions, or with another phase of rare alleles.
+    """Write a panel again with other genetic positions, another phase of rare alleles, or other discordance.
 
     Parameters
     ----------
@@ -110,6 +106,8 @@ def write_again(
         Never decreasing; by default the panel's.
     moves : Moves, optional
         Alleles to move; by default none.
+    discordance_X : uint8 (n_sites,), optional
+        See `panels.trust.site_trust`; by default the panel's.
 
     Raises
     ------
@@ -119,7 +117,7 @@ def write_again(
         `out` cannot be written.
     """
     with out.open("wb") as file:
-        writer = PanelWriter(file, panel.samples, panel.ploidy)
+        writer = PanelWriter(file, panel.n_haplotypes)
         for start in range(0, panel.n_sites, BLOCK_SITES):
             stop = min(start + BLOCK_SITES, panel.n_sites)
             packed, count = panel.packed(start, stop), panel.allele_count[start:stop]
@@ -127,12 +125,14 @@ def write_again(
             panel.container.require(same, "its haplotypes do not have the allele counts that it states")
             if moves is not None:
                 packed = _moved(packed, start, moves)
-            writer.add_rows(store_rows(packed, panel.n_haplotypes), count, panel.position[start:stop])
+            writer.add_rows(store_rows(packed, panel.n_haplotypes), count)
         table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
         if cM is not None:
             table["cM"] = cM.astype("<f8").tobytes()
         header = panel.container.header
-        writer.finish(table, header | {"provenance": panel.provenance | provenance})
+        if discordance_X is None:
+            discordance_X = panel.stored_discordance
+        writer.finish(table, discordance_X, header | {"provenance": panel.provenance | provenance})
         file.flush()
         os.fsync(file.fileno())
 

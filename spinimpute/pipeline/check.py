@@ -19,7 +19,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.panels.opening import open_panels
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.maps.build import better_map
+from spinimpute.pipeline.maps.build import map_only
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings, check_settings
 from spinimpute.pipeline.verdicts import note_untyped
@@ -177,7 +177,7 @@ def check(
         parts = [one for one in panel if not isinstance(one, str | Path)]
         if len(parts) == len(panel):
             return _check_open(vcf, parts, target)
-    with open_panels(panel, genetic_map, estimate_map=better_map) as panels:
+    with open_panels(panel, genetic_map, refine=map_only) as panels:
         return _check_open(vcf, panels, target)
 
 

@@ -17,7 +17,7 @@ from spinimpute.panels.opening import (
     paths_of,
 )
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.maps.build import better_map
+from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.progress import Progress, begin_stage
 from spinimpute.quality.summary import RunSummary
 
@@ -64,8 +64,8 @@ def open_or_merge(
             check_before_merging(paths, fits)
         stage, shown = "merge panels", "merging panels"
     begin_stage(progress, shown)
-    estimate_map = partial(better_map, threads=threads)  # of a VCF that is compiled for the run
+    refine = partial(refine_panel, threads=threads)  # of a VCF that is compiled for the run
     with ExitStack() as stack:
         with summary.stage(stage):
-            panels = stack.enter_context(open_panels(panel, genetic_map, threads, estimate_map))
+            panels = stack.enter_context(open_panels(panel, genetic_map, threads, refine))
         yield panels

@@ -17,6 +17,7 @@ import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, Window, cut_windows
+from spinimpute.panels.trust.site_trust import NEAR, distance_to_typed
 
 if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
@@ -115,8 +116,8 @@ class Engine(ABC):
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
-        Where the panel's alleles contradict the haplotypes around them (`Panel.trust`), predictions are drawn
-        towards the allele's frequency.
+        Where predictions are too certain (`ReferencePanel.trust`), they are drawn towards the allele's frequency,
+        unless a site nearby is typed: it may be of the same artefact, and predict well.
 
         Parameters
         ----------
@@ -130,12 +131,17 @@ class Engine(ABC):
         float32 (stop - start, Q)
             P(ALT) of each window; the panel's frequency if nothing is typed.
         """
+        typed_position_T = self.job.panel.position[self.typed_index]
         with closing(self.predict_windows(windows, typed_TQ)) as predicted:
             for window, p_UQ in zip(windows, predicted, strict=True):
                 sites = slice(window.start, window.stop)
                 trust_U = self.job.panel.trust[sites]
                 frequency_U = self.job.panel.frequency[sites].astype(np.float32)
-                for u in np.flatnonzero(trust_U < 1):  # one by one: a window is as large as memory allows
+                doubted_D = np.flatnonzero(trust_U < 1)
+                if len(doubted_D) and len(typed_position_T):
+                    position_D = self.job.panel.position[sites][doubted_D]
+                    doubted_D = doubted_D[distance_to_typed(position_D, typed_position_T) > NEAR]
+                for u in doubted_D:  # one by one: a window is as large as memory allows
                     p_UQ[u] *= trust_U[u]
                     p_UQ[u] += (1 - trust_U[u]) * frequency_U[u]
                 yield p_UQ

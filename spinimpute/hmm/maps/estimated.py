@@ -87,7 +87,7 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
         None if the panel's map is as good, or if there are too few sites or haplotypes to tell. The estimate
         is as long as the panel's map, unless that has next to no length.
     """
-    index_T = _spread_sites(panel.position, frequency_X, 0)
+    index_T = spread_sites(panel.position, frequency_X, 0)
     n_left_out = min(parameters.MOST_LEFT_OUT, panel.n_haplotypes // 5)
     if not can_tune(panel, index_T) or n_left_out < parameters.LEAST_LEFT_OUT:
         return None
@@ -95,7 +95,7 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
     start_X = _with_length(panel.cM, panel.position, index_T)
     stay = _SomeHaplotypes(panel, np.sort(order_N[n_left_out:]), start_X)
     cM_X = _as_long_as(start_X, tuned_map(stay, index_T, threads)).round(6)
-    other_T = _stretches(_spread_sites(panel.position, frequency_X, parameters.MAP_STEP // 2))
+    other_T = _stretches(spread_sites(panel.position, frequency_X, parameters.MAP_STEP // 2))
     alleles_TN = _SomeHaplotypes(panel, order_N, start_X).alleles(other_T)
 
     def likelihood(map_X: np.ndarray) -> float:
@@ -119,8 +119,23 @@ def _as_long_as(start_X: np.ndarray, tuned_X: np.ndarray) -> np.ndarray:
     return start_X[0] + (tuned_X - tuned_X[0]) * (np.ptp(start_X) / np.ptp(tuned_X))
 
 
-def _spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) -> np.ndarray:
-    """The commonest site of every MAP_STEP base pairs, if it is common, int64 (T,)."""
+def spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) -> np.ndarray:
+    """The commonest site of every MAP_STEP base pairs, if it is common.
+
+    Parameters
+    ----------
+    position_X : int64
+        Positions of all sites.
+    frequency_X : float64
+        Frequency of ALT.
+    shift : int
+        Added to the positions: by half a step, other sites are found.
+
+    Returns
+    -------
+    int64 (T,)
+        Sites, increasing.
+    """
     minor_X = np.minimum(frequency_X, 1 - frequency_X)
     common_T = np.flatnonzero(minor_X >= parameters.COMMON)
     stretch_T = (position_X[common_T] + shift) // parameters.MAP_STEP

@@ -160,6 +160,26 @@ def fair_order(parts: Iterable[np.ndarray]) -> np.ndarray:
     return order_N[np.argsort(_stirred(sorted_N + _stirred(number_N)), kind="stable")]
 
 
+def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
+    """An order whose first samples are a fair sample of all, whatever the order of samples and of their haplotypes.
+
+    Parameters
+    ----------
+    alleles_SN : uint8 (S, N)
+        Alleles, 0 or 1, at some sites.
+    sample_N : int64 (N,)
+        The sample of each haplotype.
+
+    Returns
+    -------
+    int64 (X,)
+        Samples. Those with the same haplotypes are neighbours, in any order.
+    """
+    hash_X = np.zeros(int(sample_N.max()) + 1, np.uint64)
+    np.add.at(hash_X, sample_N, _stirred(content_hash(alleles_SN)))
+    return np.argsort(_stirred(hash_X), kind="stable")
+
+
 def _stirred(key_N: np.ndarray) -> np.ndarray:
     """Near and small uint64 keys are neither any more: the finalizer of SplitMix64 (Steele et al. 2014)."""
     key_N = key_N + np.uint64(0x9E3779B97F4A7C15)

@@ -1,4 +1,4 @@
-"""Panel files with the genetic map that is best for them: the given one, or one estimated from the panel."""
+"""Panel files with the genetic map that fits them best, and with the sites that are predicted badly."""
 
 from __future__ import annotations
 
@@ -12,28 +12,43 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.hmm.maps.estimated import estimated_map
 from spinimpute.panels import build, parts
 from spinimpute.panels.panel import Panel
+from spinimpute.pipeline.trust.judging import judged_discordance
 
 
-def better_map(panel: Panel, threads: int | None = None) -> build.BetterMap | None:
-    """A panel's map as its own haplotypes show it, if it is better than the one that it has.
+def refine_panel(
+    panel: Panel, threads: int | None = None, *, keep_map: bool = False, judge_sites: bool = True
+) -> build.Refinement:
+    """What a panel's own haplotypes say of its genetic map and of its sites.
 
     Parameters
     ----------
     panel : Panel
         Open.
     threads : int, optional
-        By default all processors.
+        By default all processors. Results do not depend on it.
+    keep_map : bool
+        Do not estimate a map.
+    judge_sites : bool
+        Look for sites whose predictions are too certain.
 
     Returns
     -------
-    BetterMap or None
-        As of `estimated_map`.
+    Refinement
+        See `estimated_map` and `judged_discordance`.
     """
-    found = estimated_map(panel, panel.frequency, default_threads() if threads is None else max(1, threads))
+    threads = default_threads() if threads is None else max(1, threads)
+    estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
+    discordance = judged_discordance(panel, threads) if judge_sites else None
     panel.release_memory()
-    if found is None:
-        return None
-    return build.BetterMap(found.cM_X, {"sites": found.n_sites, "gain": round(found.gain, 4)})
+    if estimated is None:
+        return build.Refinement(None, {}, discordance)
+    description = {"sites": estimated.n_sites, "gain": round(estimated.gain, 4)}
+    return build.Refinement(estimated.cM_X, description, discordance)
+
+
+def map_only(panel: Panel) -> build.Refinement:
+    """The refinement for a panel that is only looked at: its genetic map."""
+    return refine_panel(panel, judge_sites=False)
 
 
 def build_panel(
@@ -94,7 +109,7 @@ def build_panel(
     """
     return build.build_panel(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
-        estimate_map=None if keep_map else partial(better_map, threads=threads),
+        refine=partial(refine_panel, threads=threads, keep_map=keep_map),
     )  # fmt: skip
 
 
@@ -127,5 +142,5 @@ def build_panels(
     """
     parts.build_panels(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
-        estimate_map=None if keep_map else partial(better_map, threads=threads),
+        refine=partial(refine_panel, threads=threads, keep_map=keep_map),
     )  # fmt: skip

@@ -28,6 +28,7 @@ from spinimpute.predictors.haplotype_attention.chunk import (
     windows_of_chunks,
 )
 from spinimpute.predictors.haplotype_attention.memory import limits_of
+from spinimpute.predictors.haplotype_attention.rare_alleles import rare_allele_odds
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import chunks_between
 
@@ -50,6 +51,7 @@ class ChunkPredictor(Protocol):
         siblings: TypedAlleles | None,
         candidates: Candidates,
         jumps_per_cM: float,
+        rare_odds_C: np.ndarray,
     ) -> np.ndarray:
         """As of `HaplotypePredictor`."""
 
@@ -148,6 +150,8 @@ class HaplotypeEngine(Engine):
                 return job.jumps_per_cM
             return recombination_scale(self.panel, self.typed_index)
 
+        count_X = self.panel.allele_count.astype(np.int64)
+        self._rare_odds_C = rare_allele_odds(np.minimum(count_X, self.panel.n_haplotypes - count_X))
         self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
 
     def windows(self, first: int, last: int) -> list[Window]:
@@ -190,6 +194,7 @@ class HaplotypeEngine(Engine):
                 None if sibling_Q is None else chunk.sibling_alleles(typed_TQ, queries, sibling_Q),
                 candidates,
                 self._jumps_per_cM.result(),
+                self._rare_odds_C,
             )
             start, stop = max(first, window.start), min(first + len(p), window.stop)
             results.put(start - window.start, queries, p[start - first : stop - first])

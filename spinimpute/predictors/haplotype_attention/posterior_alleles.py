@@ -1,8 +1,8 @@
-"""Alleles pooled by the posteriors of the model of Li and Stephens alone, in large panels.
+"""Alleles pooled by the posteriors of the model of Li and Stephens alone, and mixed with the network's.
 
-The shipped network was trained with panels of up to 6,000 haplotypes. In larger ones hundreds of haplotypes
-match a query alike, the model of Li and Stephens is close to the truth, and the mean of both predictions is
-better than either (benchmarks/tried.md). In panels like those of training it is not, and nothing is mixed.
+A mixture is better than either. The shipped network was trained with panels of up to 6,000 haplotypes. In larger ones
+hundreds of haplotypes match a query alike, the model of Li and Stephens is close to the truth, and both count alike.
+`benchmarks.imputation left-out` compares weights.
 
 Axes: Q queries, G gaps of a block, C candidates, P places, U sites of a block, N panel haplotypes.
 """
@@ -17,27 +17,41 @@ from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
 
-# Panel haplotypes up to which the network's prediction stands alone, and from which both count alike.
-ALONE, ALIKE = 6_000, 20_000
-LARGEST_WEIGHT = 0.5  # 0.7 is as good
+SMALL, LARGE = 6_000, 20_000  # haplotypes: panels like those of training, and large panels
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
 FEWEST_CARRIERS = 2  # which haplotype of its carrier has a singleton is uncertain, as the network knows
 
 
-def posterior_weight(n_haplotypes: int) -> float:
-    """What posteriors count for beside the network.
+def large_panel_share(n_haplotypes: int) -> float:
+    """How large a panel is.
 
     Parameters
     ----------
     n_haplotypes : int
-        Of the panel.
+        Haplotypes of the panel.
 
     Returns
     -------
     float
-        From 0 in small panels to LARGEST_WEIGHT in large ones.
+        From 0 (up to SMALL haplotypes) to 1 (LARGE and more).
     """
-    share = math.log(n_haplotypes / ALONE) / math.log(ALIKE / ALONE)
-    return LARGEST_WEIGHT * min(max(share, 0.0), 1.0)
+    return min(max(math.log(n_haplotypes / SMALL) / math.log(LARGE / SMALL), 0.0), 1.0)
+
+
+def posterior_weight(n_haplotypes: int) -> float:
+    """The weight of posteriors beside the network.
+
+    Parameters
+    ----------
+    n_haplotypes : int
+        Haplotypes of the panel.
+
+    Returns
+    -------
+    float
+        From SMALLEST_WEIGHT to LARGEST_WEIGHT.
+    """
+    return SMALLEST_WEIGHT + (LARGEST_WEIGHT - SMALLEST_WEIGHT) * large_panel_share(n_haplotypes)
 
 
 @kernel(fast=True, arrays=True)

@@ -56,12 +56,20 @@ from spinimpute.predictors.haplotype_attention.panel_members import (
     panel_members,
 )
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
-    ALIKE,
-    ALONE,
+    FEWEST_CARRIERS,
+    LARGE,
     LARGEST_WEIGHT,
+    SMALL,
+    SMALLEST_WEIGHT,
+    large_panel_share,
     mix,
     posterior_alleles,
     posterior_weight,
+)
+from spinimpute.predictors.haplotype_attention.rare_alleles import (
+    RATIO_VARIANCE,
+    TRAINED_RATIOS,
+    multiply_odds,
 )
 from spinimpute.predictors.haplotype_attention.settings import (
     HaplotypeSettings,
@@ -80,7 +88,8 @@ CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
 LEAST_SHARE, SHARED = 0.5, 5_000
 AGREED = f"agreed={DISSENT}-{BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN}"
 MEMBERS = f"members={PRIOR_ODDS}-{MOST_ODDS:g}-{ERROR_ODDS}/{PLACES_PER_ERROR}-{MOST_ALIKE}"
-MIXED = f"mixed={ALONE}-{ALIKE}:{LARGEST_WEIGHT}"
+MIXED = f"mixed={SMALL}-{LARGE}:{SMALLEST_WEIGHT}-{LARGEST_WEIGHT}/{FEWEST_CARRIERS}"
+RARE = f"rare={'-'.join(map(str, TRAINED_RATIOS))}/{RATIO_VARIANCE}"
 MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
 
 
@@ -128,7 +137,7 @@ class HaplotypePredictor(Predictor):
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED} {MEMBERS}"
+            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {AGREED} {MIXED} {RARE} {MEMBERS}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -167,7 +176,7 @@ class HaplotypePredictor(Predictor):
 
     def _candidates_in(self, chunk: PanelChunk) -> CandidateSettings:
         """More where typed sites are sparse: in a large panel thousands of haplotypes match alike there."""
-        if posterior_weight(len(chunk.order_N)) == 0:
+        if large_panel_share(len(chunk.order_N)) == 0:
             return self.candidates
         width_cM = float(np.ptp(chunk.cM_S)) / len(chunk.cM_S)
         times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
@@ -176,7 +185,7 @@ class HaplotypePredictor(Predictor):
 
     def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
         """Largest number of classes in a panel of so many haplotypes; more_classes: of a `ChunkBlock`."""
-        large = min(posterior_weight(n_haplotypes) / LARGEST_WEIGHT, 1.0)
+        large = large_panel_share(n_haplotypes)
         dense = (MOST_CLASSES - more_classes) / (MOST_CLASSES - 1)
         return round(self.classes * more_classes - large * dense * max(self.classes - CLASSES_OF_LARGE, 0))
 
@@ -189,6 +198,7 @@ class HaplotypePredictor(Predictor):
         siblings: TypedAlleles | None,
         candidates: Candidates,
         jumps_per_cM: float,
+        rare_odds_C: np.ndarray,
     ) -> np.ndarray:
         """P(ALT) at the chunk's sites.
 
@@ -208,6 +218,8 @@ class HaplotypePredictor(Predictor):
             Of these queries.
         jumps_per_cM : float
             `recombination_scale`.
+        rare_odds_C : float32 (C,)
+            `rare_allele_odds` of the panel.
 
         Returns
         -------
@@ -253,14 +265,15 @@ class HaplotypePredictor(Predictor):
                 self._decoder, found, spread_QGE, agreed_QG, block.gap_U, block.site_UF, block.flip_U,
                 block.frequency_U,
             )  # fmt: skip
-            if weight > 0:
-                copied_UQ = posterior_alleles(
-                    posterior_CP, candidates.haplotype_C, first_Q1, patterns.gaps, block.first,
-                    block.starts_G1, block.fraction_U, wanted_QG,
-                )  # fmt: skip
-                count_U = panel.allele_count[block.sites]
-                weight_Q = np.where(np.diff(first_Q1) > 0, weight, 0).astype(np.float32)
-                mix(p_UQ, copied_UQ, block.flip_U, np.minimum(count_U, n_haplotypes - count_U), weight_Q)
+            copied_UQ = posterior_alleles(
+                posterior_CP, candidates.haplotype_C, first_Q1, patterns.gaps, block.first, block.starts_G1,
+                block.fraction_U, wanted_QG,
+            )  # fmt: skip
+            count_U = panel.allele_count[block.sites].astype(np.int64)
+            carriers_U = np.minimum(count_U, n_haplotypes - count_U)
+            weight_Q = np.where(np.diff(first_Q1) > 0, weight, 0).astype(np.float32)
+            mix(p_UQ, copied_UQ, block.flip_U, carriers_U, weight_Q)
+            multiply_odds(rare_odds_C[np.minimum(carriers_U, len(rare_odds_C) - 1)], block.flip_U, p_UQ)
             fill_carried(
                 agreed_QG, patterns.gaps, block.first, block.starts_G1, block.flip_U,
                 CERTAIN + weight * (1 - CERTAIN), p_UQ,

@@ -1,0 +1,40 @@
+"""How far predictions of a site from the haplotypes around it are trusted.
+
+A panel file holds the discordance of each site, a byte: 0 where all is well, up to 1 and more where alleles contradict
+the haplotypes around them. `spinimpute.pipeline.trust` computes it when a panel is built.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+UNITS = 200  # of 1 in a file, one byte for each site
+POORLY = 0.7  # trust below which a site is called poorly predictable
+NEAR = 200  # bases: neighbouring records of one artefact lie this close, and predict each other well
+# Fitted to predictions of people left out of two panels, see benchmarks/tried.md.
+_STEEPNESS, _POWER = 1.3, 1.5
+
+
+def trust(discordance: np.ndarray) -> np.ndarray:
+    """The share of a prediction that is kept.
+
+    Parameters
+    ----------
+    discordance : floats (n,)
+        Discordance of n sites.
+
+    Returns
+    -------
+    float32 (n,)
+        From 1 to 0: a prediction p of an allele of frequency f means f + trust (p - f).
+    """
+    return np.clip(1 - _STEEPNESS * discordance**_POWER, 0, 1).astype(np.float32)
+
+
+def distance_to_typed(position_X: np.ndarray, typed_position_T: np.ndarray) -> np.ndarray:
+    """Distance in bases to the nearest typed site, int64 (X,); typed_position_T: never decreasing, not empty."""
+    right_X = np.searchsorted(typed_position_T, position_X).clip(max=len(typed_position_T) - 1)
+    left_X = (right_X - 1).clip(min=0)
+    distances_2X = abs(typed_position_T[np.stack([left_X, right_X])] - position_X)
+    nearest_X: np.ndarray = distances_2X.min(axis=0)
+    return nearest_X

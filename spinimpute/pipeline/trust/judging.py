@@ -1,0 +1,129 @@
+"""Suspicious sites of a panel, judged by imputing people who are left out of it.
+
+A discordant site is often predicted well all the same: the predictor sees that its candidates disagree, and is
+uncertain. So a few of the panel's samples are left out, and the default predictor imputes them at the suspicious sites,
+as if an array had typed common sites around. Regressed on the predictions, the true alleles have a slope of 1 where
+predictions are right, and of less where they are too certain. Only sites with a slope clearly below 1 keep their
+discordance.
+
+Axes: X sites of a panel, S sites that are suspicious or typed, U suspicious ones, T typed ones, N haplotypes that
+stay, Q haplotypes that are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.hmm.maps.estimated import spread_sites
+from spinimpute.hmm.maps.tuning import fair_samples
+from spinimpute.hmm.parameters import LEAST_SITES
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.site_table import SiteTable, raw_columns
+from spinimpute.panels.stored_rows import store_rows
+from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
+from spinimpute.panels.writer import PanelWriter
+from spinimpute.partial_files import temporary_folder_in
+from spinimpute.pipeline.trust.discordance import find_discordance
+from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.loading import predictor_for
+
+SUSPICIOUS = 0.95  # trust below which a site is judged
+COMMON = 0.05  # minor allele frequency of judged sites: of rarer alleles the people left out carry too few
+MOST_LEFT_OUT, LEAST_LEFT_OUT = 100, 10  # samples, at most a fifth of the panel's
+# Highest slope, a standard error above its estimate, with which a site keeps its discordance. Chosen on people left
+# out of six real and two simulated panels, of whom these samples are no part (benchmarks/tried.md).
+HIGHEST_SLOPE = 0.9
+SITES_AT_ONCE = 4_096
+
+
+def judged_discordance(panel: Panel, threads: int) -> np.ndarray:
+    """The discordance of sites whose predictions are too certain.
+
+    Parameters
+    ----------
+    panel : Panel
+        Open, a file.
+    threads : int
+        Results do not depend on it, nor on the order and names of samples.
+
+    Returns
+    -------
+    uint8 (n_sites,)
+        In units of 1 / UNITS; 0 at all other sites, and everywhere if too few samples can be left out.
+    """
+    found_X = find_discordance(panel)
+    minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
+    suspicious_U = np.flatnonzero((trust(found_X / UNITS) < SUSPICIOUS) & (minor_X >= COMMON))
+    typed_T = spread_sites(panel.position, panel.frequency, 0)
+    n_left_out = min(MOST_LEFT_OUT, panel.n_samples // 5)
+    judged_X = np.zeros(panel.n_sites, np.uint8)
+    if len(suspicious_U) == 0 or len(typed_T) == 0 or n_left_out < LEAST_LEFT_OUT:
+        return judged_X
+    far_T = distance_to_typed(panel.position[typed_T], panel.position[suspicious_U]) > NEAR
+    typed_T = typed_T[far_T]
+    if len(typed_T) < LEAST_SITES:
+        return judged_X
+    typed_TN = np.unpackbits(panel.packed_rows(typed_T), axis=1, count=panel.n_haplotypes)
+    out_N = np.isin(panel.haplotype_sample, fair_samples(typed_TN, panel.haplotype_sample)[:n_left_out])
+    true_UQ = np.unpackbits(panel.packed_rows(suspicious_U), axis=1, count=panel.n_haplotypes)[:, out_N]
+    with temporary_folder_in(panel.path.parent, f".{panel.path.name}.") as folder:
+        site_S = np.union1d(typed_T, suspicious_U)
+        _write_part(panel, site_S, ~out_N, folder / "stay.spin")
+        with Panel.open(folder / "stay.spin") as stay:
+            typed_index, index_U = np.searchsorted(site_S, typed_T), np.searchsorted(site_S, suspicious_U)
+            predicted_UQ = _predicted(stay, typed_index, typed_TN[:, out_N].astype(np.int8), threads)[index_U]
+            frequency_U = stay.frequency[index_U]
+    slope_U, error_U = _slopes(predicted_UQ - frequency_U[:, None], true_UQ - frequency_U[:, None])
+    confirmed_U = suspicious_U[slope_U + error_U < HIGHEST_SLOPE]
+    judged_X[confirmed_U] = found_X[confirmed_U]
+    return judged_X
+
+
+def _write_part(panel: Panel, site_S: np.ndarray, stays_N: np.ndarray, out: Path) -> None:
+    """Write some sites and haplotypes of a panel as a panel file."""
+    sample_N = panel.haplotype_sample[stays_N]
+    kept_X, ploidy_X = np.unique(sample_N, return_counts=True)
+    samples = [panel.samples[x] for x in kept_X.tolist()]
+    counts = []
+    with out.open("wb") as file:
+        writer = PanelWriter(file, len(sample_N))
+        for start in range(0, len(site_S), SITES_AT_ONCE):
+            rows = panel.packed_rows(site_S[start : start + SITES_AT_ONCE])
+            alleles_SN = np.unpackbits(rows, axis=1, count=panel.n_haplotypes)[:, stays_N]
+            counts.append(alleles_SN.sum(axis=1))
+            packed = np.packbits(alleles_SN, axis=1)
+            writer.add_rows(store_rows(packed, len(sample_N)), counts[-1])
+        table = SiteTable(panel.sites.take(site_S), panel.cM[site_S], np.concatenate(counts))
+        kept = {"samples": samples, "ploidy": "".join(map(str, ploidy_X.tolist())), "n_sites": len(site_S)}
+        writer.finish(
+            raw_columns(table, panel.multiallelic[site_S]),
+            np.zeros(len(site_S), np.uint8),
+            panel.container.header | {"provenance": panel.provenance} | kept,
+        )
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _predicted(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, threads: int) -> np.ndarray:
+    """P(ALT) at all sites by the default predictor, float32 (S, Q)."""
+    predictor, options = predictor_for(panel, device="cpu")
+    job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, scratch=panel.path.parent)
+    with predictor.engine(job) as engine:
+        windows = engine.windows(0, panel.n_sites)
+        return np.concatenate([p_SQ.copy() for p_SQ in engine.predict_windows(windows, typed_TQ)])
+
+
+def _slopes(predicted_UQ: np.ndarray, true_UQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Slopes of regressions through the origin, and their standard errors, float64 (U,); infinite where unknown."""
+    xx_U, xy_U, yy_U = (
+        np.einsum("uq,uq->u", a, b, dtype=np.float64)
+        for a, b in ((predicted_UQ, predicted_UQ), (predicted_UQ, true_UQ), (true_UQ, true_UQ))
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope_U = np.where(xx_U > 0, xy_U / xx_U, np.inf)
+        rest_U = np.maximum(yy_U - np.where(xx_U > 0, xy_U * xy_U / xx_U, 0), 0)
+        error_U = np.where(xx_U > 0, np.sqrt(rest_U / (predicted_UQ.shape[1] - 1) / xx_U), np.inf)
+    return slope_U, error_U
