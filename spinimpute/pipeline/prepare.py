@@ -1,4 +1,7 @@
-"""Reads a target and matches it to the panel: the first step of imputing, phasing and checking."""
+"""Reads a target and matches it to the panel: the first step of imputing, phasing and checking.
+
+Axes: T matched sites, X samples.
+"""
 
 from __future__ import annotations
 
@@ -201,7 +204,9 @@ def _count(summary: ImputationSummary, part: Prepared) -> None:
     summary.haplotypes = max(summary.haplotypes, target.alleles.shape[1])
     summary.typed_sites += len(target.sites)
     summary.matched_sites += len(match.panel_index)
-    summary.missing_calls += int((target.alleles[match.target_index] < 0).sum())
+    first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+    least_TX = np.minimum.reduceat(target.alleles[match.target_index], first_X, axis=1)
+    summary.missing_calls += int((least_TX < 0).sum())
     for total, counts in (
         (summary.repaired, part.repaired.counts()),
         (summary.unmatched, match.unmatched),
