@@ -211,6 +211,7 @@ def _count(summary: ImputationSummary, part: Prepared) -> None:
         (summary.repaired, part.repaired.counts()),
         (summary.unmatched, match.unmatched),
         (summary.mended_calls, part.resolved.lost),
+        (summary.mended_calls, part.repaired.mended_calls()),
     ):
         for what, count in counts.items():
             total[what] = total.get(what, 0) + count

@@ -16,6 +16,7 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, match_sites, same_chromosome
+from spinimpute.targets.duplicates import CONTRADICTORY, merge_duplicates
 
 AMBIGUOUS = ("frequency", "keep", "drop")
 SWAPPED = "REF and ALT swapped: exchanged"
@@ -65,12 +66,15 @@ class Repaired:
         In the order of the file.
     target_index : int64
         The sites of the file that are still in target.
+    contradictory : int
+        Calls that were set missing because records of the same site contradict each other.
     """
 
     target: Haplotypes
     match: SiteMatch
     repairs: list[SiteNote]
     target_index: np.ndarray
+    contradictory: int
 
     def counts(self) -> dict[str, int]:
         """Number of repairs by what was done."""
@@ -78,6 +82,10 @@ class Repaired:
         for repair in self.repairs:
             counts[repair.what] = counts.get(repair.what, 0) + 1
         return counts
+
+    def mended_calls(self) -> dict[str, int]:
+        """Number of calls that were set missing, by reason."""
+        return {CONTRADICTORY: self.contradictory} if self.contradictory else {}
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class _Found:
 def repair_and_match(
     panel: Sites, panel_frequency: np.ndarray, target: Haplotypes, ambiguous: str = "frequency"
 ) -> Repaired:
-    """Exchange alleles and strands where that makes target sites panel sites, then match them.
+    """Exchange alleles and strands where that makes target sites panel sites, match them, merge duplicates.
 
     Parameters
     ----------
@@ -165,7 +173,9 @@ def repair_and_match(
             unphased=unphased,
             halved=None if target.halved is None else target.halved[target_index],
         )
-    return Repaired(repaired, _matched(panel, repaired.sites, int((~kept).sum())), repairs, target_index)
+    match = _matched(panel, repaired.sites, int((~kept).sum()))
+    repaired, contradictory = merge_duplicates(repaired, match)
+    return Repaired(repaired, match, repairs, target_index, contradictory)
 
 
 def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
