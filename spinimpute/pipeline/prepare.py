@@ -23,7 +23,7 @@ from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.pipeline.verdicts import Called, check_called, verdicts
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
-from spinimpute.targets.repair import Repaired, repair_and_match
+from spinimpute.targets.repair import ALT_TAKEN, Repaired, repair_and_match
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,15 @@ def _judge(
     called_X = np.logical_or.reduce([one.called.samples_X for one in prepared])
     check_called(summary, vcf, prepared[0].target.samples, called_X)
     found = [
-        verdict for one in prepared for verdict in verdicts(one.panel, one.target, one.match, lifted=lifted)
+        verdict
+        for one in prepared
+        for verdict in verdicts(
+            one.panel,
+            one.target,
+            one.match,
+            lifted=lifted,
+            n_without_alt=one.repaired.counts().get(ALT_TAKEN, 0),
+        )
     ]
     summary.refusals += [verdict.text for verdict in found if verdict.refused]
     if summary.refusals and not force:

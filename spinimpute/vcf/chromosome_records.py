@@ -1,8 +1,9 @@
 """The records of one chromosome of a file, or of a region of it: in order, and all of them.
 
 The library that reads through an index takes a damaged block for the end of the records, and lacks records
-that a wrong index does not list; the records it gave are therefore counted again in the file itself. The index
-is used there, too, to skip most of what comes before, but the place is checked to be the one that it states.
+that a wrong index does not list; the records it gave are therefore counted again in the file itself. The
+index is used there, too, to skip most of what comes before, but the place is checked to be the one that it
+states.
 """
 
 from __future__ import annotations

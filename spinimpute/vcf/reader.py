@@ -6,7 +6,7 @@ A file passes through three steps: `VariantFile` (a whole file, records one by o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ class HaplotypeReader:
 
     Parameters
     ----------
-    path, region, samples, chrom, role, allow_missing, allow_unphased
+    path, region, samples, chrom, role, allow_missing, allow_unphased, without_alt
         As of `read_haplotypes`.
     mixed_ploidy : bool
         Whether a sample's ploidy may change; for `read_calls` alone.
@@ -78,6 +78,7 @@ class HaplotypeReader:
         allow_unphased: bool = False,
         mixed_ploidy: bool = False,
         ploidy: np.ndarray | None = None,
+        without_alt: Callable[[int, str], bool] | None = None,
     ) -> None:
         if region and chrom and not same_chromosome(region.chrom, chrom):
             raise InputError(f"the region {region} is not on chromosome {chrom}: give one of the two")
@@ -97,6 +98,7 @@ class HaplotypeReader:
             allow_missing=allow_missing,
             allow_unphased=allow_unphased,
             mixed_ploidy=mixed_ploidy,
+            without_alt=without_alt,
         )
 
     @property
@@ -227,6 +229,7 @@ def read_haplotypes(
     role: str = "target",
     allow_missing: bool = True,
     allow_unphased: bool = False,
+    without_alt: Callable[[int, str], bool] | None = None,
 ) -> Haplotypes:
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
@@ -251,6 +254,8 @@ def read_haplotypes(
         Whether missing calls are accepted.
     allow_unphased : bool
         Whether unphased heterozygotes are accepted; `Haplotypes.unphased` then marks them.
+    without_alt : callable or None
+        (position, REF) -> whether a record without ALT is taken, as a site with the ALT "."; by default none.
 
     Returns
     -------
@@ -273,5 +278,6 @@ def read_haplotypes(
         role=role,
         allow_missing=allow_missing,
         allow_unphased=allow_unphased,
+        without_alt=without_alt,
     )
     return reader.read_all()
