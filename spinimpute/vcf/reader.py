@@ -46,12 +46,14 @@ class HaplotypeReader:
 
     Parameters
     ----------
-    path, region, samples, chrom, role, allow_missing, allow_unphased, without_alt
+    path, region, samples, chrom, role, allow_missing, allow_unphased
         As of `read_haplotypes`.
     mixed_ploidy : bool
         Whether a sample's ploidy may change; for `read_calls` alone.
     ploidy : uint8 (n_samples,) or None
         0, 1 or 2, what was seen in an earlier part of the file.
+    without_alt : callable or None
+        As of `read_haplotypes`.
 
     Attributes
     ----------
