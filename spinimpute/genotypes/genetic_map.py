@@ -3,7 +3,6 @@
 import gzip
 import io
 import math
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from spinimpute.genotypes.sites import names_of_chromosome
 from spinimpute.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
-# Of a chromosome this long no species is known to have less, in cM/Mb: conifers and wheat have 0.1 to 0.3
-LONG, LOWEST_RATE = 20_000_000, 0.05
+LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or where nothing recombines
+# mean rates of long maps, in cM/Mb: conifers and wheat have 0.1 to 0.3, honeybees about 25
+LOWEST_RATE, HIGHEST_RATE = 0.05, 50
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
 
 _FORMATS = (
@@ -166,7 +166,7 @@ class GeneticMap:
                 f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, none has more than "
                 f"{LONGEST_CM}. Is its genetic position in another unit?"
             )
-        _warn_of_low_rate(path, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
+        _check_unit(path, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
         description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
         return cls(np.array(positions), np.array(cMs), chrom=chrom, description=description)
 
@@ -203,13 +203,19 @@ class GeneticMap:
         return inside + (before + after) * self._mean_rate
 
 
-def _warn_of_low_rate(path: Path, chrom: str, bases: int, cM: float) -> None:
-    if bases >= LONG and cM < LOWEST_RATE * bases / 10**6:
-        warnings.warn(
-            f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {cM / bases * 10**6:.2g} cM/Mb; "
-            f"people have about {DEFAULT_RATE:g}. Is its genetic position in Morgans? Give centimorgans",
-            stacklevel=3,
-        )
+def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
+    rate = cM / bases * 10**6
+    if bases <= LONG or LOWEST_RATE <= rate <= HIGHEST_RATE:
+        return
+    advice = (
+        "The map seems to be in Morgans: multiply its genetic positions by 100"
+        if rate < LOWEST_RATE
+        else "Its genetic positions seem to be 100 times too large: divide them by 100"
+    )
+    raise InputError(
+        f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; people have about "
+        f"{DEFAULT_RATE:g}. {advice}"
+    )
 
 
 def _failure(path: Path) -> Callable[[int, str], InputError]:

@@ -224,11 +224,14 @@ class SiteMatch:
         The pairs; panel_index is strictly increasing.
     reasons : dict of int to str
         Why other target sites match none, by their index, in target order.
+    duplicate_of : dict of int to int
+        Of those that are a duplicate, the index of the matched target site.
     """
 
     panel_index: np.ndarray
     target_index: np.ndarray
     reasons: dict[int, str]
+    duplicate_of: dict[int, int]
 
     @property
     def unmatched(self) -> dict[str, int]:
@@ -269,6 +272,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     first = np.searchsorted(panel.position, target.position, side="left")
     last = np.searchsorted(panel.position, target.position, side="right")
     reasons: dict[int, str] = {}
+    duplicate_of: dict[int, int] = {}
     pairs: dict[int, int] = {}  # panel site -> target site
     for index, (start, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
         if start == stop:
@@ -281,14 +285,14 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
             continue
         site = start + candidates.index(alleles)
         if site in pairs:
-            reasons[index] = DUPLICATE
+            reasons[index], duplicate_of[index] = DUPLICATE, pairs[site]
         else:
             pairs[site] = index
     if not pairs:
         raise NoMatch(_nothing_matches(panel, target, dict(Counter(reasons.values()))))
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
-    return SiteMatch(panel_index, target_index, reasons)
+    return SiteMatch(panel_index, target_index, reasons, duplicate_of)
 
 
 def _summary(role: str, sites: Sites) -> str:

@@ -12,8 +12,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from spinimpute.errors import InputError
-from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
+from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.parallel_reading import ParallelReader
@@ -26,6 +27,7 @@ from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import index_intervals
 
 MAP_ESTIMATED = "map estimated"  # in the provenance
+MOSTLY_COVERED, HARDLY_COVERED = 0.9, 0.05  # shares of a panel's sites that its genetic map covers
 
 
 class Refinement(NamedTuple):
@@ -149,7 +151,7 @@ def _write_panel(
     assert chosen_map is not None  # a reader yields a piece or raises
     assert writer is not None
     sites = Sites.concatenate(blocks)
-    _warn_if_elsewhere(chosen_map, sites)
+    _check_coverage(chosen_map, sites)
     table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))
     header = {
         "chrom": sites.chrom,
@@ -211,13 +213,24 @@ def _contig_line(vcf: Path, chrom: str, line: str) -> str:
     raise InputError(f"panel {vcf}: no header can define a chromosome of the name {chrom!r}; rename it")
 
 
-def _warn_if_elsewhere(genetic_map: GeneticMap, sites: Sites) -> None:
+def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:
+    """Warn of a map that lacks part of the panel, where its mean rate is assumed; refuse one that lacks most.
+
+    Maps of X often lack its pseudo-autosomal regions, which are panels of their own: they get a warning.
+    """
     if genetic_map.chrom is None:
         return
-    first, last = int(sites.position[0]), int(sites.position[-1])
-    if last < genetic_map.first_position or first > genetic_map.last_position:
-        warnings.warn(
-            f"the genetic map covers {sites.chrom}:{genetic_map.first_position}-{genetic_map.last_position} "
-            f"but the panel lies at {first}-{last}; is the map of the same genome build?",
-            stacklevel=5,
+    start, end, position = genetic_map.first_position, genetic_map.last_position, sites.position
+    n_covered = int(((position >= start) & (position <= end)).sum())
+    if n_covered >= MOSTLY_COVERED * len(position):
+        return
+    text = (
+        f"genetic map {genetic_map.description} covers {sites.chrom}:{start}-{end}, the panel lies at "
+        f"{position[0]}-{position[-1]}: {n_covered:,} of the {len(position):,} sites are within the map"
+    )
+    if n_covered < HARDLY_COVERED * len(position) and not is_x(sites.chrom):
+        raise InputError(
+            f"{text}. Give a map of the whole region in the panel's genome build, or none: without a map "
+            f"{DEFAULT_RATE:g} cM/Mb is assumed"
         )
+    warnings.warn(f"{text}; the map's mean rate is assumed beyond it", stacklevel=5)

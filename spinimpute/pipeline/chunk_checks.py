@@ -87,6 +87,20 @@ def _values(chunk: Chunk, prefix: str) -> str:
     return ", ".join(line.removeprefix(prefix) for line in chunk.lines if line.startswith(prefix))
 
 
+def check_targets(chunks: Sequence[Chunk]) -> None:
+    """Raises InputError if two chunks state different calls of their targets at the same position."""
+    stated: dict[int, tuple[str, Chunk]] = {}
+    for chunk in chunks:
+        for position, checksum in chunk.target.items():
+            known, other = stated.setdefault(position, (checksum, chunk))
+            if known != checksum:
+                raise InputError(
+                    f"chunks {other.path} and {chunk.path} were imputed from different targets: the calls at "
+                    f"{chunk.region.chrom}:{position} differ, although the samples have the same names. "
+                    "Impute both from the same file"
+                )
+
+
 def check_regions(chunks: Sequence[Chunk]) -> None:
     """Raises InputError unless any place is in at most two chunks, which are neighbours."""
     for left, right in pairwise(chunks):

@@ -20,12 +20,14 @@ from spinimpute.vcf.raw_records import BcfRecords, RawRecords, Scanned, TextReco
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
+TARGET_LINE = "##spinimpute_target="  # then positions and checksums, such as 1000:0123abcd
 REGIONS_LINE = "##spinimpute_regions="  # then how many: a file with several is no chunk
 
 _REGION = re.compile(
     r"##spinimpute_region=(.+):([0-9]{1,10})-([0-9]{1,10}) "
     r"sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?( phased_here)?"
 )
+_CHECKSUM = re.compile(r"([0-9]{1,10}):([0-9a-f]+)")
 _COMMAND = "##spinimpute_command="
 _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 
@@ -63,7 +65,7 @@ class Chunk:
     path : Path
         Its file.
     lines : list of str
-        Its header without the region line.
+        Its header without the lines of the region and the target.
     samples, formats : list of str
         Names of samples and FORMAT fields.
     region : Region
@@ -74,6 +76,8 @@ class Chunk:
         Number of other sites; None if those are not kept.
     phased_here : bool
         As of `region_line`.
+    target : dict of int to str
+        Checksums of the target's calls, by position; empty if the chunk does not state them.
     is_bcf : bool
         Whether it is BCF, not VCF.
     records : RawRecords
@@ -92,6 +96,7 @@ class Chunk:
     sites: int
     unmatched: int | None
     phased_here: bool
+    target: dict[int, str]
     is_bcf: bool
     records: RawRecords
     data_start: int
@@ -227,7 +232,8 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
             "'spinimpute impute --region', which no other program has changed"
         )
     region = Region(match[1], int(match[2]), int(match[3]))
-    lines.remove(found[0])
+    targets = [line for line in lines if line.startswith(TARGET_LINE)]
+    lines = [line for line in lines if line not in (found[0], *targets)]
     formats = [name for kind, name in filter(None, map(definition, lines)) if kind == "FORMAT"]
     if not set(formats) <= FORMAT_LINES.keys():
         raise error(f"FORMAT has fields that impute does not write: {', '.join(formats)}")
@@ -245,6 +251,7 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
         sites=int(match[4]),
         unmatched=None if match[5] is None else int(match[5]),
         phased_here=match[6] is not None,
+        target={int(at): checksum for line in targets for at, checksum in _CHECKSUM.findall(line)},
         is_bcf=start.is_bcf,
         records=records,
         data_start=start.n_bytes,

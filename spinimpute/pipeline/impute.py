@@ -259,7 +259,7 @@ def _impute_chromosome(
             loaded, options = given.predictor_of(panels[0])
         begin_stage(progress, "reading the target")
         regions, in_file = step.regions(given.regions, panels[0].chrom)
-        chosen = read_regions(
+        chosen, line_of_target = read_regions(
             step.one.vcf,
             panels,
             loaded,
@@ -289,7 +289,7 @@ def _impute_chromosome(
                     contig_lines,
                     [
                         *_header_lines(of_panels, loaded, output, summary.notes),
-                        *_region_lines(regions, in_file, chosen, unmatched),
+                        *_region_lines(regions, in_file, chosen, unmatched, line_of_target),
                     ],
                     output.formats,
                     sum(part.n_sites for part in chosen)
@@ -393,8 +393,9 @@ def _region_lines(
     in_file: int,
     chosen: Sequence[RegionPart],
     unmatched: Sequence[np.ndarray | None],
+    line_of_target: str,
 ) -> list[str]:
-    """The header line that makes an output of one region a chunk, or tells of several; none without any.
+    """The header lines that make an output of one region a chunk, or tell of several; none without any.
 
     in_file: regions of all chromosomes in the output.
     """
@@ -409,7 +410,8 @@ def _region_lines(
             sum(one.n_sites for one in chosen),
             sum(map(len, kept)) if kept else None,
             any(one.part.target.unphased is not None for one in chosen),
-        )
+        ),
+        line_of_target,
     ]
 
 

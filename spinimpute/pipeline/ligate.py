@@ -29,6 +29,7 @@ from spinimpute.pipeline.chunk_checks import (
     check_headers,
     check_panel,
     check_regions,
+    check_targets,
     shared_sites,
 )
 from spinimpute.pipeline.chunk_file import Chunk, ChunkStream, read_chunk
@@ -171,6 +172,7 @@ def ligate(
     check_forms(read, output_type)
     for chunk in read[1:]:
         check_headers(read[0], chunk, summary.warnings)
+    check_targets(read)
     check_regions(read)
     summary.joins = [Join(left, right, shared_sites(left, right)) for left, right in pairwise(read)]
     if panel is None:

@@ -1,4 +1,7 @@
-"""Reads a target and matches it to the panel: the first step of imputing, phasing and checking."""
+"""Reads a target and matches it to the panel: the first step of imputing, phasing and checking.
+
+Axes: T matched sites, X samples.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.pipeline.verdicts import Called, check_called, verdicts
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.reader import read_target
-from spinimpute.targets.repair import Repaired, repair_and_match
+from spinimpute.targets.repair import ALT_TAKEN, Repaired, repair_and_match
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,15 @@ def _judge(
     called_X = np.logical_or.reduce([one.called.samples_X for one in prepared])
     check_called(summary, vcf, prepared[0].target.samples, called_X)
     found = [
-        verdict for one in prepared for verdict in verdicts(one.panel, one.target, one.match, lifted=lifted)
+        verdict
+        for one in prepared
+        for verdict in verdicts(
+            one.panel,
+            one.target,
+            one.match,
+            lifted=lifted,
+            n_without_alt=one.repaired.counts().get(ALT_TAKEN, 0),
+        )
     ]
     summary.refusals += [verdict.text for verdict in found if verdict.refused]
     if summary.refusals and not force:
@@ -201,11 +212,14 @@ def _count(summary: ImputationSummary, part: Prepared) -> None:
     summary.haplotypes = max(summary.haplotypes, target.alleles.shape[1])
     summary.typed_sites += len(target.sites)
     summary.matched_sites += len(match.panel_index)
-    summary.missing_calls += int((target.alleles[match.target_index] < 0).sum())
+    first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+    least_TX = np.minimum.reduceat(target.alleles[match.target_index], first_X, axis=1)
+    summary.missing_calls += int((least_TX < 0).sum())
     for total, counts in (
         (summary.repaired, part.repaired.counts()),
         (summary.unmatched, match.unmatched),
         (summary.mended_calls, part.resolved.lost),
+        (summary.mended_calls, part.repaired.mended_calls()),
     ):
         for what, count in counts.items():
             total[what] = total.get(what, 0) + count

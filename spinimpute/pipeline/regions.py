@@ -19,6 +19,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
+from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.pipeline.verdicts import check_typed_ratio, note_untyped
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_chunks import starts_in_header
@@ -125,7 +126,7 @@ def read_regions(
     max_memory: int | None,
     force: bool,
     min_typed_ratio: float | None,
-) -> list[RegionPart]:
+) -> tuple[list[RegionPart], str]:
     """Read as much of a target as regions and their buffers need, and choose the typed sites that are used.
 
     Parameters
@@ -151,6 +152,8 @@ def read_regions(
     -------
     list of RegionPart
         The parts of the chromosome that the regions touch; with a buffer, one for each region.
+    str
+        The line for the header of a chunk that tells its target from others.
 
     Raises
     ------
@@ -200,7 +203,7 @@ def read_regions(
                 for place in one.places
             ],
         )
-    return chosen
+    return chosen, target_line(vcf, prepared)
 
 
 def part_to_check(

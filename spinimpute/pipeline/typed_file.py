@@ -23,6 +23,7 @@ from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
+from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.predictors.typed_chunks import starts_line
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
@@ -199,6 +200,7 @@ class _Job:
                             if part.panel.haplotypes is not None and part.jumps_per_cM is not None
                         ),
                         *([starts_line(_positions(prepared[0]))] if _may_be_read_in_part(prepared) else []),
+                        target_line(self.vcf, prepared),
                         *self.output.header_lines,
                     ],
                     ("GT",),

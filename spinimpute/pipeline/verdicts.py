@@ -105,7 +105,14 @@ def check_called(
         )
 
 
-def verdicts(panel: ReferencePanel, target: Haplotypes, match: SiteMatch, *, lifted: bool) -> list[Verdict]:
+def verdicts(
+    panel: ReferencePanel,
+    target: Haplotypes,
+    match: SiteMatch,
+    *,
+    lifted: bool,
+    n_without_alt: int = 0,
+) -> list[Verdict]:
     """Judge a repaired target, or its part on one part of chromosome X.
 
     Parameters
@@ -118,6 +125,8 @@ def verdicts(panel: ReferencePanel, target: Haplotypes, match: SiteMatch, *, lif
         Which of its sites are the panel's.
     lifted : bool
         It was lifted over: what its header states of the build is past.
+    n_without_alt : int
+        As of `sites_alike`.
 
     Returns
     -------
@@ -126,13 +135,13 @@ def verdicts(panel: ReferencePanel, target: Haplotypes, match: SiteMatch, *, lif
     """
     builds = ("", "") if lifted else tuple(build_of(x.contig_line, panel.chrom) for x in (target, panel))
     return [
-        *sites_alike(panel.sites, target.sites, match, builds),
+        *sites_alike(panel.sites, target.sites, match, builds, n_without_alt),
         *_frequencies_alike(Frequencies.of(panel, target, match), target),
     ]
 
 
 def sites_alike(
-    panel: Sites, target: Sites, match: SiteMatch, builds: Sequence[str] = ("", "")
+    panel: Sites, target: Sites, match: SiteMatch, builds: Sequence[str] = ("", ""), n_without_alt: int = 0
 ) -> list[Verdict]:
     """Whether enough of a target's sites are panel sites.
 
@@ -146,6 +155,8 @@ def sites_alike(
         As of `match_sites`.
     builds : (str, str)
         Genome builds of target and panel as the headers state them, or "".
+    n_without_alt : int
+        Matched sites that do not count: their ALT is the panel's, and others without ALT are not read.
 
     Returns
     -------
@@ -153,7 +164,7 @@ def sites_alike(
         One at most.
     """
     inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
-    n_inside = int(inside.sum())
+    n_inside = int(inside.sum()) - n_without_alt
     lost = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
     n_found = n_inside - len(lost)
     differ = bool(builds[0] and builds[1] and builds[0] != builds[1])

@@ -117,7 +117,7 @@ class ImputationSummary(RunSummary):
     used_sites : int or None
         With a buffer, the matched sites that are used for the region.
     missing_calls : int
-        Missing typed calls that were imputed.
+        Typed genotype calls that lacked an allele or both, and were imputed.
     phased_calls, phased_samples : int
         Heterozygotes that were phased, and samples that have some.
     kept_unmatched : int

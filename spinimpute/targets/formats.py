@@ -12,6 +12,7 @@ from spinimpute.targets.array_text import is_array_text, read_array_calls
 from spinimpute.targets.final_report import is_final_report, read_final_report
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.plink import is_plink, read_plink
+from spinimpute.targets.without_alt import records_wanted
 from spinimpute.vcf.reader import HaplotypeReader
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
@@ -45,7 +46,14 @@ def read_variants(
 ) -> Calls:
     """Read a VCF or BCF, as of `TargetFormat.read`; samples: those to read, None for all."""
     # whether a heterozygote has a phase matters only where there are two copies: asked of the haplotypes
-    reader = HaplotypeReader(path, samples=samples, chrom=panel.chrom, allow_unphased=True, mixed_ploidy=True)
+    reader = HaplotypeReader(
+        path,
+        samples=samples,
+        chrom=panel.chrom,
+        allow_unphased=True,
+        mixed_ploidy=True,
+        without_alt=records_wanted(panel, lift),
+    )
     calls = reader.read_calls()
     return calls if lift is None else lift.calls(calls)
 

@@ -17,6 +17,7 @@ from spinimpute.panels.parts import all_sites, one_copy_in_men, part_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.targets.formats import VARIANTS, format_of, read_variants
 from spinimpute.targets.liftover import Lift
+from spinimpute.targets.without_alt import records_wanted
 from spinimpute.vcf.reader import read_haplotypes
 
 
@@ -67,7 +68,12 @@ def read_target(
     diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     if form is VARIANTS and lift is None and diploid:
         haplotypes = read_haplotypes(
-            path, region, samples=samples, chrom=chrom, allow_unphased=allow_unphased
+            path,
+            region,
+            samples=samples,
+            chrom=chrom,
+            allow_unphased=allow_unphased,
+            without_alt=records_wanted(panels[0].sites, None),
         )
         return [
             ResolvedPloidy(haplotypes, half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), [])

@@ -16,6 +16,8 @@ from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, match_sites, same_chromosome
+from spinimpute.targets.duplicates import CONTRADICTORY, merge_duplicates
+from spinimpute.targets.without_alt import site_without_alt
 
 AMBIGUOUS = ("frequency", "keep", "drop")
 SWAPPED = "REF and ALT swapped: exchanged"
@@ -23,10 +25,11 @@ OTHER_STRAND = "other strand: complemented"
 BOTH = "other strand, REF and ALT swapped: complemented and exchanged"
 STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
+ALT_TAKEN = "no ALT allele: the panel's is taken"
 EVIDENCE = math.log(100)  # so many times more probable must one strand be than the other
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SiteNote:
     """A remark on a target site, such as how it was repaired.
 
@@ -65,12 +68,15 @@ class Repaired:
         In the order of the file.
     target_index : int64
         The sites of the file that are still in target.
+    contradictory : int
+        Calls that were set missing because records of the same site contradict each other.
     """
 
     target: Haplotypes
     match: SiteMatch
     repairs: list[SiteNote]
     target_index: np.ndarray
+    contradictory: int
 
     def counts(self) -> dict[str, int]:
         """Number of repairs by what was done."""
@@ -78,6 +84,10 @@ class Repaired:
         for repair in self.repairs:
             counts[repair.what] = counts.get(repair.what, 0) + 1
         return counts
+
+    def mended_calls(self) -> dict[str, int]:
+        """Number of calls that were set missing, by reason."""
+        return {CONTRADICTORY: self.contradictory} if self.contradictory else {}
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class _Found:
     swapped: bool
     other_strand: bool
     ambiguous: bool
+    without_alt: bool
 
     @property
     def exact(self) -> bool:
@@ -98,7 +109,7 @@ class _Found:
 def repair_and_match(
     panel: Sites, panel_frequency: np.ndarray, target: Haplotypes, ambiguous: str = "frequency"
 ) -> Repaired:
-    """Exchange alleles and strands where that makes target sites panel sites, then match them.
+    """Exchange alleles and strands where that makes target sites panel sites, match them, merge duplicates.
 
     Parameters
     ----------
@@ -130,7 +141,8 @@ def repair_and_match(
     # a repaired site never takes the place of one that needs no repair
     found = [f for f in found if f.exact or f.panel_index not in taken]
     same, flipped = (
-        sum(f.other_strand is strand and not f.ambiguous for f in found) for strand in (False, True)
+        sum(f.other_strand is strand and not f.ambiguous and not f.without_alt for f in found)
+        for strand in (False, True)
     )
     ref, alt, alleles = list(target.sites.ref), list(target.sites.alt), target.alleles
     kept = np.ones(len(ref), bool)
@@ -165,7 +177,9 @@ def repair_and_match(
             unphased=unphased,
             halved=None if target.halved is None else target.halved[target_index],
         )
-    return Repaired(repaired, _matched(panel, repaired.sites, int((~kept).sum())), repairs, target_index)
+    match = _matched(panel, repaired.sites, int((~kept).sum()))
+    repaired, contradictory = merge_duplicates(repaired, match)
+    return Repaired(repaired, match, repairs, target_index, contradictory)
 
 
 def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
@@ -193,6 +207,11 @@ def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
         if start == stop:
             continue
         ref, alt = target.ref[index].upper(), target.alt[index].upper()
+        without_alt = alt == "."
+        if without_alt:
+            if site_without_alt(panel, position[index], ref) is None:
+                continue
+            alt = panel.alt[start].upper()
         here = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
         snp = len(ref) == len(alt) == 1
         other = (complement(ref), complement(alt))
@@ -214,7 +233,8 @@ def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
                 ways.append((other[::-1], True, True))
         for alleles, swapped, other_strand in ways:
             if alleles in here:
-                yield _Found(index, start + here.index(alleles), swapped, other_strand, ambiguous)
+                site = start + here.index(alleles)
+                yield _Found(index, site, swapped, other_strand, ambiguous, without_alt)
                 break
 
 
@@ -227,12 +247,13 @@ def _treatment(
     alleles: np.ndarray,
 ) -> tuple[str | None, bool]:
     """What is said of a site (None if nothing is done), and whether its alleles are exchanged."""
+    as_it_is = ALT_TAKEN if found.without_alt else None
     if not found.ambiguous:
         if found.exact:
-            return None, False
+            return as_it_is, False
         what = {(True, False): SWAPPED, (False, True): OTHER_STRAND, (True, True): BOTH}
         return what[found.swapped, found.other_strand], found.swapped
-    as_written = (SWAPPED, True) if found.swapped else (None, False)
+    as_written = (SWAPPED, True) if found.swapped else (as_it_is, False)
     if ambiguous == "drop":
         return STRAND_UNKNOWN, False
     if ambiguous == "keep" or not flipped:

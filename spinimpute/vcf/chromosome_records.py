@@ -1,8 +1,9 @@
 """The records of one chromosome of a file, or of a region of it: in order, and all of them.
 
-The library that reads through an index takes a damaged block for the end of the records, and finds nothing
-if the index is of another file; the records it gave are therefore counted again in the file itself. The index
-is used there, too, to skip most of what comes before, but the place is checked to be the one that it states.
+The library that reads through an index takes a damaged block for the end of the records, and lacks records
+that a wrong index does not list; the records it gave are therefore counted again in the file itself. The
+index is used there, too, to skip most of what comes before, but the place is checked to be the one that it
+states.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ChromosomeRecords:
     def __iter__(self) -> Iterator[Record]:
         file, region = self._file, self._region
         wanted = self._wanted
-        contigs = self._index() if wanted is not None else []
+        contigs = read_index(file.path) if wanted is not None else []
         indexed = None if wanted is None else self._indexed(contigs, wanted)
         listed = file.contigs  # of the header; records may have other names
         meant = {}
@@ -121,12 +122,6 @@ class ChromosomeRecords:
             elsewhere = sum(others.values()) if indexed is None else file.n_records - here
             if elsewhere > 0:
                 self.skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
-
-    def _index(self) -> list[Contig]:
-        try:
-            return read_index(self._file.path)
-        except DamagedFile as error:
-            raise index_error(self._file.role, self._file.path, error) from error
 
     def _indexed(self, contigs: list[Contig], wanted: str) -> Contig | None:
         """The contig to be read through the index; None if the file is read from its beginning."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import struct
+import warnings
 import zlib
 from functools import lru_cache
 from pathlib import Path
@@ -72,6 +73,8 @@ class Contig(NamedTuple):
 def read_index(path: Path) -> list[Contig]:
     """The chromosomes that have records, as the index of a file lists them.
 
+    An index that is older than the file, or of another one, is not used; there is a warning of it.
+
     Parameters
     ----------
     path : Path
@@ -80,15 +83,13 @@ def read_index(path: Path) -> list[Contig]:
     Returns
     -------
     list of Contig
-        Empty if the index is missing, older than the file, or unreadable.
-
-    Raises
-    ------
-    DamagedFile
-        The records do not end where the index says: it is of another file.
+        Empty if the index is missing, older than the file, of another file, or unreadable.
     """
     index = _index_of(path)
-    if index is None or not fresh_index(path):
+    if index is None or not path.is_file():
+        return []
+    if not fresh_index(path):
+        _warn_of(index, path, "older than the file")
         return []
     try:
         names = _bcf_contigs(path)
@@ -99,8 +100,9 @@ def read_index(path: Path) -> list[Contig]:
             contigs = [contig._replace(name=names[contig.number]) for contig in contigs]
     except _UNREADABLE:
         return []
-    if contigs:
-        _check_end(path, max(contig.end for contig in contigs))
+    if contigs and not _ends_at(path, max(contig.end for contig in contigs)):
+        _warn_of(index, path, "of another file")
+        return []
     return contigs
 
 
@@ -164,18 +166,10 @@ def index_intervals(path: Path, header_contigs: list[str], region: Region | None
     Returns
     -------
     list of Region
-        Empty where the index is missing, older than the file or unreadable, where the file has several
-        chromosomes and no region is given, and where the file is small.
-
-    Raises
-    ------
-    InputError
-        The index is of another file.
+        Empty where `read_index` gives nothing, where the file has several chromosomes and no region is given,
+        and where the file is small.
     """
-    try:
-        contigs = read_index(path)
-    except DamagedFile as error:
-        raise index_error("panel", path, error) from error
+    contigs = read_index(path)
     if region is not None:
         meant = names_of_chromosome(region.chrom, [contig.name for contig in contigs])
         contigs = [contig for contig in contigs if contig.name in meant]
@@ -228,15 +222,26 @@ def _bcf_contigs(path: Path) -> dict[int, str] | None:
     return {number: name for name, number in header_numbers(header.splitlines()).contigs.items()}
 
 
-def _check_end(path: Path, end: int) -> None:
+def _ends_at(path: Path, end: int) -> bool:
+    """Whether the records of a file end at a virtual offset."""
     with path.open("rb") as file:
         if end == file.seek(0, os.SEEK_END) << 16:  # a writer that had read the last block, too
             end -= len(EOF_BLOCK) << 16
         file.seek(end >> 16)
         reader = BgzfReader(file)
         before = end & 0xFFFF
-        if len(reader.read(before)) < before or reader.read(1):
-            raise DamagedFile("the records do not end where the index says")
+        try:
+            return len(reader.read(before)) == before and not reader.read(1)
+        except DamagedFile:
+            return False
+
+
+def _warn_of(index: Path, path: Path, what: str) -> None:
+    warnings.warn(
+        f"{path}: its index {index.name} is {what}: the file is read without it. Write the index again: "
+        f"bcftools index -f {path}",
+        stacklevel=2,
+    )
 
 
 def _contigs(index: Path) -> list[Contig]:

@@ -6,7 +6,7 @@ A file passes through three steps: `VariantFile` (a whole file, records one by o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +52,8 @@ class HaplotypeReader:
         Whether a sample's ploidy may change; for `read_calls` alone.
     ploidy : uint8 (n_samples,) or None
         0, 1 or 2, what was seen in an earlier part of the file.
+    without_alt : callable or None
+        As of `read_haplotypes`.
 
     Attributes
     ----------
@@ -78,6 +80,7 @@ class HaplotypeReader:
         allow_unphased: bool = False,
         mixed_ploidy: bool = False,
         ploidy: np.ndarray | None = None,
+        without_alt: Callable[[int, str], bool] | None = None,
     ) -> None:
         if region and chrom and not same_chromosome(region.chrom, chrom):
             raise InputError(f"the region {region} is not on chromosome {chrom}: give one of the two")
@@ -97,6 +100,7 @@ class HaplotypeReader:
             allow_missing=allow_missing,
             allow_unphased=allow_unphased,
             mixed_ploidy=mixed_ploidy,
+            without_alt=without_alt,
         )
 
     @property
@@ -227,6 +231,7 @@ def read_haplotypes(
     role: str = "target",
     allow_missing: bool = True,
     allow_unphased: bool = False,
+    without_alt: Callable[[int, str], bool] | None = None,
 ) -> Haplotypes:
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
@@ -251,6 +256,8 @@ def read_haplotypes(
         Whether missing calls are accepted.
     allow_unphased : bool
         Whether unphased heterozygotes are accepted; `Haplotypes.unphased` then marks them.
+    without_alt : callable or None
+        (position, REF) -> whether a record without ALT is taken, as a site with the ALT "."; by default none.
 
     Returns
     -------
@@ -273,5 +280,6 @@ def read_haplotypes(
         role=role,
         allow_missing=allow_missing,
         allow_unphased=allow_unphased,
+        without_alt=without_alt,
     )
     return reader.read_all()

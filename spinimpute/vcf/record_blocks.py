@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,8 @@ class BlockBuilder:
         Counts ALT alleles that make no site, by reason.
     allow_missing, allow_unphased, mixed_ploidy : bool
         Whether missing calls, unphased heterozygotes and samples that change their ploidy are accepted.
+    without_alt : callable or None
+        (position, REF) -> whether a record without ALT makes a site, with the ALT "."; None: it never does.
 
     Attributes
     ----------
@@ -74,8 +77,10 @@ class BlockBuilder:
         allow_missing: bool,
         allow_unphased: bool,
         mixed_ploidy: bool,
+        without_alt: Callable[[int, str], bool] | None = None,
     ) -> None:
         self._file, self._samples, self._order = file, samples, order
+        self._without_alt = without_alt
         self._seen_ploidy, self._skipped = ploidy, skipped
         self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
         self._mixed_ploidy = mixed_ploidy
@@ -109,7 +114,10 @@ class BlockBuilder:
             It has no genotypes, or a call of more than two alleles.
         """
         ref, alleles = self._file.alleles(record)
-        alts = self._usable_alts(alleles)
+        if not alleles and self._without_alt is not None and self._without_alt(record.POS, ref):
+            alts = [(1, ".")]
+        else:
+            alts = self._usable_alts(alleles)
         if alts:
             self._store_genotypes(record, self._genotypes[len(self._rows.position)])
             self._rows.add(record, chrom, ref, len(alleles), alts)
@@ -170,7 +178,7 @@ class BlockBuilder:
         chrom = rows.chrom
         # over phases, too, which are 0 or 1: numpy is slow where the last axis is short and has gaps
         peak, least = int(genotypes.max()), int(genotypes.min())
-        if peak > 1:
+        if peak > min(rows.n_alts):
             over = genotypes[:, :, :2].max(axis=2) > np.array(rows.n_alts, dtype=np.int16)[:, None]
             self._raise_at(over, rows, "a genotype that names an ALT allele which the record does not have")
         unphased, halved = self._check_phase(genotypes, rows)

@@ -56,6 +56,35 @@ def test_the_same_as_from_a_vcf(run: Run, panel: Path, tmp_path: Path) -> None:
     assert "matched:  246 of 246" in done.out
 
 
+def test_lines_of_the_same_site_are_merged(run: Run, panel: Path, tmp_path: Path) -> None:
+    """Arrays have several probes of some sites."""
+    rows = [
+        line.split("\t")
+        for line in gzip.decompress((EXAMPLE / "target.vcf.gz").read_bytes()).decode().splitlines()
+        if not line.startswith("#")
+    ]
+    lines = [f"{r[2]}\t20\t{r[1]}\t{''.join(r[3 + int(a)] for a in r[9][:3].split('|'))}\n" for r in rows]
+    place = "\t".join(lines[100].split("\t")[:3])
+    ref, alt = rows[100][3:5]
+    cases = {
+        "doubled": ([f"{place}\t--\n", lines[100]], [lines[100]]),
+        "contradictory": ([f"{place}\t{ref}{ref}\n", f"{place}\t{alt}{alt}\n"], [f"{place}\t--\n"]),
+    }
+    for name, (several, one) in cases.items():
+        found = []
+        for number, those in enumerate((several, one)):
+            target, out = tmp_path / f"{name}{number}.txt", tmp_path / f"{name}{number}.vcf"
+            target.write_text("# rsid\tchromosome\tposition\tgenotype\n")
+            with target.open("a") as file:
+                file.write("".join([*lines[:100], *those, *lines[101:]]))
+            done = run("impute", "--vcf", target, "--panel", panel, "--out", out)
+            assert done.code == 0, done.err
+            found.append(dosages(out))
+            said = "1 contradictory calls of records of the same site: set missing"
+            assert (said in done.err) == (name == "contradictory" and not number)
+        np.testing.assert_array_equal(*found)
+
+
 def test_never_phasing_refuses_it(run: Run, panel: Path, tmp_path: Path) -> None:
     path = tmp_path / "me.txt"
     path.write_text("".join(f"rs{i}\t20\t{i}\tAC\n" for i in range(1, 4)))

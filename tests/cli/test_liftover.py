@@ -86,6 +86,22 @@ def test_a_lifted_vcf_gives_the_same(run, example: Path, panel: Path, chain: Pat
     assert "--chain" in without.err
 
 
+def test_lifted_records_without_alt(run, example: Path, panel: Path, chain: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """The panel's site is looked for in its own build, on its own strand."""
+    head, rows = target_lines(example)
+    head[-1] = "\t".join(head[-1].split("\t")[:10])
+    rows = [row[:10] for row in rows if not lost(int(row[1]))]
+    plain = [[*row[:4], row[4] if "1" in row[9] else ".", *row[5:]] for row in rows]
+    old = write(tmp_path / "old.vcf", head, [in_old_build(row) for row in plain])
+    assert sum(row[4] == "." and int(row[1]) > 500_000 for row in plain) > 20
+    found = []
+    for target, more in ((write(tmp_path / "now.vcf", head, rows), ()), (old, ("--chain", chain))):
+        done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf", "-f", *more)
+        assert done.code == 0, done.err
+        found.append([x for x in (tmp_path / "o.vcf").read_text().splitlines() if not x.startswith("##")])
+    assert found[0] == found[1]
+
+
 def test_a_lifted_text_and_check(run, example: Path, panel: Path, chain: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     _, rows = target_lines(example)
     kept = [row for row in rows if not lost(int(row[1]))]

@@ -110,8 +110,65 @@ def final_report(path: Path, samples: list[str], sites: list[Site], separator: s
     return path
 
 
+def write_vcf(path: Path, samples: list[str], sites: list[Site]) -> Path:
+    lines = [
+        "##fileformat=VCFv4.2",
+        "##contig=<ID=20>",
+        '##FORMAT=<ID=GT,Number=1,Type=String,Description="">',
+    ]
+    lines.append("\t".join(["#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT".replace(" ", "\t"), *samples]))
+    for site in sites:
+        calls = ["/".join("." if a < 0 else str(a) for a in call) for call in site.calls.tolist()]
+        fixed = [site.chrom, str(site.position), site.name, site.ref, site.alt, ".", ".", ".", "GT"]
+        lines.append("\t".join([*fixed, *calls]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 def dosages(path: Path) -> np.ndarray:
     return np.array([v.format("DS")[:, 0] for v in cyvcf2.VCF(str(path))])
+
+
+def test_records_of_the_same_site_are_merged(
+    run,  # type: ignore[no-untyped-def]
+    panel: Path,
+    people: tuple[list[str], list[Site]],
+    tmp_path: Path,
+) -> None:
+    """A known call wins over a missing one; a sample whose calls differ is missing there, and is counted."""
+    samples, sites = people
+    n = len(samples)
+    missing, other = np.full((n, 2), -1), sites[150].calls.copy()
+    other[0] = 0 if sites[150].calls[0].sum() else 1
+    kept = sites[150].calls.copy()
+    kept[0] = -1
+    doubled = [
+        *sites[:100],
+        replace(sites[100], calls=missing),
+        replace(sites[100], name="again"),
+        *sites[101:150],
+        sites[150],
+        replace(sites[150], calls=other, name="again"),
+        replace(sites[150], calls=np.where(np.arange(n)[:, None] == 1, other, -1), name="third"),
+        *sites[151:],
+    ]
+    once = [*sites[:150], replace(sites[150], calls=kept), *sites[151:]]
+    for name, few in (("doubled", doubled), ("once", once)):
+        write_bed(tmp_path / name, samples, few)
+        write_pgen(tmp_path / f"{name}_p", samples, few)
+        write_vcf(tmp_path / f"{name}.vcf", samples, few)
+        final_report(tmp_path / f"{name}.txt", samples, few)
+    for form in ("{}.vcf", "{}.bed", "{}_p.pgen", "{}.txt"):
+        found = []
+        for name in ("doubled", "once"):
+            out = tmp_path / f"o.{name}.vcf"
+            target = tmp_path / form.format(name)
+            done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--force")
+            assert done.code == 0, done.err
+            found.append(dosages(out))
+            if name == "doubled":
+                assert "1 contradictory calls of records of the same site: set missing" in done.err
+        np.testing.assert_array_equal(*found)
 
 
 def test_every_form_gives_the_same_dosages(

@@ -120,13 +120,27 @@ def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
     assert most < 3e6
 
 
-def test_a_map_in_morgans_is_warned_of(tmp_path: Path) -> None:
-    path = tmp_path / "morgans.map"
-    path.write_text("20 . 0 100\n20 . 1.08 62000100\n")
-    said = r"chromosome 20 is 1\.08 cM long by this map, 0\.017 cM/Mb.*in Morgans"
-    with pytest.warns(UserWarning, match=said):
+@pytest.mark.parametrize(
+    ("cM", "last", "said"),
+    [
+        (1.08, 62_000_100, r"1\.08 cM long by this map, 0\.0174 cM/Mb.*in Morgans: multiply .* by 100"),
+        (0.02, 1_500_100, r"0\.02 cM long by this map, 0\.0133 cM/Mb.*in Morgans"),
+        (170, 1_500_100, r"170 cM long by this map, 113 cM/Mb.*100 times too large: divide"),
+    ],
+)
+def test_a_map_in_another_unit_is_refused(tmp_path: Path, cM: float, last: int, said: str) -> None:
+    path = tmp_path / "other.map"
+    path.write_text(f"20 . 0 100\n20 . {cM} {last}\n")
+    with pytest.raises(InputError, match=said):
         GeneticMap.read(path, "20")
-    path.write_text("20 . 0 100\n20 . 0.17 10000000\n")  # of a part of a chromosome it says little
+
+
+@pytest.mark.parametrize(
+    ("cM", "last"), [(0.009, 900_000), (300, 900_000), (26, 1_000_100), (0.2, 2_000_100)]
+)
+def test_what_some_species_or_small_regions_have_is_accepted(tmp_path: Path, cM: float, last: int) -> None:
+    path = tmp_path / "true.map"
+    path.write_text(f"20 . 0 100\n20 . {cM} {last}\n")
     with warnings.catch_warnings(action="error"):
         GeneticMap.read(path, "20")
 

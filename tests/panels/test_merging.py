@@ -11,7 +11,7 @@ import pytest
 
 import spinimpute
 from spinimpute.errors import InputError
-from spinimpute.panels.merging.merge import merge_panels
+from spinimpute.panels.merging.merge import check_mergeable, merge_panels
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_parts
 
@@ -221,6 +221,94 @@ class TestSites:
                 (4_100, "AT", "A"),
                 (4_100, "A", "T"),
             ]
+
+
+def flipped(text: Text, which: Callable[[str, str], bool]) -> Text:
+    """A panel of which some SNPs, by their alleles, are on the other strand."""
+    other = str.maketrans("ACGT", "TGCA")
+    rows = [
+        (at, ref.translate(other), alt.translate(other), calls)
+        if len(ref + alt) == 2 and which(ref, alt)
+        else (at, ref, alt, calls)
+        for at, ref, alt, calls in text.rows
+    ]
+    return replace(text, rows=rows)
+
+
+def is_ambiguous(ref: str, alt: str) -> bool:
+    return {ref, alt} in ({"A", "T"}, {"C", "G"})
+
+
+class TestStrand:
+    """A/T and C/G sites of the other strand seem to be exchanged; all others seem to be new ones."""
+
+    @pytest.mark.parametrize(
+        ("which", "said"),
+        [
+            (lambda ref, alt: True, r"A/T or C/G, so that one of them seems to be on the other strand"),
+            (
+                lambda ref, alt: not is_ambiguous(ref, alt),
+                r"\d\d+ of \d+ sites with other alleles have their complements",
+            ),
+            (is_ambiguous, r"all \d\d+ SNPs that have REF and ALT exchanged are A/T or C/G"),
+        ],
+    )
+    def test_the_other_strand_is_refused(
+        self,
+        halves: tuple[Text, Text],
+        files: list[Path],
+        tmp_path: Path,
+        which: Callable[[str, str], bool],
+        said: str,
+    ) -> None:
+        other = flipped(halves[1], which).build(tmp_path / "b.spin")
+        for given in ([files[0], other], [other, files[0]], [*files, other]):
+            with pytest.raises(InputError, match=said):
+                merge_panels(given, tmp_path / "o.spin")
+        with pytest.raises(InputError, match="other strand"):  # before hours of other chromosomes
+            check_mergeable([files[0], other])
+        assert not (tmp_path / "o.spin").exists()
+
+    def test_some_sites_of_either_kind_are_no_other_strand(
+        self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path
+    ) -> None:
+        numbers = iter(range(10**6))
+        other = flipped(halves[1], lambda ref, alt: next(numbers) % 40 == 0)
+        rows = [
+            (at, alt, ref, [call.translate({48: "1", 49: "0"}) for call in calls])
+            if len(ref + alt) == 2 and at % 20 == 1
+            else (at, ref, alt, calls)
+            for at, ref, alt, calls in other.rows
+        ]
+        with pytest.warns(UserWarning, match="SNPs exchanged"):
+            merge_panels(
+                [files[0], replace(other, rows=rows).build(tmp_path / "b.spin")], tmp_path / "o.spin"
+            )
+
+
+class TestHowMuchIsShared:
+    def warnings_of(self, given: Sequence[Path], out: Path) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            merge_panels(given, out)
+        return [str(one.message) for one in caught if "that both could have" in str(one.message)]
+
+    def test_common_sites_that_mostly_differ_are_warned_of(
+        self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path
+    ) -> None:
+        """As of panels that are shifted, in part at least, against each other."""
+        rows = [row if i % 4 == 0 else (row[0] + 1, *row[1:]) for i, row in enumerate(halves[1].rows)]
+        shifted = replace(halves[1], rows=sorted(rows)).build(tmp_path / "b.spin")
+        (said,) = self.warnings_of([files[0], shifted], tmp_path / "o.spin")
+        assert said.startswith("a.spin and b.spin share ")
+        assert "common sites that both could have" in said
+
+    def test_usual_panels_are_not(self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path) -> None:
+        """Neither those of other people, nor one with few of the sites, nor of a part of the region."""
+        few = replace(halves[1], rows=halves[1].rows[::10]).build(tmp_path / "few.spin")
+        part = replace(halves[1], rows=halves[1].rows[400:1_000]).build(tmp_path / "part.spin")
+        for other in (files[1], few, part):
+            assert not self.warnings_of([files[0], other], tmp_path / f"o.{other.name}")
 
 
 class TestSamplesOfBoth:

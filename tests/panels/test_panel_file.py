@@ -5,6 +5,7 @@ import re
 import struct
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,6 +185,37 @@ def test_output_that_cannot_be_written(write_vcf: WriteVcf, tmp_path: Path) -> N
         build_panel(vcf, tmp_path / "absent" / "p.panel", MAP)
 
 
+@pytest.mark.parametrize(
+    ("end", "warned"), [(1_500_000, False), (1_400_000, False), (700_000, True), (80_000, True)]
+)
+def test_a_map_of_a_part_of_the_panel(write_vcf: WriteVcf, tmp_path: Path, end: int, warned: bool) -> None:
+    """Beyond the map its mean rate is assumed: that of a small part says little of the rest."""
+    vcf = write_vcf([(at, "A", "C", ["0|1"]) for at in range(1_000, 1_500_000, 1_500)])
+    path = tmp_path / "part.map"
+    path.write_text(f"20 . 0 1\n20 . {end / 1e6} {end}\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        build_panel(vcf, tmp_path / "p.spin", path).close()
+    assert (
+        any("part.map" in str(w.message) and "of the 1,000 sites" in str(w.message) for w in caught) == warned
+    )
+
+
+def test_a_map_of_hardly_anything_is_refused(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.map"
+    records = [(at, "A", "C", ["0|1"]) for at in range(1_000, 1_500_000, 1_500)]
+    for chrom in ("20", "X"):
+        path.write_text(f"{chrom} . 0 600000\n{chrom} . 0.01 610000\n")
+        vcf, out = write_vcf(records, name=f"{chrom}.vcf", chrom=chrom), tmp_path / f"{chrom}.spin"
+        if chrom == "X":  # maps of X often lack its pseudo-autosomal regions, which are panels of their own
+            with pytest.warns(UserWarning, match="tiny.map"):
+                build_panel(vcf, out, path).close()
+            continue
+        with pytest.raises(InputError, match=r"tiny\.map .*covers 20:600000-610000.* 7 of the 1,000 sites"):
+            build_panel(vcf, out, path)
+        assert not out.exists()
+
+
 def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf, map_file = write_vcf(RECORDS), tmp_path / "m.map"
     map_file.write_text("20 . 1 100\n20 . 3 300\n")
@@ -193,8 +225,9 @@ def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> 
     with pytest.warns(UserWarning, match="no genetic map: constant 1 cM/Mb"):
         build_panel(vcf, tmp_path / "2.panel")
     map_file.write_text("20 . 1 1000\n20 . 3 3000\n")
-    with pytest.warns(UserWarning, match=r"map covers 20:1000-3000 but the panel lies at 100-300"):
+    with pytest.raises(InputError, match=r"m\.map .*covers 20:1000-3000, the panel lies at 100-300"):
         build_panel(vcf, tmp_path / "3.panel", map_file)
+    assert not (tmp_path / "3.panel").exists()
     map_file.write_text("21 . 1 100\n21 . 3 300\n")
     with pytest.raises(InputError, match="no row of chromosome 20"):
         build_panel(vcf, tmp_path / "4.panel", map_file)

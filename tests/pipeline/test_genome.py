@@ -270,6 +270,36 @@ def test_a_name_that_no_file_can_have_is_left_out(
     assert any(f"there is no panel of chromosome {name}" in warning for warning in summary.warnings)
 
 
+def renamed(source: Path, out: Path, name: str) -> Path:
+    """A file of chromosome 2, or with it, where that has another name."""
+    text = source.read_text().replace("\n2\t", f"\n{name}\t")
+    out.write_text(text.replace("ID=2>", f"ID={name}>"))
+    return out
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "/tmp"])
+def test_a_chromosome_name_never_leaves_the_output_folder(genome: Genome, tmp_path: Path, name: str) -> None:
+    """A panel that somebody else made names its chromosome at will."""
+    inner, panel = tmp_path / "run" / "out", tmp_path / "p.spin"
+    inner.mkdir(parents=True)
+    spinimpute.build_panels(renamed(genome.folder / "panel2.vcf", tmp_path / "panel.vcf", name), panel)
+    target = renamed(genome.target, tmp_path / "target.vcf", name)
+    before = sorted(tmp_path.rglob("*"))
+    for out in (inner / "{chrom}" / "o.vcf", inner / "{chrom}"):
+        with pytest.raises(InputError, match=f"chromosome '{name}' cannot be part of a file's name"):
+            spinimpute.impute(target, out, [panel], output=spinimpute.OutputSettings(output_type="v"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_chromosome_that_is_left_out_names_no_file_elsewhere(genome: Genome, tmp_path: Path) -> None:
+    (tmp_path / "out" / "10").mkdir(parents=True)
+    (tmp_path / "o.vcf").touch()
+    other = renamed(genome.write("only-2.vcf", "2"), tmp_path / "other.vcf", "..")
+    targets = [genome.write("only-10.vcf", "10"), other]
+    summary = spinimpute.impute(targets, tmp_path / "out" / "{chrom}" / "o.vcf", genome.panels)
+    assert not any("was there before" in warning for warning in summary.warnings)
+
+
 def test_two_panels_of_x(genome: Genome, apart: dict[str, list[str]], tmp_path: Path) -> None:
     """The halves of a panel of men and women make the whole; panels of other chromosomes lie beside."""
     halves = [tmp_path / "a.spin", tmp_path / "b.spin"]

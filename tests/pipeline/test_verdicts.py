@@ -66,7 +66,7 @@ def judged(
         sites=sites, chrom="20", contig_line=BUILDS["GRCh37"], frequency=expected_T, n_haplotypes=1_000
     )
     every = np.arange(n_sites)
-    return verdicts(panel, target, SiteMatch(every, every, {}), lifted=lifted)
+    return verdicts(panel, target, SiteMatch(every, every, {}, {}), lifted=lifted)
 
 
 @pytest.mark.parametrize("n_samples", [1, 10, 400])
@@ -103,7 +103,7 @@ def test_calls_by_site_and_by_sample() -> None:
         [[-1, -1, -1, -1, -1], [-1, -1, 1, -1, -1], [0, 1, -1, -1, -1], [0, 0, 0, 0, 0]], np.int8
     )
     target = Haplotypes(sites, alleles, ["a", "b", "c"], np.array([2, 1, 2], np.uint8), BUILDS["GRCh37"])
-    called = Called.of(target, SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}))
+    called = Called.of(target, SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}, {}))
     assert called.sites_T.tolist() == [False, True, True]
     assert called.samples_X.tolist() == [True, True, False]
 

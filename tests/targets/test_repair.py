@@ -1,5 +1,7 @@
 """Swapped alleles and other strands: what is repaired, what is left out, and that genotypes stay the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -107,6 +109,38 @@ def test_duplicates_are_still_duplicates() -> None:
     done = repair([(10, "A", "C")], [(10, "C", "A"), (10, "C", "A")])
     assert done.counts() == {SWAPPED: 2}
     assert done.match.unmatched == {DUPLICATE: 1}
+
+
+@settings(deadline=None)
+@given(st.permutations(range(4)))
+def test_which_calls_of_the_same_site_win_whatever_their_order(order: list[int]) -> None:
+    """Columns: samples of two haplotypes, in each of which something else is to win."""
+    calls = np.array(
+        [
+            [-1, -1, 0, 0, 0, 1, -1, 1, -1, -1, 0, 0, 0, 1],
+            [0, 1, -1, -1, 1, 0, -1, -1, -1, -1, 1, 1, -1, -1],
+            [-1, -1, 0, -1, 0, 1, 1, 1, -1, -1, 0, 0, 0, 1],
+            [-1, -1, 0, 0, 0, 1, -1, -1, -1, -1, 0, 0, 0, 0],
+        ]
+    )[order]
+    done = repair([(10, "A", "C"), (20, "A", "C")], [*[(10, "A", "C")] * 4, (20, "A", "C")],
+                  np.vstack([calls, np.zeros(14)]))  # fmt: skip
+    assert done.contradictory == 2
+    first = done.target.alleles[done.match.target_index[0]].reshape(-1, 2)
+    assert np.sort(first, axis=1).tolist() == [[0, 1], [0, 0], [0, 1], [1, 1], *[[-1, -1]] * 3]
+
+
+def test_a_phased_call_wins_over_an_unphased_one_of_the_same_site() -> None:
+    target = replace(
+        target_of([(10, "A", "C")] * 2, np.array([[0, 1, 1, 1, 0, 0], [1, 0, 0, 1, 1, 1]])),
+        unphased=np.array([[True, False, False], [False, True, False]]),
+    )
+    done = repair_and_match(sites([(10, "A", "C")]), np.array([0.2]), target)
+    assert done.target.alleles[0].tolist() == [1, 0, -1, -1, -1, -1]
+    assert done.target.unphased is not None
+    assert done.target.unphased[0].tolist() == [False, False, False]
+    assert done.contradictory == 2
+    assert target.alleles[0].tolist() == [0, 1, 1, 1, 0, 0]
 
 
 def test_alternatives_of_one_record_are_not_exchanged() -> None:

@@ -26,7 +26,14 @@ from spinimpute.errors import InputError
 from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.merging.filling import Filling
 from spinimpute.panels.merging.same_people import SamePeople, find_same_people
-from spinimpute.panels.merging.site_union import ABSENT, SiteUnion, check_alike, check_positions, unite_sites
+from spinimpute.panels.merging.site_union import (
+    ABSENT,
+    SiteUnion,
+    check_alike,
+    check_positions,
+    unite_sites,
+    why_hardly_shared,
+)
 from spinimpute.panels.panel import MERGED, Panel
 from spinimpute.panels.parts import join_panels, open_parts, part_of
 from spinimpute.panels.site_table import SiteTable, raw_columns
@@ -157,7 +164,7 @@ def _merge_parts(
     found = [find_same_people(*of_part) for of_part in zip(pairs, unions, strict=True)]
     same = set(found[0].same).intersection(*(people.same for people in found))
     people = [find_same_people(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
-    _warn(pairs[0], unions, people[0])
+    _warn(pairs, unions, people[0])
     made = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
     shares = Shares(progress, [float(len(union.sites)) for union in unions])
     for number, parts in enumerate(zip(pairs, unions, people, made, strict=True)):
@@ -268,14 +275,17 @@ class _Merger:
         return store_rows(packed, self.n_haplotypes), allele_counts(packed)
 
 
-def _warn(panels: tuple[Panel, Panel], unions: Sequence[SiteUnion], people: SamePeople) -> None:
-    first, second = (panel.path.name for panel in panels)
+def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], people: SamePeople) -> None:
+    first, second = (panel.path.name for panel in pairs[0])
     if turned := sum(int(union.turned_S.sum()) for union in unions):
         warnings.warn(
             f"{second} has REF and ALT of {turned} SNPs exchanged, compared with {first}: they are taken as "
             f"the same sites, with the alleles of {first}",
             stacklevel=4,
         )
+    for pair, union in zip(pairs, unions, strict=True):
+        if few := why_hardly_shared(pair, union):
+            warnings.warn(few, stacklevel=4)
     if not people.named_alike:
         return
     named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")

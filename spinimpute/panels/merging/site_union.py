@@ -8,18 +8,24 @@ Axes: S sites of both together, T sites that both have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import Sites, same_chromosome
 from spinimpute.panels.panel import Panel
 
 ABSENT = -1
 LEAST_SHARED = 0.1  # of the sites of the panel that has fewer
+MOSTLY_SHARED = 0.5  # of the common sites that both panels could have: below that there is a warning
+COMMON = 0.05  # frequency of the rarer allele
+ENOUGH = 10  # sites to tell something
+OTHER_STRAND = 0.05  # of the sites at positions of both: if so many are complements, a panel is refused
+_SAMPLED = 5_000  # sites whose strand is looked at before panels are merged
 MOST_APART_CM = 1.0  # from a site of both: nothing further away can be filled in
 
 
@@ -108,7 +114,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     InputError
         The panels have hardly a site alike, or one goes on where the other has ended.
     """
-    partner, turned = _partners(first, second)
+    partner, turned = _partners(first.sites, second.sites)
+    _check_strand(first, second, second.sites, partner, turned)
     _check_shared(first, second, int((partner != ABSENT).sum()))
     only = np.flatnonzero(partner == ABSENT)
     position = np.concatenate([first.position, second.position[only]])
@@ -133,8 +140,34 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     return union
 
 
+def why_hardly_shared(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
+    """A sentence on panels that share less of their common sites than can be expected; "" if they do not.
+
+    A common site within the other panel's range should be there, too, unless that panel has few sites.
+    """
+    names = " and ".join(panel.path.name for panel in panels)
+    found: list[tuple[float, int, int]] = []
+    for panel, other, index_S in zip(panels, panels[::-1], union.index_S, strict=True):
+        common = (np.minimum(panel.frequency, 1 - panel.frequency) >= COMMON) & (
+            (panel.position >= other.position[0]) & (panel.position <= other.position[-1])
+        )
+        shared = np.zeros(panel.n_sites, bool)
+        shared[index_S[union.shared_T]] = True
+        if (n_common := int(common.sum())) < ENOUGH:
+            return ""
+        n_shared = int((common & shared).sum())
+        found.append((n_shared / n_common, n_shared, n_common))
+    share, n_shared, n_common = max(found)
+    if share >= MOSTLY_SHARED:
+        return ""
+    return (
+        f"{names} share {n_shared} of {n_common} common sites that both could have. Unless they are of "
+        "different arrays, check the alleles of both by the same reference genome (bcftools norm --check-ref)"
+    )
+
+
 def check_positions(first: Panel, second: Panel) -> None:
-    """Check in no time what the positions of two panels show of their sites.
+    """Check in little time what positions, and some alleles, of two panels show of their sites.
 
     Parameters
     ----------
@@ -147,6 +180,9 @@ def check_positions(first: Panel, second: Panel) -> None:
         As of `unite_sites`, unless it takes more than positions to know: sites that both have are fewer than
         positions that both have.
     """
+    some = np.flatnonzero(np.isin(second.position, first.position))
+    theirs = second.sites.take(some[:: max(1, len(some) // _SAMPLED)])
+    _check_strand(first, second, theirs, *_partners(first.sites, theirs))
     pairs = (first, second), (second, first)
     shared = [np.isin(panel.position, other.position) for panel, other in pairs]
     few = shared[1].sum() < _least_shared(first, second)
@@ -157,12 +193,11 @@ def check_positions(first: Panel, second: Panel) -> None:
         unite_sites(first, second)
 
 
-def _partners(first: Panel, second: Panel) -> tuple[np.ndarray, np.ndarray]:
+def _partners(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
     """The first panel's site of each of the second one, or ABSENT; and whether its alleles are exchanged."""
-    partner, turned = np.full(second.n_sites, ABSENT), np.zeros(second.n_sites, bool)
-    start, stop = (np.searchsorted(first.position, second.position, side) for side in ("left", "right"))
-    mine, theirs = first.sites, second.sites
-    taken = np.zeros(first.n_sites, bool)
+    partner, turned = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
+    start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
+    taken = np.zeros(len(mine), bool)
     for exchanged in (False, True):
         for i in np.flatnonzero((stop > start) & (partner == ABSENT)).tolist():
             ref, alt = theirs.ref[i].upper(), theirs.alt[i].upper()
@@ -221,6 +256,34 @@ def _builds(first: Panel, second: Panel) -> list[str]:
 
 def _least_shared(first: Panel, second: Panel) -> float:
     return max(1, LEAST_SHARED * min(first.n_sites, second.n_sites))
+
+
+def _check_strand(
+    first: Panel, second: Panel, theirs: Sites, partner: np.ndarray, turned: np.ndarray
+) -> None:
+    """Raise InputError if the second panel seems to be on the other strand.
+
+    There its A/T and C/G sites, and no others, seem to have REF and ALT exchanged; the others are complements
+    of the first panel's. theirs: its sites, or some of them; partner, turned: as of `_partners`.
+    """
+    ambiguous = sum(
+        complement(theirs.ref[i]).upper() == theirs.alt[i].upper() for i in np.flatnonzero(turned)
+    )
+    said = ""
+    if turned.sum() == ambiguous >= ENOUGH:
+        said = f"all {ambiguous} SNPs that have REF and ALT exchanged are A/T or C/G"
+    else:
+        there = np.isin(theirs.position, first.position)
+        alone = theirs.take((partner == ABSENT) & there)
+        other = replace(alone, ref=[*map(complement, alone.ref)], alt=[*map(complement, alone.alt)])
+        complements = int((_partners(first.sites, other)[0] != ABSENT).sum())
+        if complements >= max(ENOUGH, len(alone) / 2, OTHER_STRAND * there.sum()):
+            said = f"{complements} of {len(alone)} sites with other alleles have their complements"
+    if said:
+        raise InputError(
+            f"panels {first.path} and {second.path}: {said}, so that one of them seems to be on the other "
+            "strand. Set its alleles by the reference genome (bcftools +fixref) and build it again"
+        )
 
 
 def _check_shared(first: Panel, second: Panel, n_shared: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -274,8 +275,24 @@ def fixed_output(out: str | Path) -> str | Path | None:
     return None if PLACEHOLDER in str(out) else out
 
 
+def fits_into_names(chrom: str) -> bool:
+    """Whether a chromosome's name can stand in the name of a file without leading to another folder."""
+    return chrom not in (os.curdir, os.pardir) and not set(chrom) & {os.sep, os.altsep, "\0"}
+
+
 def output_of(out: str | Path, chrom: str) -> Path:
-    """The file of a chromosome; out: with PLACEHOLDER."""
+    """The file of a chromosome; out: with PLACEHOLDER.
+
+    Raises
+    ------
+    InputError
+        The chromosome's name does not fit into the name of a file.
+    """
+    if not fits_into_names(chrom):
+        raise InputError(
+            f"output {out}: chromosome {chrom!r} cannot be part of a file's name. Give one output for all "
+            "chromosomes, or rename the chromosome (bcftools annotate --rename-chrs)"
+        )
     return Path(str(out).replace(PLACEHOLDER, chrom))
 
 
@@ -297,11 +314,8 @@ def outputs(out: str | Path, plan: Sequence[Chromosome]) -> list[tuple[Path, lis
     Raises
     ------
     InputError
-        A chromosome's name is no part of a file name.
+        As of `output_of`.
     """
     if PLACEHOLDER not in str(out):
         return [(Path(out), list(plan))]
-    for one in plan:
-        if "/" in one.name or "\0" in one.name:
-            raise InputError(f"chromosome {one.name!r} cannot be part of a file's name: give one output")
     return [(output_of(out, one.name), [one]) for one in plan]

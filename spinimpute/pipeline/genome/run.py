@@ -22,6 +22,7 @@ from spinimpute.pipeline.genome.plan import (
     Chromosome,
     Panel,
     check_placeholders,
+    fits_into_names,
     output_of,
     outputs,
     panel_lines,
@@ -156,7 +157,7 @@ def plan_run(
     if PLACEHOLDER in str(out):
         read = {Path(path).resolve() for path in files}
         for chrom in left_out:
-            if output_of(out, chrom).resolve() not in read:
+            if fits_into_names(chrom) and output_of(out, chrom).resolve() not in read:
                 _warn_of_earlier(output_of(out, chrom), chrom, summary)
     if genetic_map is not None:
         raise InputError(PANELS_HAVE_MAPS)

@@ -77,6 +77,31 @@ def test_results_of_a_phased_target_are_those_of_a_single_run(
 
 
 @pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
+def test_the_target_is_known_whatever_is_read_of_it(
+    run: Run, dense_target: Path, panel: Path, tmp_path: Path
+) -> None:
+    """Threads, regions, the buffer, the file's format and phase do not change its checksum."""
+    bcf, phased, converted = tmp_path / "t.bcf", tmp_path / "phased.vcf.gz", tmp_path / "converted.vcf.gz"
+    subprocess.run(["bcftools", "view", "-Ob", "-o", bcf, dense_target], check=True)
+    unphased = without_phase(dense_target, tmp_path)
+    for command, out in (("phase", phased), ("convert", converted)):
+        assert run(command, "--vcf", unphased, "--panel", panel, "--out", out, "-q").code == 0
+    found = set()
+    for target, *options in (
+        (dense_target, "--region", "20:1-40000"),
+        (dense_target, "--region", "20:500000-560000", "--threads", 2),
+        (bcf, "--region", "20:500000-560000", "--buffer", 0),
+        (phased, "--region", "20:500000-560000", "--buffer", 0),
+        (phased, "--region", "20:500000-560000"),
+        (converted, "--region", "20:1-40000", "--buffer", 0.1),
+    ):
+        out = tmp_path / "o.vcf"
+        assert run("impute", "--vcf", target, "--panel", panel, "--out", out, "-f", "-q", *options).code == 0
+        found |= {line for line in out.read_text().splitlines() if line.startswith("##spinimpute_target=")}
+    assert len(found) == 1
+
+
+@pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
 def test_other_sites_than_were_written(dense_target: Path, opened: Any, tmp_path: Path) -> None:
     """The header tells of chunks of sites that are not all used, or no longer all there."""
     ours, cut = tmp_path / "ours.vcf.gz", tmp_path / "cut.vcf.gz"

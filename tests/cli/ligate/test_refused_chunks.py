@@ -240,6 +240,38 @@ def test_other_samples_formats_and_versions(
     assert "in steps of 0.0001" in refused(made / "a0.bcf", other, suffix=".bcf")
 
 
+def test_another_target_of_the_same_samples(
+    run: Run,
+    refused: Any,
+    made: Path,
+    opened: Any,
+    tmp_path: Path,
+    impute: Any,
+    rewritten: Any,
+    abutting: Any,
+    edited_target: Any,
+    suffix: str,
+) -> None:
+    """Here they have the calls of each other."""
+
+    def turn(text: str) -> str:
+        lines = [line.split("\t") for line in text.splitlines()]
+        turned = [row if row[0][0] == "#" else [*row[:9], *row[10:], row[9]] for row in lines]
+        return "".join("\t".join(row) + "\n" for row in turned)
+
+    other = impute(edited_target(turn), tmp_path / f"other{suffix}", opened, abutting[1])
+    message = refused(made / f"a0{suffix}", other, suffix=suffix)
+    assert "were imputed from different targets: the calls at 20:" in message
+    assert "Impute both from the same file" in message
+    # versions before wrote none
+    earlier = rewritten(
+        other, tmp_path / "earlier.vcf", lambda d: re.sub(rb"##spinimpute_target=.*\n", b"", d)
+    )
+    if suffix == ".vcf":
+        assert run("ligate", made / "a0.vcf", earlier, "--out", tmp_path / "o.vcf", "-q").code == 0
+        assert "different targets" in refused(earlier, made / "a0.vcf", other, suffix=suffix)
+
+
 def test_fewer_samples(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
     def without_last(text: bytes) -> bytes:
         lines = text.decode().splitlines()

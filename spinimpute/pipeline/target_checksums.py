@@ -1,0 +1,71 @@
+"""Checksums of some of a target's sites, in the header of a chunk: `ligate` knows different targets by them.
+
+A hash of the positions chooses the sites. So two chunks have the same ones if their targets were read as a
+whole, and some of the same if the targets were cut for the chunks. Genotypes count, neither phase nor format.
+Files that `phase` and `convert` write carry the checksums of what they were made from, because no more than a
+part of them may be read for a chunk.
+
+Axes: T sites at one position, X samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.pipeline.chunk_file import TARGET_LINE
+from spinimpute.pipeline.prepare import Prepared
+from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
+
+POSITIONS = 32  # two people have the same genotypes at so many sites with a probability of about 1e-7
+
+_WRITTEN = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples are spread evenly
+_SUMMANDS = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
+
+
+def target_line(vcf: str | Path, parts: Sequence[Prepared]) -> str:
+    """The header line with a target's checksums.
+
+    Parameters
+    ----------
+    vcf : str or Path
+        The target. If its header has the line, that is taken.
+    parts : sequence of Prepared
+        All that was read of the target.
+
+    Returns
+    -------
+    str
+        The line, without its end.
+    """
+    path = Path(vcf)
+    if path.is_file() and starts_as_variant_file(path):
+        with VariantFile(path, "target") as file:
+            written = _WRITTEN.search(file.header)
+        if written is not None:
+            return written[0]
+    targets = [part.resolved.haplotypes for part in parts]
+    position = np.concatenate([np.unique(target.sites.position) for target in targets])
+    spread = position.astype(np.uint64) * _ODD
+    chosen = np.sort(position[np.argsort(spread, kind="stable")[:POSITIONS]])
+    checksums = [_checksum(targets, at) for at in chosen.tolist()]
+    return TARGET_LINE + ",".join(f"{at}:{one}" for at, one in zip(chosen, checksums, strict=True))
+
+
+def _checksum(targets: Sequence[Haplotypes], position: int) -> str:
+    digest = hashlib.blake2b(digest_size=4)
+    for target in targets:
+        sites = target.sites
+        start, stop = np.searchsorted(sites.position, [position, position + 1]).tolist()
+        first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+        sums_TX = np.add.reduceat(_SUMMANDS[target.alleles[start:stop] + 1], first_X, axis=1, dtype=np.int8)
+        for row, sums_X in zip(range(start, stop), sums_TX, strict=True):
+            digest.update(f"{sites.ref[row]}>{sites.alt[row]}>".encode())
+            digest.update(sums_X.tobytes())
+    return digest.hexdigest()
