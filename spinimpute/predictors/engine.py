@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.exclusive_alleles import ExclusiveAlleles
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, Window, cut_windows
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Engine(ABC):
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
         Where the panel's alleles contradict the haplotypes around them (`Panel.trust`), predictions are drawn
-        towards the allele's frequency.
+        towards the allele's frequency. A typed ALT allele leaves no other one of the same multi-allelic site.
 
         Parameters
         ----------
@@ -130,6 +131,7 @@ class Engine(ABC):
         float32 (stop - start, Q)
             P(ALT) of each window; the panel's frequency if nothing is typed.
         """
+        exclusive = ExclusiveAlleles.of(self.job.panel.sites, self.job.typed_index)
         with closing(self.predict_windows(windows, typed_TQ)) as predicted:
             for window, p_UQ in zip(windows, predicted, strict=True):
                 sites = slice(window.start, window.stop)
@@ -138,6 +140,7 @@ class Engine(ABC):
                 for u in np.flatnonzero(trust_U < 1):  # one by one: a window is as large as memory allows
                     p_UQ[u] *= trust_U[u]
                     p_UQ[u] += (1 - trust_U[u]) * frequency_U[u]
+                exclusive.exclude(window.start, p_UQ, typed_TQ, self.job.sibling_Q)
                 yield p_UQ
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
