@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from benchmarks.reliability.alignment_damage import damaged_bam, damaged_cram, damaged_header
 from benchmarks.reliability.damage import FIELDS, Damage, damaged_bytes, damaged_text
 from benchmarks.reliability.inputs import PAR1_END, SMALL_NETWORK
 from benchmarks.reliability.packed_damage import (
@@ -21,8 +22,13 @@ from benchmarks.reliability.packed_damage import (
 
 # by the end of a file's name, the first that fits
 DAMAGE: tuple[tuple[str, Damage], ...] = (
+    ("_header.vcf", damaged_header),
     (".vcf.gz", behind_bgzf(damaged_text)),
     (".bcf", behind_bgzf(damaged_bcf)),
+    (".bam", damaged_bam),
+    (".cram", damaged_cram),
+    (".bai", damaged_bytes),
+    (".crai", behind_gzip(damaged_text)),
     (".tbi", behind_bgzf(damaged_bytes)),
     (".csi", behind_bgzf(damaged_bytes)),
     (".gz", behind_gzip(damaged_text)),
@@ -108,6 +114,24 @@ _TABLE = (
 _EVALUATE = f"evaluate {_ON_PANEL} -q"
 _TRUTH, _IMPUTED, _TYPED = "--truth {g}/truth.vcf", "--imputed {g}/imputed.vcf.gz", "--typed {g}/target.vcf"
 _OLD = "--vcf {g}/target.vcf --chain {d}"
+_ON_SHORT = "--panel {g}/panel_short.spin -t 1 -q -o {o}/o.vcf"
+_SEQUENCED = "check --panel {g}/panel_short.spin"
+_READS = (
+    f"impute --bam {{d}} {_ON_SHORT}",
+    f"impute --bam {{d}} {_ON_SHORT}.gz --indels --max-depth 3 -r 20:3000-9000",
+    f"{_SEQUENCED} --bam {{d}}",
+)
+_LIKELIHOODS = (
+    f"impute --gl {{d}} {_ON_PANEL} -t 1 -q -o {{o}}/o.vcf.gz",
+    f"impute --gl {{d}} --vcf {{g}}/target.vcf {_ON_PANEL} -t 1 -o {{o}}/o.bcf --format GT,DS,HDS,GP "
+    "-r 20:1010000-1060000 --buffer 0.05",
+    f"check --gl {{d}} {_ON_PANEL} --samples-out {{o}}/samples.tsv",
+)
+
+
+def _of_cram(reads: str, reference: str = "{g}/genome.fa") -> tuple[str, ...]:
+    """The commands of a BAM, for a CRAM with its reference genome."""
+    return tuple(f"{command.replace('{d}', reads)} --reference {reference}" for command in _READS)
 
 
 def _plink(option: str) -> tuple[str, ...]:
@@ -196,6 +220,50 @@ FORMS = {
             "panel build --vcf {g}/panel.vcf --samples-file {d} -t 1 -q -o {o}/o.spin",
             "panel build --vcf {g}/panel.spin --inducing 4 --array {d} -t 1 -q -o {o}/o.spip",
             *_ARRAY,
+        ),
+    ),
+    "BAM": Form(("reads.bam",), _READS, (".bam.bai",)),
+    "CRAM": Form(("reads.cram",), _of_cram("{d}"), (".cram.crai",)),
+    "BAM index": Form(
+        ("reads.bam.bai",), tuple(command.replace("{d}", "{stem}") for command in _READS), ("",)
+    ),
+    "CRAM index": Form(("reads.cram.crai",), _of_cram("{stem}"), ("",)),
+    "FASTA": Form(("genome.fa",), _of_cram("{g}/reads.cram", "{d}"), (".fa.fai",)),
+    "FASTA index": Form(("genome.fa.fai",), _of_cram("{g}/reads.cram", "{stem}"), ("",)),
+    "list of reads": Form(
+        ("reads.list",),
+        tuple(command.replace("--bam", "--bam-list") for command in _READS),
+        (".bam", ".bam.bai"),
+    ),
+    "regions and samples": Form(
+        ("regions.txt", "target_names.txt"),
+        (
+            f"impute --vcf {{g}}/target.vcf {_ON_PANEL} -R {{d}} -t 1 -q -o {{o}}/o.vcf",
+            f"impute --vcf {{g}}/target.bcf {_ON_PANEL} --samples-file {{d}} -t 1 -q -o {{o}}/o.vcf",
+            f"impute --gl {{g}}/likelihoods.bcf {_ON_PANEL} -R {{d}} --buffer 0.05 -t 1 -q -o {{o}}/o.vcf",
+        ),
+    ),
+    "likelihoods": Form(("likelihoods.vcf.gz", "likelihoods.bcf"), _LIKELIHOODS),
+    "header of likelihoods": Form(("gl_header.vcf",), _LIKELIHOODS),
+    "merged panels": Form(
+        ("panel_b.spin",),
+        (
+            "impute --vcf {g}/target.vcf --panel {g}/panel_a.spin --panel {d} -t 1 -q -o {o}/o.vcf.gz",
+            "impute --vcf {g}/unphased.vcf --panel {d} --panel {g}/panel_a.spin -t 1 -o {o}/o.bcf",
+            "panel merge {g}/panel_a.spin {d} -t 1 -q -o {o}/o.spin",
+            "check --vcf {g}/target.vcf --panel {g}/panel_a.spin --panel {d}",
+        ),
+    ),
+    "target to PGEN and BGEN": Form(
+        ("target.vcf", "unphased.bcf"),
+        tuple(
+            f"{command} {_ON_PANEL} -q -o {{o}}/o.{end}"
+            for command in (
+                "impute --vcf {d} -t 1 --format GT,DS,HDS",
+                "impute --vcf {d} -t 1 --keep-unmatched",
+                "convert --vcf {d}",
+            )
+            for end in ("pgen", "bgen")
         ),
     ),
     "haplotype model": Form(

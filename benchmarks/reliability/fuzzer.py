@@ -19,6 +19,7 @@ import spinimpute
 from benchmarks.reliability.forks import FILES, Ended, Limits, run_forked
 from benchmarks.reliability.forms import FORMS, Case, good_case, make_case
 from benchmarks.reliability.inputs import make_inputs
+from benchmarks.reliability.sequenced_inputs import make_sequenced_inputs
 from benchmarks.reliability.verdict import COMPLETE, FAILED, Verdict, judge, plain
 from benchmarks.reliability.whole import read_whole
 
@@ -68,6 +69,7 @@ class Fuzzer:
     def _make_inputs(self) -> None:
         with contextlib.chdir(self.good):  # what they record of their making is then always the same
             make_inputs(Path(), run_here)
+            make_sequenced_inputs(Path(), run_here)
 
     def beside(self, name: str) -> Fuzzer:
         """The same fuzzer, whose cases are in a folder of their own: it may run at the same time."""

@@ -70,7 +70,7 @@ def make_inputs(folder: Path, run: Command) -> None:
         Runs a command line of spinimpute, which makes what no other program writes.
     """
     draw = random.Random(1)
-    sites = _sites(draw)
+    sites = mosaic_sites(draw)
     _write_variants(folder, sites, run)
     _write_texts(folder, sites)
     write_other_forms(folder / "unphased.vcf.gz", folder / "forms")
@@ -82,7 +82,7 @@ def make_inputs(folder: Path, run: Command) -> None:
         path.write_bytes(always_the_same(path.read_bytes()))
 
 
-def _sites(draw: random.Random) -> list[Site]:
+def mosaic_sites(draw: random.Random) -> list[Site]:
     """Mosaics of few founders, so that haplotypes match over many sites."""
     n_haplotypes = 2 * (PEOPLE + TARGETS)
     founder = [draw.randrange(FOUNDERS) for _ in range(n_haplotypes)]
@@ -173,10 +173,10 @@ def _write_variants(folder: Path, sites: list[Site], run: Command) -> None:
         vcf.write_text(text)
         (folder / f"{name}.vcf.gz").write_bytes(bgzf(text.encode(), 2_000))
         (folder / f"{name}.plain.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-        _write_bcf(vcf, folder / f"{name}.bcf")
+        write_bcf(vcf, folder / f"{name}.bcf")
 
 
-def _write_bcf(vcf: Path, out: Path) -> None:
+def write_bcf(vcf: Path, out: Path) -> None:
     source = cyvcf2.VCF(str(vcf))
     writer = cyvcf2.Writer(str(out), source, mode="wb")
     for record in source:

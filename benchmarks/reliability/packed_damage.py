@@ -98,9 +98,9 @@ def damaged_bcf(stream: bytes, draw: Random) -> bytes:
         at = draw.randrange(len(records))
         shared, own = records[at]
         if draw.random() < 0.6:
-            shared = _in_place(shared, draw)
+            shared = in_place(shared, draw)
         else:
-            own = _in_place(own, draw)
+            own = in_place(own, draw)
         records[at] = shared, own
     else:
         first, second = draw.randrange(len(records)), draw.randrange(len(records))
@@ -126,10 +126,10 @@ def damaged_panel(kind: FileKind) -> Damage:
             return assembled(kind, damaged_text(text, draw), sections, parts)
         if parts and action < 0.75:
             at = draw.randrange(len(parts))
-            parts[at] = _in_place(parts[at], draw)
+            parts[at] = in_place(parts[at], draw)
         else:
             name = draw.choice(sorted(sections))
-            damage = damaged_text if name in _TEXT_SECTIONS and draw.random() < 0.8 else _in_place
+            damage = damaged_text if name in _TEXT_SECTIONS and draw.random() < 0.8 else in_place
             sections[name] = damage(sections[name], draw)
             if len(sections.get("block_crc", b"")) == CRC.size:  # of the only block
                 sections["block_crc"] = CRC.pack(zlib.crc32(sections["haplotypes"]))
@@ -284,7 +284,7 @@ def _records(stream: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += n_shared + n_own
 
 
-def _in_place(content: bytes, draw: Random) -> bytes:
+def in_place(content: bytes, draw: Random) -> bytes:
     """Damage that mostly keeps the length, which is often checked first."""
     out = damaged_bytes(content, draw)
     return out[: len(content)].ljust(len(content), b"\0") if draw.random() < 0.7 else out

@@ -6,6 +6,7 @@ import csv
 import io
 from pathlib import Path
 
+import numpy as np
 from safetensors.numpy import load_file
 
 from spinimpute.panels.opening import is_panel_file, open_panel_file
@@ -34,6 +35,10 @@ def read_whole(path: Path) -> None:
         with open_panel_file(path) as panels:
             for opened in panels:
                 opened.verify()
+    elif name.endswith(".pgen"):
+        _read_pgen(path)
+    elif name.endswith(".bgen"):
+        _read_bgen(path)
     elif name.endswith(".safetensors"):
         load_file(path)
     elif name.endswith(".html"):
@@ -64,6 +69,27 @@ def _read_variants(path: Path) -> None:
         indexes = [index for end in (".tbi", ".csi") if (index := Path(f"{path}{end}")).exists()]
         _require(len(indexes) == 1, f"{path.name} has {len(indexes)} indexes")
         _require({contig.name for contig in read_index(path)} >= set(last), "the index lacks a contig")
+
+
+def _read_pgen(path: Path) -> None:
+    from pgenlib import PgenReader
+
+    variants, people = (
+        [line for line in path.with_suffix(end).read_text().splitlines() if line[:1] != "#"]
+        for end in (".pvar", ".psam")
+    )
+    with PgenReader(bytes(path)) as reader:
+        shape = reader.get_variant_ct(), reader.get_raw_sample_ct()
+        _require(shape == (len(variants), len(people)), f"{path.name} has another shape than its tables")
+        reader.read_dosages_range(0, shape[0], np.empty(shape, np.float32))
+
+
+def _read_bgen(path: Path) -> None:
+    from bgen import BgenReader
+
+    with BgenReader(path, path.with_suffix(".sample")) as reader:
+        n_variants = sum(variant.probabilities.shape[0] > 0 for variant in reader)
+    _require(n_variants > 0, f"{path.name} has no variant")
 
 
 def _require(whole: bool, what: str) -> None:

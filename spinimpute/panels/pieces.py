@@ -39,7 +39,8 @@ class Piece(NamedTuple):
 class PieceReader:
     """Streams the pieces of a VCF: `for piece in reader`, once.
 
-    Of several records with the same position and alleles the first is kept.
+    The records of one position are sorted by REF and ALT, as `bcftools sort` does: no result depends on their
+    order in the file. Of several records with the same position and alleles the first is kept.
 
     Parameters
     ----------
@@ -107,20 +108,33 @@ class PieceReader:
             yield Piece(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
 
     def _without_duplicates(self) -> Iterator[HaplotypeBlock]:
-        here = 0  # the last position
-        seen_here: set[tuple[int, str, str]] = set()
-        for block in self._reader:
-            fresh = []
+        """Blocks in the order of their sites' keys, each key once."""
+        for block in self._whole_positions():
             keys = block.sites.keys()
-            for key in keys:
-                if key[0] != here:
-                    here = key[0]
-                    seen_here.clear()
-                fresh.append(key not in seen_here)
-                seen_here.add(key)
-            if all(fresh):
-                yield block
-                continue
-            kept = np.array(fresh)
-            self._n_duplicates += int((~kept).sum())
-            yield HaplotypeBlock(block.sites.take(kept), block.alleles[kept], block.multiallelic[kept])
+            order = sorted(
+                range(len(keys)), key=keys.__getitem__
+            )  # stable: the first of equal ones stays first
+            kept = [i for n, i in enumerate(order) if n == 0 or keys[i] != keys[order[n - 1]]]
+            self._n_duplicates += len(keys) - len(kept)
+            yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
+
+    def _whole_positions(self) -> Iterator[HaplotypeBlock]:
+        """The reader's blocks, cut between positions: no two of them share a position."""
+        held: HaplotypeBlock | None = None
+        for block in self._reader:
+            if held is not None:
+                block = HaplotypeBlock(
+                    Sites.concatenate([held.sites, block.sites]),
+                    np.concatenate([held.alleles, block.alleles]),
+                    np.concatenate([held.multiallelic, block.multiallelic]),
+                )
+            first = int(np.searchsorted(block.sites.position, block.sites.position[-1]))
+            held = _take(block, slice(first, None))
+            if first:
+                yield _take(block, slice(first))
+        if held is not None:
+            yield held
+
+
+def _take(block: HaplotypeBlock, rows: np.ndarray | slice) -> HaplotypeBlock:
+    return HaplotypeBlock(block.sites.take(rows), block.alleles[rows], block.multiallelic[rows])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from spinimpute.errors import InputError
+from spinimpute.genotypes.exclusive_alleles import ExclusiveAlleles
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, Window, cut_windows
 from spinimpute.panels.trust.site_trust import NEAR, distance_to_typed
 
@@ -117,7 +118,8 @@ class Engine(ABC):
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
         Where predictions are too certain (`ReferencePanel.trust`), they are drawn towards the allele's frequency,
-        unless a site nearby is typed: it may be of the same artefact, and predict well.
+        unless a site nearby is typed: it may be of the same artefact, and predict well. A typed ALT allele leaves no
+        other one of the same multi-allelic site.
 
         Parameters
         ----------
@@ -132,6 +134,7 @@ class Engine(ABC):
             P(ALT) of each window; the panel's frequency if nothing is typed.
         """
         typed_position_T = self.job.panel.position[self.typed_index]
+        exclusive = ExclusiveAlleles.of(self.job.panel.sites, self.job.typed_index)
         with closing(self.predict_windows(windows, typed_TQ)) as predicted:
             for window, p_UQ in zip(windows, predicted, strict=True):
                 sites = slice(window.start, window.stop)
@@ -144,6 +147,7 @@ class Engine(ABC):
                 for u in doubted_D:  # one by one: a window is as large as memory allows
                     p_UQ[u] *= trust_U[u]
                     p_UQ[u] += (1 - trust_U[u]) * frequency_U[u]
+                exclusive.exclude(window.start, p_UQ, typed_TQ, self.job.sibling_Q)
                 yield p_UQ
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:

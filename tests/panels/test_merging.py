@@ -218,8 +218,8 @@ class TestSites:
             assert merged.sites.keys()[-4:] == [
                 (4_100, "A", "AT"),
                 (4_100, "A", "G"),
-                (4_100, "AT", "A"),
                 (4_100, "A", "T"),
+                (4_100, "AT", "A"),
             ]
 
 

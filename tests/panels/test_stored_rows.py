@@ -29,11 +29,10 @@ def write_panel(
     if counts is None:
         counts = alleles_XN.sum(axis=1).astype("<u4")
     with path.open("wb") as file:
-        writer = PanelWriter(file, [f"s{i}" for i in range(len(ploidy))], np.array(ploidy))
+        writer = PanelWriter(file, n_haplotypes)
         for start in range(0, n_sites, step):
             packed = np.packbits(alleles_XN[start : start + step], axis=1)
-            position = np.arange(start, start + len(packed)) + 1
-            writer.add_rows(store_rows(packed, n_haplotypes), allele_counts(packed), position)
+            writer.add_rows(store_rows(packed, n_haplotypes), allele_counts(packed))
         table = {
             "position": np.arange(1, n_sites + 1).astype("<i8").tobytes(),
             "cM": np.zeros(n_sites).tobytes(),
@@ -51,7 +50,7 @@ def write_panel(
             "n_sites": n_sites,
             "provenance": {},
         }
-        writer.finish(table, header)
+        writer.finish(table, np.zeros(n_sites, np.uint8), header)
 
 
 def header_of(content: bytes) -> dict[str, Any]:

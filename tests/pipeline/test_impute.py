@@ -333,6 +333,33 @@ def test_multiallelic_panel_records_keep_their_identity(tmp_path: Path, rng: np.
     assert at == [(1500, "rs1500", "A>C"), (1500, "rs1500", "A>G")]
 
 
+@pytest.mark.parametrize("model", [None, "random"])
+def test_a_typed_allele_excludes_the_other_alleles_of_its_site(
+    tmp_path: Path, rng: np.random.Generator, random_predictor: SPINPredictor, model: str | None
+) -> None:
+    """Who has C, and REF or C beside it, has no G. An insertion behind the letter is another matter."""
+    others = [(1500, "A", "G"), (1500, "A", "AT"), (1500, "AC", "GC"), (2000, "A", "ATT"), (2000, "A", "G")]
+    calls = rng.integers(0, 2, (65, 40, 2))
+    panel = [(1000 + 100 * i, "A", "AT" if i == 10 else "C") for i in range(60)] + others
+    order = sorted(range(65), key=panel.__getitem__)
+    rows = [(*panel[i], [f"{a}|{b}" for a, b in calls[i]]) for i in order]
+    typed = [
+        (1000 + 100 * i, "A", "AT" if i == 10 else "C", ["1|1", "0|1", "0|0", ".|1"]) for i in range(0, 60, 5)
+    ]
+    target = write_vcf(tmp_path / "t.vcf", ["both", "one", "none", "half"], typed)
+    source = write_vcf(tmp_path / "p.vcf", [f"s{i}" for i in range(40)], rows)
+    predictor = spinimpute.PredictorSettings(model=random_predictor if model else None)
+    output = OutputSettings(("GT", "HDS"), decimals=5)
+    with spinimpute.build_panel(source, tmp_path / "p.spin") as built:
+        spinimpute.impute(target, tmp_path / "o.vcf", built, predictor=predictor, output=output)
+    found = {(v.POS, v.REF, v.ALT[0]): v.format("HDS") for v in cyvcf2.VCF(str(tmp_path / "o.vcf"))}
+    for site in others:
+        excluded = site in [(1500, "A", "G"), (2000, "A", "ATT")]
+        expected = np.full((4, 2), excluded)
+        expected[2] = expected[3, 0] = False
+        np.testing.assert_array_equal(found[site] == 0, expected, err_msg=str(site))
+
+
 def test_people_of_the_panel_are_recognised(
     example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:

@@ -209,15 +209,14 @@ class _Merger:
         lost_S = self.filling.lost(np.concatenate(list(seeming)))
         counts: list[np.ndarray] = []
         with out.open("wb") as file:
-            writer = PanelWriter(file, self.samples, self.ploidy)
+            writer = PanelWriter(file, self.n_haplotypes)
             rows = self._in_pieces(lambda rows: self._rows(rows, lost_S), _LEAST_SITES, threads, write)
-            position_S = self.union.sites.position
             for stored, allele_count in rows:
                 counts.append(allele_count)
-                here, position_S = np.split(position_S, [len(allele_count)])
-                writer.add_rows(stored, allele_count, here)
+                writer.add_rows(stored, allele_count)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
-            writer.finish(raw_columns(table, self.union.multiallelic), self._header(command))
+            columns = raw_columns(table, self.union.multiallelic)
+            writer.finish(columns, self.union.discordance(self.panels), self._header(command))
             file.flush()
             os.fsync(file.fileno())
 

@@ -64,6 +64,14 @@ class SiteUnion:
         both_S = (self.index_S[0] != ABSENT) & (self.index_S[1] != ABSENT)
         return np.insert(np.cumsum(both_S), 0, 0)
 
+    def discordance(self, panels: tuple[Panel, Panel]) -> np.ndarray:
+        """The larger discordance of both panels, uint8 (S,), see `site_trust`; 0 where neither has the site."""
+        found_S = np.zeros(len(self.sites), np.uint8)
+        for panel, index_S in zip(panels, self.index_S, strict=True):
+            has_S = index_S != ABSENT
+            found_S[has_S] = np.maximum(found_S[has_S], panel.stored_discordance[index_S[has_S]])
+        return found_S
+
     def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
         """Alleles of a panel at some sites that it has, as packed bits.
 

@@ -427,6 +427,5 @@ def _order(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarra
             else [(start, start + HASHED_SITES), (stop - HASHED_SITES, stop)]
         )
         for low, high in parts:
-            hash_rows(*panel.stored_rows(low, high), salt, hash_N)
-            salt += high - low
+            salt += hash_rows(*panel.stored_rows(low, high), salt, hash_N)
     return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))

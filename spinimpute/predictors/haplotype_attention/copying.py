@@ -99,25 +99,32 @@ def _hash_byte(bits, number, hash_N):  # type: ignore[no-untyped-def]
 
 @kernel()
 def hash_rows(stored, start_X1, listed_X, ref_is_minor_X, number_bytes, salt, hash_N):  # type: ignore[no-untyped-def]
-    """Add to hash_N (uint64) a number for every row, `StoredRows`, that is a haplotype's minor allele."""
+    """Add to hash_N (uint64) a number for every row, `StoredRows`, that is a haplotype's minor allele.
+
+    Numbers follow from `salt` and from how many rows before have carriers. Returns how many have any.
+    """
     n = len(hash_N)
     n_bytes = (n + 7) >> 3
+    n_carried = 0
     for x in range(len(listed_X)):
         if listed_X[x]:
-            number = scramble(np.uint64(salt + x))
+            number = scramble(np.uint64(salt + n_carried))
             for at in range(start_X1[x], start_X1[x + 1], number_bytes):
                 haplotype = _listed(stored, at, number_bytes)
                 if haplotype < n:
                     hash_N[haplotype] += number
+        n_carried += start_X1[x + 1] > start_X1[x]  # the list of a monomorphic site is empty
     for first in range(0, n_bytes, HASHED_BYTES):  # of bits, some haplotypes after the others
+        before = 0
         for x in range(len(listed_X)):
-            if listed_X[x]:
-                continue
-            number, turn = scramble(np.uint64(salt + x)), np.uint8(255 if ref_is_minor_X[x] else 0)
-            for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
-                bits = stored[start_X1[x] + byte] ^ turn
-                if bits:
-                    _hash_byte(bits, number, hash_N[8 * byte : min(8 * byte + 8, n)])
+            if not listed_X[x]:
+                number, turn = scramble(np.uint64(salt + before)), np.uint8(255 if ref_is_minor_X[x] else 0)
+                for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
+                    bits = stored[start_X1[x] + byte] ^ turn
+                    if bits:
+                        _hash_byte(bits, number, hash_N[8 * byte : min(8 * byte + 8, n)])
+            before += start_X1[x + 1] > start_X1[x]
+    return n_carried
 
 
 @kernel()
