@@ -49,7 +49,7 @@ def run(command: str, folder: Path, cache: Path, **variables: str) -> subprocess
     number, words = re.fullmatch(r"(?:(\d+) )?(.*)", command).groups()  # type: ignore[union-attr]
     names = ("MOST_STATES", "MOST_COPIED", "MOST_SEARCHED")
     limits = "".join(f"model.{name} = {number}; " for name in names)
-    mixed = f"import {MIXED} as mixed; mixed.ALONE = {number} // 2; mixed.ALIKE = {number}; "
+    mixed = f"import {MIXED} as mixed; mixed.SMALL = {number} // 2; mixed.LARGE = {number}; "
     large = f"import spinimpute.hmm.parameters as model; {limits}{mixed}" if number else ""
     return subprocess.run(
         [sys.executable, "-c", f"{large}from spinimpute.cli.main import main; main()", *words.split()],

@@ -33,10 +33,10 @@ FREQUENCY_EDGES = (
 class Case:
     """Files of one imputation whose answer is known.
 
-    panel, target, truth: BCF or VCF.gz, phased; genetic_map: PLINK format, None where no map is known (all programs then
-    assume 1 cM/Mb). scored_without: a file whose sites
-    are not scored, usually the target; a thinned target names the full one, so that the same sites are scored
-    whatever was typed. people: a table with columns sample, population and superpopulation, or None.
+    panel, target, truth: BCF or VCF.gz, phased; genetic_map: PLINK format, None where no map is known (all
+    programs then assume 1 cM/Mb). scored_without: a file whose sites are not scored, usually the target; a
+    thinned target names the full one, so that the same sites are scored whatever was typed. people: a table
+    with columns sample, population and superpopulation, or None.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Simulated data sets with the files that the real ones have: panel, target, truth, map and ancestry.
 
-There are two histories. `people` is that of Browning et al. 2018 (PLoS Genet. 14:e1007385): Africa, Europe, East
-Asia and a recently admixed American population. `cattle` is that of Holstein cattle by MacLeod et al. 2013 (Mol.
-Biol. Evol. 30:2209, table S1): one large population that has shrunk to 90 animals. No model of this repository is
-trained on either.
+There are two histories. `people` is that of Browning et al. 2018 (PLoS Genet. 14:e1007385): Africa, Europe,
+East Asia and a recently admixed American population. `cattle` is that of Holstein cattle by MacLeod et al.
+2013 (Mol. Biol. Evol. 30:2209, table S1): one large population that has shrunk to 90 animals. No model of
+this repository is trained on either.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Sizes:
     def people(self, conditions: Conditions = TEXTBOOK) -> int:
         """How many have to be simulated; each population's share is rounded up."""
         most = 4 if conditions.relatives else 1  # founders of a target's family
-        return (self.panel_haplotypes + most * self.target_haplotypes) // 2 + 2 * max(map(len, POPULATIONS.values()))
+        rounding = 2 * max(map(len, POPULATIONS.values()))
+        return (self.panel_haplotypes + most * self.target_haplotypes) // 2 + rounding
 
 
 def demography(name: str) -> msprime.Demography:
@@ -198,7 +199,8 @@ class _Founders:
         """The number of a person within the population, and the person."""
         people = self._people[population]
         if not people:
-            raise SystemExit(f"more people of {self._populations[population]} were asked for than were simulated")
+            name = self._populations[population]
+            raise SystemExit(f"more people of {name} were asked for than were simulated")
         number = self._first[population] + (len(people) - 1 if last else 0)
         self._first[population] += not last
         self.nodes += people.pop() if last else people.popleft()

@@ -17,13 +17,13 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+from spinimpute.panels.trust.discordance import UNITS, Discordance, trust
 
 from benchmarks.imputation.cases import DATA, REAL, find_case
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.hmm import parameters
-from spinimpute.panels.trust.discordance import UNITS, Discordance, trust
 from spinimpute.phasing import phase as phasing
 from spinimpute.vcf.reader import read_haplotypes
 

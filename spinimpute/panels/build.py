@@ -96,7 +96,7 @@ def build_panel(
 
 
 def _improve(built: Path, folder: Path, keep_phase: bool, refine: PanelRefiner | None) -> None:
-    """Write a panel again, into the same file, with rare alleles moved and with its refinement, if there are any."""
+    """Write a panel again, into the same file, with rare alleles moved and its refinement."""
     changes: dict[str, Any] = {}
     refined = Refinement(None, {}, None)
     with Panel.open(built) as panel:

@@ -234,7 +234,7 @@ class Panel:
 
     @property
     def stored_discordance(self) -> np.ndarray:
-        """uint8 (n_sites,), in units of 1 / UNITS; 0 in files of versions 1 and 2. Raises InputError if damaged."""
+        """uint8 (n_sites,), in units of 1 / UNITS; 0 in files of versions 1 and 2."""
         if not self.knows_discordance:
             return np.zeros(self.n_sites, np.uint8)
         return np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)

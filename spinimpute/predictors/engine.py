@@ -117,9 +117,9 @@ class Engine(ABC):
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
-        Where predictions are too certain (`ReferencePanel.trust`), they are drawn towards the allele's frequency,
-        unless a site nearby is typed: it may be of the same artefact, and predict well. A typed ALT allele leaves no
-        other one of the same multi-allelic site.
+        Where predictions are too certain (`ReferencePanel.trust`), they are drawn towards the allele's
+        frequency, unless a site nearby is typed: it may be of the same artefact, and predict well. A typed
+        ALT allele leaves no other one of the same multi-allelic site.
 
         Parameters
         ----------

@@ -32,6 +32,7 @@ from spinimpute.predictors.haplotype_attention.agreement import (
 from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns
 from spinimpute.predictors.haplotype_attention.decoder_network import _fill_absent
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
+from spinimpute.predictors.haplotype_attention.posterior_alleles import posterior_weight
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
 
@@ -117,6 +118,7 @@ def test_carried_alleles_are_written_and_all_else_stays() -> None:
 
 
 TYPED = np.arange(0, 600, 6)
+ONE = np.ones(1, np.float32)  # odds of rare alleles are left as they are
 
 
 @pytest.fixture
@@ -142,8 +144,8 @@ def test_networks_are_asked_where_candidates_differ(
 ) -> None:
     """Against asking them everywhere, as of blocks that a window cuts."""
     if large:
-        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.ALONE", 5)
-        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.ALIKE", 6)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
     torch.manual_seed(1)
     model = HaplotypeAttention(HaplotypeSettings())
     for parameter in model.parameters():
@@ -164,7 +166,7 @@ def test_networks_are_asked_where_candidates_differ(
         matches = unite(*(predictor.find_matches(chunk, typed_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, chunk)
         agreed_UQ, asked_UQ = (
-            predictor.impute_chunk(panel, one, patterns, typed_TQ, None, matches, 100.0)
+            predictor.impute_chunk(panel, one, patterns, typed_TQ, None, matches, 100.0, ONE)
             for one in (chunk, cut)
         )
         frequency_U, n_blocks = panel.frequency, len(chunk.blocks)
@@ -175,7 +177,7 @@ def test_networks_are_asked_where_candidates_differ(
     there_UQ = (pattern_UQ != NONE) & ~monomorphic_U[:, None]
     assert 0.2 < there_UQ.mean() < 0.9
     np.testing.assert_allclose(agreed_UQ[~there_UQ], asked_UQ[~there_UQ], atol=2e-6)
-    certain = CERTAIN + (0.5 * (1 - CERTAIN) if large else 0)
+    certain = CERTAIN + posterior_weight(160) * (1 - CERTAIN)
     minor_UQ = np.where(frequency_U[:, None] > 0.5, 1 - agreed_UQ, agreed_UQ)
     for u, q in np.argwhere(there_UQ):
         g, first = gap_U[u], chunk.site_start_G1[gap_U[u]]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import cyvcf2
 import numpy as np
@@ -66,8 +67,8 @@ def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Panels are imputed as small ones are, and as large ones."""
     if request.param:
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
-        monkeypatch.setattr(posterior_alleles, "ALONE", 5)
-        monkeypatch.setattr(posterior_alleles, "ALIKE", 6)
+        monkeypatch.setattr(posterior_alleles, "SMALL", 5)
+        monkeypatch.setattr(posterior_alleles, "LARGE", 6)
 
 
 def test_what_candidates_need_and_classes_by_the_size_of_the_panel() -> None:
@@ -115,6 +116,7 @@ def sites(mosaic: Mosaic) -> np.ndarray:
 
 
 TYPED = np.arange(3, 700, 4)
+ONE = np.ones(1, np.float32)  # odds of rare alleles are left as they are
 
 
 def test_the_order_of_people_and_of_their_haplotypes_changes_nothing(
@@ -236,13 +238,14 @@ def test_at_work_it_computes_what_training_computes(
     sites[:, 40:44] = sites[:, :4]
     sites[100] = 0
     made = tmp_path / f"{len(list(tmp_path.iterdir()))}.spin"
-    with panel_of(sites, made) as panel, torch.inference_mode():
+    alone = mock.patch.object(posterior_alleles, "SMALLEST_WEIGHT", 0.0)  # posteriors are not mixed in
+    with panel_of(sites, made) as panel, torch.inference_mode(), alone:
         chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
         # of blocks that are cut, networks are asked everywhere
         chunk = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
         of_chunk = unite(*(predictor.find_matches(chunk, query_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, chunk)
-        p_UQ = predictor.impute_chunk(panel, chunk, patterns, query_TQ, None, of_chunk, JUMPS_PER_CM)
+        p_UQ = predictor.impute_chunk(panel, chunk, patterns, query_TQ, None, of_chunk, JUMPS_PER_CM, ONE)
         queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
         first_B, n_gaps_B = chunk.block_gaps()
         candidates = find_candidates(

@@ -14,7 +14,7 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention import copying
+from spinimpute.predictors.haplotype_attention import copying, rare_alleles
 from spinimpute.predictors.haplotype_attention import posterior_alleles as mixing
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
     mix,
@@ -57,10 +57,10 @@ def test_posteriors_of_carriers_are_summed(seed: int, n_sites: int, n_gaps: int)
                 assert found_UQ[u - first, q] == pytest.approx((1 - t) * ends_2[0] + t * ends_2[1], abs=1e-5)
 
 
-def test_only_large_panels_are_mixed() -> None:
-    weights = [posterior_weight(n) for n in (2, 600, 4_508, mixing.ALONE, 11_000, mixing.ALIKE, 10**6)]
-    assert weights[:4] == [0, 0, 0, 0]
-    assert 0 < weights[4] < weights[5] == weights[6] == mixing.LARGEST_WEIGHT
+def test_posteriors_weigh_more_in_large_panels() -> None:
+    weights = [posterior_weight(n) for n in (2, 600, 4_508, mixing.SMALL, 11_000, mixing.LARGE, 10**6)]
+    assert weights[:4] == [mixing.SMALLEST_WEIGHT] * 4
+    assert mixing.SMALLEST_WEIGHT < weights[4] < weights[5] == weights[6] == mixing.LARGEST_WEIGHT
 
 
 def test_alleles_of_one_carrier_are_left_to_the_network() -> None:
@@ -93,17 +93,14 @@ def test_predictions_lie_between_network_and_posteriors(
     typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :8].astype(np.int8)
 
     def predicted(weight: float) -> np.ndarray:
-        monkeypatch.setattr(mixing, "LARGEST_WEIGHT", weight)
+        monkeypatch.setattr(mixing, "SMALLEST_WEIGHT", weight)
         predictor, options = predictor_for(panel, None)
         with predictor.engine(ImputationJob(panel, typed_index, 1, 8, options)) as engine:
             windows = engine.windows(0, panel.n_sites)
             return np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
 
-    small_UQ = predicted(0.5)  # not mixed: the panel is small
-    monkeypatch.setattr(mixing, "ALONE", 10)
-    monkeypatch.setattr(mixing, "ALIKE", 20)
+    monkeypatch.setattr(rare_alleles, "TRAINED_RATIOS", ())  # odds are left as they are
     network_UQ, half_UQ, posterior_UQ = (predicted(weight) for weight in (0.0, 0.5, 1.0))
-    np.testing.assert_array_equal(network_UQ, small_UQ)
     np.testing.assert_allclose(half_UQ, (network_UQ + posterior_UQ) / 2, atol=1e-6)
     count_U = panel.allele_count.astype(int)
     single_U = np.minimum(count_U, 80 - count_U) < 2

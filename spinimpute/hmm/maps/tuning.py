@@ -161,7 +161,7 @@ def fair_order(parts: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """An order whose first samples are a fair sample of all, whatever the order of samples and of their haplotypes.
+    """An order whose first samples are a fair sample of all, whatever the order of the file.
 
     Parameters
     ----------

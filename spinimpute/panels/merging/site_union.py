@@ -65,7 +65,7 @@ class SiteUnion:
         return np.insert(np.cumsum(both_S), 0, 0)
 
     def discordance(self, panels: tuple[Panel, Panel]) -> np.ndarray:
-        """The larger discordance of both panels, uint8 (S,), see `site_trust`; 0 where neither has the site."""
+        """The larger discordance of both panels, uint8 (S,), see `site_trust`."""
         found_S = np.zeros(len(self.sites), np.uint8)
         for panel, index_S in zip(panels, self.index_S, strict=True):
             has_S = index_S != ABSENT

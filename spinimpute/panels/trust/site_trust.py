@@ -1,7 +1,7 @@
 """How far predictions of a site from the haplotypes around it are trusted.
 
-A panel file holds the discordance of each site, a byte: 0 where all is well, up to 1 and more where alleles contradict
-the haplotypes around them. `spinimpute.pipeline.trust` computes it when a panel is built.
+A panel file holds the discordance of each site, a byte: 0 where all is well, up to 1 and more where alleles
+contradict the haplotypes around them. `spinimpute.pipeline.trust` computes it when a panel is built.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def trust(discordance: np.ndarray) -> np.ndarray:
 
 
 def distance_to_typed(position_X: np.ndarray, typed_position_T: np.ndarray) -> np.ndarray:
-    """Distance in bases to the nearest typed site, int64 (X,); typed_position_T: never decreasing, not empty."""
+    """Distance in bases to the nearest typed site, int64 (X,); some must be typed, in order."""
     right_X = np.searchsorted(typed_position_T, position_X).clip(max=len(typed_position_T) - 1)
     left_X = (right_X - 1).clip(min=0)
     distances_2X = abs(typed_position_T[np.stack([left_X, right_X])] - position_X)

@@ -1,19 +1,23 @@
 """Sites of a panel whose alleles contradict the haplotypes around them.
 
-Alleles follow the genealogy of the haplotypes: a haplotype whose nearest relatives on the left of a site and on its
-right have the same allele has that allele, too, but for recurrent mutation. Where it often has not, calls are wrong: in
-repeats, in segmental duplications, by mapping errors. Ten to a hundred common sites of a megabase are such.
+Alleles follow the genealogy of the haplotypes: a haplotype whose nearest relatives on the left of a site and
+on its right have the same allele has that allele, too, but for recurrent mutation. Where it often has not,
+calls are wrong: in repeats, in segmental duplications, by mapping errors. Ten to a hundred common sites of a
+megabase are such.
 
-The *discordance* of a site is how often the allele differs where both relatives agree, as a share of how often it would
-differ if alleles were dealt out at random: 0 where all is well, about 1 where the site knows nothing of its
-surroundings. The relatives are those with the longest matches at common sites beyond NEAR bases, because neighbouring
-records of one artefact agree. Few haplotypes give a small discordance (PRIOR). Discordance is 0 where nothing is known:
-at rare alleles, and within NEAR bases of the first and the last common site.
+The *discordance* of a site is how often the allele differs where both relatives agree, as a share of how
+often it would differ if alleles were dealt out at random: 0 where all is well, about 1 where the site knows
+nothing of its surroundings. The relatives are those with the longest matches at common sites beyond NEAR
+bases, because neighbouring records of one artefact agree. Few haplotypes give a small discordance (PRIOR).
+Discordance is 0 where nothing is known: at rare alleles, and within NEAR bases of the first and the last
+common site.
 
 Axes: X sites of a panel, T common ones, N haplotypes that are compared, P bytes of packed bits.
 """
 
 from __future__ import annotations
+
+from hashlib import blake2b
 
 import numpy as np
 

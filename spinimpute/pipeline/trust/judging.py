@@ -1,13 +1,13 @@
 """Suspicious sites of a panel, judged by imputing people who are left out of it.
 
-A discordant site is often predicted well all the same: the predictor sees that its candidates disagree, and is
-uncertain. So a few of the panel's samples are left out, and the default predictor imputes them at the suspicious sites,
-as if an array had typed common sites around. Regressed on the predictions, the true alleles have a slope of 1 where
-predictions are right, and of less where they are too certain. Only sites with a slope clearly below 1 keep their
-discordance.
+A discordant site is often predicted well all the same: the predictor sees that its candidates disagree, and
+is uncertain. So a few of the panel's samples are left out, and the default predictor imputes them at the
+suspicious sites, as if an array had typed common sites around. Regressed on the predictions, the true alleles
+have a slope of 1 where predictions are right, and of less where they are too certain. Only sites with a slope
+clearly below 1 keep their discordance.
 
-Axes: X sites of a panel, S sites that are suspicious or typed, U suspicious ones, T typed ones, N haplotypes that
-stay, Q haplotypes that are left out.
+Axes: X sites of a panel, S sites that are suspicious or typed, U suspicious ones, T typed ones, N haplotypes
+that stay, Q haplotypes that are left out.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from spinimpute.predictors.loading import predictor_for
 SUSPICIOUS = 0.95  # trust below which a site is judged
 COMMON = 0.05  # minor allele frequency of judged sites: of rarer alleles the people left out carry too few
 MOST_LEFT_OUT, LEAST_LEFT_OUT = 100, 10  # samples, at most a fifth of the panel's
-# Highest slope, a standard error above its estimate, with which a site keeps its discordance. Chosen on people left
-# out of six real and two simulated panels, of whom these samples are no part (benchmarks/tried.md).
+# Highest slope, a standard error above its estimate, with which a site keeps its discordance. Chosen on
+# people left out of six real and two simulated panels, of whom these samples are no part
+# (benchmarks/tried.md).
 HIGHEST_SLOPE = 0.9
 SITES_AT_ONCE = 4_096
 
@@ -117,7 +118,7 @@ def _predicted(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, thre
 
 
 def _slopes(predicted_UQ: np.ndarray, true_UQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes of regressions through the origin, and their standard errors, float64 (U,); infinite where unknown."""
+    """Slopes of regressions through the origin, and standard errors, float64 (U,); infinite where unknown."""
     xx_U, xy_U, yy_U = (
         np.einsum("uq,uq->u", a, b, dtype=np.float64)
         for a, b in ((predicted_UQ, predicted_UQ), (predicted_UQ, true_UQ), (true_UQ, true_UQ))

@@ -1,8 +1,8 @@
 """Alleles pooled by the posteriors of the model of Li and Stephens alone, and mixed with the network's.
 
-A mixture is better than either. The shipped network was trained with panels of up to 6,000 haplotypes. In larger ones
-hundreds of haplotypes match a query alike, the model of Li and Stephens is close to the truth, and both count alike.
-`benchmarks.imputation left-out` compares weights.
+A mixture is better than either. The shipped network was trained with panels of up to 6,000 haplotypes. In
+larger ones hundreds of haplotypes match a query alike, the model of Li and Stephens is close to the truth,
+and both count alike. `benchmarks.imputation left-out` compares weights.
 
 Axes: Q queries, G gaps of a block, C candidates, P places, U sites of a block, N panel haplotypes.
 """

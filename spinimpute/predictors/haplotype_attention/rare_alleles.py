@@ -1,10 +1,11 @@
 """The prior odds of rare alleles, as the panel's own site frequency spectrum shows them.
 
-How many further haplotypes carry an allele that c of n panel haplotypes carry? Not c / n of them: in a growing
-population most singletons are private to one family, and a file that leaves out sites with a single carrier among
-panel and targets together has singletons that the targets are sure to carry. The spectrum tells: alleles seen c
-times are seen again at a rate of (c + 1) S(c + 1) / (c S(c)) times c / n, where S(c) is the number of sites with c
-carriers (Good 1953, Biometrika 40:237). This *return ratio* is about 0.5 for singletons of 1000 Genomes panels.
+How many further haplotypes carry an allele that c of n panel haplotypes carry? Not c / n of them: in a
+growing population most singletons are private to one family, and a file that leaves out sites with a single
+carrier among panel and targets together has singletons that the targets are sure to carry. The spectrum
+tells: alleles seen c times are seen again at a rate of (c + 1) S(c + 1) / (c S(c)) times c / n, where S(c) is
+the number of sites with c carriers (Good 1953, Biometrika 40:237). This *return ratio* is about 0.5 for
+singletons of 1000 Genomes panels.
 
 The network learned from panels with return ratios of its own. Where the ratio of a panel differs, Bayes' rule
 multiplies the odds of each prediction by the quotient of the two ratios.

@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import cyvcf2
 import numpy as np
@@ -20,27 +21,42 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.panels.panel import KIND, Panel
-from spinimpute.panels.trust import discordance
-from spinimpute.panels.trust.discordance import COMMON, LEAST_COPIES, NEAR, PRIOR, UNITS, Discordance, trust
+from spinimpute.panels.trust.site_trust import NEAR, UNITS, trust
 from spinimpute.panels.writer import write_again
+from spinimpute.pipeline.trust import discordance, judging
+from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
 
-def discordance_of(
-    position: np.ndarray,
-    alleles_XN: np.ndarray,
-    step: int = 10**6,
-    samples: Sequence[str] = (),
-    ploidy: int = 1,
-) -> np.ndarray:
-    """By the library, given `step` sites at a time; by default haplotypes of as many samples."""
-    names = samples or [f"h{i}" for i in range(alleles_XN.shape[1])]
-    found = Discordance(names, np.full(len(names), ploidy))
-    for start in range(0, len(position), step):
-        here = alleles_XN[start : start + step]
-        found.add(position[start : start + step], np.packbits(here, axis=1), here.sum(axis=1))
-    return found.finish() / UNITS
+@dataclass(frozen=True)
+class Haplotypes:
+    """All that `find_discordance` reads of a panel."""
+
+    position: np.ndarray
+    alleles_XN: np.ndarray
+    haplotype_sample: np.ndarray
+
+    @property
+    def n_sites(self) -> int:
+        return len(self.position)
+
+    @property
+    def n_haplotypes(self) -> int:
+        return self.alleles_XN.shape[1]
+
+    @property
+    def allele_count(self) -> np.ndarray:
+        return self.alleles_XN.sum(axis=1, dtype=np.int64)
+
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_XN[index], axis=1)
+
+
+def discordance_of(position: np.ndarray, alleles_XN: np.ndarray, ploidy: int = 1) -> np.ndarray:
+    sample_N = np.arange(alleles_XN.shape[1]) // ploidy
+    found: np.ndarray = find_discordance(Haplotypes(position, alleles_XN, sample_N)) / UNITS  # type: ignore[arg-type]
+    return found
 
 
 def info_of(path: Path) -> str:
@@ -98,6 +114,7 @@ class Spoiled:
     path: Path
     sites: np.ndarray
     clean: spinimpute.Panel
+    found: np.ndarray  # discordance before it is judged
 
     @property
     def others(self) -> np.ndarray:
@@ -125,20 +142,57 @@ def spoiled(
     (folder / "panel.vcf").write_text("\n".join(lines) + "\n")
     path = folder / "panel.spin"
     spinimpute.build_panel(folder / "panel.vcf", path, example / "genetic.map").close()
-    return Spoiled(path, np.concatenate([first, first + 1]), example_panel)
+    with Panel.open(path) as panel:
+        found = find_discordance(panel) / UNITS
+    return Spoiled(path, np.concatenate([first, first + 1]), example_panel, found)
 
 
 def test_sites_that_contradict_their_surroundings_are_found(spoiled: Spoiled) -> None:
+    assert (spoiled.found[spoiled.sites] > 0.5).all()
+    assert (trust(spoiled.found[spoiled.sites]) < 0.5).all()
+    assert np.median(spoiled.found[spoiled.others]) == 0
+    # what was spoiled changes little around
+    before_U = find_discordance(spoiled.clean)[spoiled.others] / UNITS
+    assert abs(spoiled.found[spoiled.others] - before_U).max() < 0.2
     with Panel.open(spoiled.path) as panel:
-        assert (panel.discordance[spoiled.sites] > 0.5).all()
-        assert (panel.trust[spoiled.sites] < 0.5).all()
-        assert np.median(panel.discordance[spoiled.others]) == 0
-        # what was spoiled changes little around
-        before_U = spoiled.clean.discordance[spoiled.others]
-        assert abs(panel.discordance[spoiled.others] - before_U).max() < 0.2
         rare = np.minimum(panel.frequency, 1 - panel.frequency) < COMMON
-        assert rare.any()
-        assert not panel.discordance[rare].any()
+    assert rare.any()
+    assert not spoiled.found[rare].any()
+
+
+def test_only_sites_that_people_left_out_confirm_keep_their_discordance(spoiled: Spoiled) -> None:
+    """Alleles that were dealt out anew are confirmed; the few others that look discordant by chance are not."""
+    with Panel.open(spoiled.path) as panel:
+        kept = panel.discordance > 0
+        np.testing.assert_array_equal(panel.discordance[kept], spoiled.found[kept])
+        assert kept[spoiled.sites].all()
+        suspicious = (trust(spoiled.found) < judging.SUSPICIOUS) & (abs(panel.frequency - 0.5) < 0.45)
+        suspicious[spoiled.sites] = False
+        assert kept.sum() - len(spoiled.sites) <= suspicious.sum() / 2
+        np.testing.assert_array_equal(judging.judged_discordance(panel, 2), panel.stored_discordance)
+
+
+def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> None:
+    """Both sites of a spoiled pair have the same alleles: if one is typed, the other's prediction is kept."""
+    with Panel.open(spoiled.path) as panel:
+        first, second = spoiled.sites[0], spoiled.sites[len(spoiled.sites) // 2]
+        assert second == first + 1
+        for near in (True, False):
+            typed_index = np.union1d(np.arange(0, panel.n_sites, 40), spoiled.sites[:near])
+            typed_index = np.setdiff1d(typed_index, [second] if near else [first, second])
+            typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :40].astype(np.int8)
+            predictor, options = predictor_for(panel, None)
+            with predictor.engine(ImputationJob(panel, typed_index, 1, 40, options)) as engine:
+                windows = engine.windows(0, panel.n_sites)
+                predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
+                imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+            assert np.array_equal(imputed_UQ[second], predicted_UQ[second]) == near
+
+
+def test_too_few_people_judge_nothing(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Panel.open(spoiled.path) as panel:
+        monkeypatch.setattr(judging, "LEAST_LEFT_OUT", panel.n_samples)
+        assert not judging.judged_discordance(panel, 1).any()
 
 
 def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
@@ -153,12 +207,17 @@ def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
         assert np.median(found) < 0.05
 
 
-def test_pieces_do_not_matter(spoiled: Spoiled) -> None:
-    with Panel.open(spoiled.path) as panel:
-        alleles_XN = panel.alleles(0, panel.n_sites)
-        for step in (1_000, 37):
-            found = discordance_of(panel.position, alleles_XN, step, panel.samples, 2)
-            np.testing.assert_array_equal(found, panel.discordance)
+def test_order_of_samples_and_haplotypes_does_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
+    rng = np.random.default_rng(5)
+    alleles_XN = mosaic(rng, 500, 300, founders=40, errors=0.002)
+    position = np.arange(500) * 150 + 1
+    order = np.concatenate(
+        [[2 * x + 1, 2 * x] if x % 3 else [2 * x, 2 * x + 1] for x in rng.permutation(150)]
+    )
+    for most in (2_000, 100):
+        with mock.patch.object(discordance, "MOST_HAPLOTYPES", most):
+            found, shuffled = (discordance_of(position, x, 2) for x in (alleles_XN, alleles_XN[:, order]))
+        np.testing.assert_array_equal(found, shuffled)
 
 
 def test_long_panels_are_computed_by_parts(monkeypatch: pytest.MonkeyPatch, spoiled: Spoiled) -> None:
@@ -166,22 +225,18 @@ def test_long_panels_are_computed_by_parts(monkeypatch: pytest.MonkeyPatch, spoi
     monkeypatch.setattr(discordance, "_BLOCK", 300)
     monkeypatch.setattr(discordance, "_FLANK", 200)
     with Panel.open(spoiled.path) as panel:
-        found = discordance_of(
-            panel.position, panel.alleles(0, panel.n_sites), samples=panel.samples, ploidy=2
-        )
-        assert abs(found - panel.discordance).max() < 0.2
+        found = find_discordance(panel) / UNITS
+        assert abs(found - spoiled.found).max() < 0.2
         assert (found[spoiled.sites] > 0.5).all()
 
 
 def test_many_haplotypes_are_thinned(monkeypatch: pytest.MonkeyPatch, spoiled: Spoiled) -> None:
     with Panel.open(spoiled.path) as panel:
         monkeypatch.setattr(discordance, "MOST_HAPLOTYPES", panel.n_haplotypes // 2)
-        found = discordance_of(
-            panel.position, panel.alleles(0, panel.n_sites), samples=panel.samples, ploidy=2
-        )
+        found = find_discordance(panel) / UNITS
         assert (found[spoiled.sites] > 0.4).all()
         assert np.median(found[spoiled.others]) == 0
-        assert (found != panel.discordance).any()
+        assert (found != spoiled.found).any()
 
 
 def test_alleles_of_few_copies_say_nothing(mosaic: Callable[..., np.ndarray]) -> None:
