@@ -39,6 +39,15 @@ def signal_handlers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def usual_environment() -> Iterator[None]:
+    """Leave out variables of the shell that change what commands print or read."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("COLUMNS", "FORCE_COLOR", "SPINIMPUTE_PANEL"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def compiled_kernels() -> None:
     """Compile all kernels, where they are not there yet: the first command would say so, and take longer."""
     with kernel_files().alone():
