@@ -90,10 +90,10 @@ def quality_by_frequency(
                 row.append(er2)
         texts.append(
             paragraph(
-                "The other numbers are measured: each typed call is predicted from the other typed calls of "
-                "its haplotype, then compared. Typed sites lie closer to other typed sites and are more "
-                "common than most imputed ones, so this is what good imputation looks like here, not a "
-                "promise for every site."
+                "The numbers of sites left out are measured: each typed call is predicted from the other "
+                "typed calls of its haplotype, then compared. Typed sites lie closer to other typed sites "
+                "and are more common than most imputed ones, so this is what good imputation looks like "
+                "here, not a promise for every site."
             )
         )
     chart = lines_by_category(
