@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from spinimpute.errors import InputError
-from spinimpute.partial_files import PartialFile, temporary_folder_in
+from spinimpute.partial_files import PartialFile, store_names, temporary_folder_in
 
 PLACEHOLDER = "{chrom}"  # in the name of an output that is a file for each chromosome
 STANDARD = "-"  # in place of a file: standard input or output
@@ -225,6 +225,11 @@ class FilesTogether(ABC):
                 self.add_file(final)
 
     @property
+    def obsolete(self) -> Sequence[Path]:
+        """Files of an earlier output that must not stay beside this one."""
+        return ()
+
+    @property
     def temporary_folder(self) -> Path:
         """Where files may be put that are not needed after the run: beside the output."""
         return self.path.parent
@@ -247,8 +252,25 @@ class FilesTogether(ABC):
         """Close what is open, whatever state it is in, without an exception."""
 
     def give_names(self) -> None:
-        """Give the files their names, the first one last: who sees it has the others. Raises OSError."""
-        for file in reversed(self._files):
+        """Give the files their names, so that the first one is never seen without the others of its run.
+
+        An earlier first file is removed before any other file changes, and the new one gets its name last.
+
+        Raises
+        ------
+        OSError
+            A file cannot be removed, stored or renamed.
+        """
+        for file in self._files:
+            file.store()
+        first, *others = self._files
+        obsolete = [path for path in self.obsolete if os.path.lexists(path)]
+        if others or obsolete:
+            first.final.unlink(missing_ok=True)
+            store_names(first.final.parent)
+        for path in obsolete:
+            path.unlink()
+        for file in (*others, first):
             file.complete()
 
     def finish(self) -> None:

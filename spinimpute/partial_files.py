@@ -64,15 +64,22 @@ class PartialFile:
             raise
 
     def complete(self) -> None:
-        """Give the file its own name; one that has it is replaced.
+        """Give the file its own name, on the disk, too; one that has it is replaced.
 
         Raises
         ------
         OSError
-            It cannot get this name.
+            It cannot get this name, or cannot be stored.
         """
+        self.store()
         os.replace(self.path, self.final)
+        store_names(self.final.parent)
         self._release()
+
+    def store(self) -> None:
+        """Wait until the content is on the disk. Raises OSError."""
+        with open(self.path, "rb+") as file:  # not `descriptor`: a whole file may have been moved here
+            os.fsync(file.fileno())
 
     def discard(self) -> None:
         """Remove the file; nothing happens after `complete`."""
@@ -107,6 +114,15 @@ class PartialFile:
                     other.unlink(missing_ok=True)
             finally:
                 os.close(descriptor)
+
+
+def store_names(folder: Path) -> None:
+    """Wait until new names in a folder are on the disk, where the file system can do this."""
+    descriptor = _opened_folder(folder, follow=True)
+    with suppress(OSError):
+        if descriptor >= 0:
+            os.fsync(descriptor)
+    _close(descriptor)
 
 
 def _made_and_locked(path: Path) -> int:

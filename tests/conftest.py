@@ -17,7 +17,10 @@ import pytest
 import torch
 
 import spinimpute
+from spinimpute.compilation import compile_all
+from spinimpute.devices import default_threads
 from spinimpute.genotypes.sites import Region
+from spinimpute.kernel_files import kernel_files
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
@@ -33,6 +36,22 @@ def signal_handlers() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_environment() -> Iterator[None]:
+    """Leave out variables of the shell that change what commands print or read."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("COLUMNS", "FORCE_COLOR", "SPINIMPUTE_PANEL"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_kernels() -> None:
+    """Compile all kernels, where they are not there yet: the first command would say so, and take longer."""
+    with kernel_files().alone():
+        assert compile_all(default_threads()) == ""
 
 
 @pytest.fixture(scope="session")
@@ -169,7 +188,7 @@ def found_in_browser(tmp_path: Path) -> Callable[[Path, str, int], str]:
                 f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
                 copy.as_uri(),
             ],
-            capture_output=True, text=True, timeout=90,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         match = re.search(r'data-found="([^"]*)"', done.stdout)
         assert match, done.stderr[-2000:]

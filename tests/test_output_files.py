@@ -1,5 +1,8 @@
 """Outputs that would destroy an input, or cannot be written, are refused before work starts."""
 
+import gzip
+import multiprocessing
+import os
 import platform
 import tempfile
 from collections.abc import Callable
@@ -12,6 +15,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.output_files import check_output, temporary_folder
+from spinimpute.pipeline.typed_file import convert
 from spinimpute.vcf import indexed_file
 from spinimpute.vcf import writer as vcf_writer
 
@@ -97,3 +101,68 @@ def test_temporary_folders_of_other_machines_stay(tmp_path: Path, monkeypatch: p
     with temporary_folder() as folder:
         assert folder.name.startswith("spinimpute-this_one-")
     assert [path.name for path in tmp_path.iterdir()] == ["spinimpute-other-01234567.parts"]
+
+
+def killed_at(step: int, run: Callable[[], object]) -> bool:
+    """Whether a process, in which `run` is killed at its step-th change of names, got as far as that.
+
+    Odd steps are before a change, even ones after it.
+    """
+
+    def child() -> None:
+        done = 0
+
+        def counted(change: Callable[..., None]) -> Callable[..., None]:
+            def change_or_die(*names: object, **options: object) -> None:
+                nonlocal done
+                done += 1
+                if done == step:
+                    os._exit(9)
+                change(*names, **options)
+                done += 1
+                if done == step:
+                    os._exit(9)
+
+            return change_or_die
+
+        for name in ("replace", "rename", "unlink", "remove"):
+            setattr(os, name, counted(getattr(os, name)))
+        run()
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode in (0, 9)
+    return process.exitcode == 9
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".part"}
+
+
+@pytest.mark.parametrize("name", ["o.pgen", "o.bgen", "o.vcf.gz", "o.bcf"])
+def test_a_kill_leaves_no_files_of_two_runs(
+    tmp_path: Path, example_panel: spinimpute.Panel, name: str
+) -> None:
+    """Other samples and sites: no file of the earlier run is one of the later."""
+    lines = gzip.decompress((EXAMPLE / "target.vcf.gz").read_bytes()).decode().splitlines()
+    few = [line if line.startswith("##") else line.rpartition("\t")[0] for line in lines[:-9]]
+    (tmp_path / "few.vcf").write_text("\n".join(few) + "\n")
+    out = tmp_path / "made" / name
+    out.parent.mkdir()
+
+    def run(target: Path) -> dict[str, bytes]:
+        convert(target, out, example_panel, force=True)
+        return files_of(out.parent)
+
+    later, earlier = run(tmp_path / "few.vcf"), run(EXAMPLE / "target.vcf.gz")
+    assert all(later[name] != content for name, content in earlier.items())
+    step = 1
+    while killed_at(step, lambda: run(tmp_path / "few.vcf")):
+        left = files_of(out.parent)
+        assert name not in left or left in (earlier, later), f"step {step} leaves {sorted(left)}"
+        run(EXAMPLE / "target.vcf.gz")
+        step += 1
+    assert step > 6
+    assert files_of(out.parent) == later

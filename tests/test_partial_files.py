@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 from spinimpute import partial_files
 from spinimpute.errors import InputError
 from spinimpute.partial_files import PartialFile, temporary_folder_in
+
+LIMIT = 300  # seconds
 
 
 def names(folder: Path) -> list[str]:
@@ -116,16 +118,15 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (elsewhere / "file").exists()
 
 
-def _write_at(moment: float, final: Path, refused: Any) -> None:
-    time.sleep(max(0.0, moment - time.time()))
-    try:
+def _write_together(final: Path, together: Any, refused: Any) -> None:
+    together.wait(LIMIT)
+    partial = None
+    with suppress(InputError):
         partial = PartialFile(final)
-    except InputError:
-        refused.put(True)
-        return
-    refused.put(False)
-    time.sleep(0.3)
-    partial.complete()
+    refused.put(partial is None)
+    together.wait(LIMIT)  # until all have tried
+    if partial is not None:
+        partial.complete()
 
 
 def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path: Path) -> None:
@@ -144,10 +145,9 @@ def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path: Path) -> 
 @pytest.mark.parametrize("number", range(5))
 def test_of_two_that_start_together_one_writes(number: int, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    refused = context.Queue()
-    moment = time.time() + 0.2
-    arguments = (moment, tmp_path / "o.txt", refused)
-    processes = [context.Process(target=_write_at, args=arguments) for _ in range(3)]
+    together, refused = context.Barrier(3), context.Queue()
+    arguments = (tmp_path / "o.txt", together, refused)
+    processes = [context.Process(target=_write_together, args=arguments) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:

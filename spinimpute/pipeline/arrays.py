@@ -47,7 +47,7 @@ def impute_haplotypes(
     panel : Panel or InducingPanel
         Open. Of an inducing panel, only the sites of its array are used.
     typed_alleles : int (T, Q)
-        0 REF, 1 ALT, -1 missing; one column for each haplotype.
+        0 REF, 1 ALT, -1 or masked: missing; one column for each haplotype.
     typed_sites : Sites or int64 (T,)
         The sites of the rows, or increasing panel site indices.
     predictor : PredictorSettings
@@ -82,7 +82,7 @@ def _impute(
     """As `impute_haplotypes`, with siblings where they are known."""
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
     check_open(panel)
-    typed_alleles = np.asarray(typed_alleles)
+    typed_alleles = _masked_as_missing(typed_alleles, "typed_alleles")
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
             "typed_alleles must have 2 dimensions and values -1, 0, 1, however: "
@@ -93,6 +93,8 @@ def _impute(
     given = resources.predictor_options(predictor)
     loaded, options = predictor_for(panel, predictor.model, predictor.name, given, resources.device)
     threads = choose_threads(resources.threads)
+    if not typed_TQ.shape[1]:
+        return np.empty((panel.n_sites, 0), np.float32)
     job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, sibling_Q=sibling_Q)
     with loaded.engine(job) as engine:
         p_UQ = engine.impute_window(Window(0, 0, panel.n_sites, 0, panel.n_sites), typed_TQ)
@@ -121,7 +123,7 @@ def impute_genotypes(
         Open.
     genotypes : int (T, X, 2) or (T, X, 1)
         Variants, samples, ploidy: `call_genotype` of sgkit, a `GenotypeArray` of scikit-allel. 0 REF, 1 ALT,
-        -1 missing; -2 in the second place of all genotypes of a haploid sample, as sgkit has it.
+        -1 or masked: missing; -2 in the second place of all genotypes of a haploid sample, as sgkit has it.
     sites : Sites or int64 (T,)
         The sites of the rows, or increasing panel site indices.
     predictor : PredictorSettings
@@ -145,7 +147,7 @@ def impute_genotypes(
     ValueError
         Shapes or values are unusable, or a heterozygous genotype has no phase.
     """
-    calls_TX2 = np.asarray(genotypes)
+    calls_TX2 = _masked_as_missing(genotypes, "genotypes")
     if calls_TX2.ndim != 3 or calls_TX2.shape[2] not in (1, 2) or calls_TX2.dtype.kind not in "iu":
         raise ValueError(
             "genotypes must be integers of shape (variants, samples, ploidy), ploidy 1 or 2, however: "
@@ -161,6 +163,26 @@ def impute_genotypes(
     alleles_TQ = calls_TX2[:, kept_XP]
     sibling_Q = sibling_haplotypes(np.repeat(np.arange(len(haploid_X)), kept_XP.sum(axis=1)))
     return ImputedSamples(_impute(panel, alleles_TQ, sites, predictor, resources, sibling_Q), haploid_X)
+
+
+def _mask_of(array: np.ndarray, name: str) -> np.ndarray | None:
+    """The mask of an array of numpy or scikit-allel, with the shape of the array; None without a mask."""
+    values, mask = np.asarray(array), getattr(array, "mask", None)
+    if not isinstance(mask, np.ndarray | np.bool_):  # tables of pandas have a method of this name
+        return None
+    if mask.shape != values.shape[: mask.ndim]:
+        raise ValueError(f"the mask of {name} must have shape {values.shape} or less, got {mask.shape}")
+    return np.broadcast_to(mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim)), values.shape)
+
+
+def _masked_as_missing(array: np.ndarray, name: str) -> np.ndarray:
+    """Alleles in which those that are masked are missing; NO_ALLELE stays."""
+    alleles, mask = np.asarray(array), _mask_of(array, name)
+    if mask is None or not mask.any():
+        return alleles
+    alleles = alleles.astype(np.int64 if alleles.dtype.kind in "ub" else alleles.dtype)
+    alleles[mask & (alleles != NO_ALLELE)] = -1
+    return alleles
 
 
 def _haploid_of(calls_TX2: np.ndarray, given: np.ndarray | None) -> np.ndarray:
@@ -285,8 +307,8 @@ def impute_likelihoods(
         Open.
     likelihoods : float (T, X, 3)
         P(reads | genotype) with 0, 1 and 2 copies of ALT, times any number for each site and sample: not
-        their logarithm, and not Phred-scaled (10 ** (PL / -10.0) makes them of PL). Three equal ones where
-        nothing is known. They are rounded to whole Phreds up to 255, as files have them.
+        their logarithm, and not Phred-scaled (10 ** (PL / -10.0) makes them of PL). Three equal ones, or a
+        masked one, where nothing is known. They are rounded to whole Phreds up to 255, as files have them.
     sites : Sites or int64 (T,)
         The sites of the rows, with the panel's REF and ALT, or increasing panel site indices.
     haploid : bool (X,), optional
@@ -331,6 +353,7 @@ def impute_likelihoods(
 
 def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Likelihoods as numbers that can be compared, and who is haploid."""
+    mask = _mask_of(likelihoods, "likelihoods")
     likelihoods = np.asarray(likelihoods)
     if likelihoods.ndim != 3 or likelihoods.shape[2] != 3 or likelihoods.dtype.kind not in "fiu":
         raise ValueError(
@@ -340,6 +363,8 @@ def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.nd
     n_samples = likelihoods.shape[1]
     haploid_X = np.zeros(n_samples, bool) if haploid is None else _booleans(haploid, n_samples)
     likelihoods = likelihoods.astype(np.float64)
+    if mask is not None:
+        likelihoods[mask.any(axis=2)] = 1
     likelihoods[:, haploid_X, 1] = 0  # means nothing
     unusable_TX = ~np.isfinite(likelihoods).all(axis=2) | (likelihoods < 0).any(axis=2)
     unusable_TX |= (likelihoods == 0).all(axis=2)
@@ -363,7 +388,7 @@ def _rows(
         return match.target_index, match.panel_index
     index = np.asarray(sites)
     n_sites = len(panel.sites)
-    if index.ndim != 1 or index.dtype.kind not in "iu" or (np.diff(index) <= 0).any():
+    if index.ndim != 1 or index.dtype.kind not in "iu" or (index[1:] <= index[:-1]).any():
         raise ValueError(f"{name} must be increasing panel site indices (1-dimensional integers)")
     if len(index) == 0:
         raise InputError(f"there is no site in {name}")

@@ -12,7 +12,7 @@ from spinimpute.genotypes.untyped_stretches import far_from_typed
 from spinimpute.genotypes.windows import Window
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.quality.site_quality import site_quality
+from spinimpute.quality.site_quality import dosage_spread, site_quality
 
 if TYPE_CHECKING:
     from spinimpute.quality.details import RunDetails
@@ -89,7 +89,8 @@ class WindowRecords:
             self.collected.by_sample.add_dosages(p_UQ[~typed], frequency_U[~typed], self.target.ploidy)
             position_U, r2_U = panel.position[window.start : window.stop], site_quality(p_UQ)["R2"]
             assert r2_U is not None
-            self.collected.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed)
+            spread_U2 = dosage_spread(p_UQ, frequency_U, self.target.ploidy)
+            self.collected.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed, spread_U2)
         far = np.zeros(len(p_UQ), dtype=bool)
         if flags_far(panel):
             far = far_from_typed(panel.cM, self._called_index, window.start, window.stop)

@@ -1,6 +1,6 @@
 """Statistics of a site from its dosages alone: frequency, and how well it was imputed.
 
-Axes: U sites, Q haplotypes.
+Axes: U sites, Q haplotypes, X samples.
 """
 
 from __future__ import annotations
@@ -62,3 +62,29 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
         "AVG_CS": score,
         "R2": np.minimum(r2, 1.0),
     }
+
+
+def dosage_spread(p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
+    """Squares about the panel's frequency that the dosages explain, and those that stay open.
+
+    Parameters
+    ----------
+    p_UQ : float (U, Q)
+        P(ALT) of sites and haplotypes.
+    frequency_U : float (U,)
+        ALT frequency in the panel.
+    ploidy : integers (X,)
+        1 or 2 for each sample.
+
+    Returns
+    -------
+    float64 (U, 2)
+        Sums over samples: the squared deviation of the dosage from its expectation by frequency, and the
+        variance of the genotype that the probabilities leave open. If the probabilities are right, both
+        together are the expected squared deviation of the genotypes, and the share of the first, over many
+        sites, is the expected r2. It needs no other samples.
+    """
+    ploidy = np.asarray(ploidy, np.int64)
+    dosage_UX = np.add.reduceat(p_UQ, np.cumsum(ploidy) - ploidy, axis=1, dtype=np.float64)
+    explained_U = np.square(dosage_UX - frequency_U[:, None] * ploidy).sum(axis=1)
+    return np.stack([explained_U, np.einsum("uq,uq->u", p_UQ, 1 - p_UQ, dtype=np.float64)], axis=1)

@@ -7,7 +7,7 @@ from spinimpute.quality.details import RunDetails
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.sample_quality import SampleQuality
-from spinimpute.quality.summary import ImputationSummary
+from spinimpute.quality.summary import RELIABLE_SAMPLES, ImputationSummary
 from spinimpute.reports.charts import Chart, Series, histogram, lines_by_position
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.report_files import SAMPLES, TYPED_SITES
@@ -54,6 +54,8 @@ def imputation_report(summary: ImputationSummary, details: RunDetails, target: s
     }
     if summary.samples > 1:  # of one sample R2 is no estimate of anything
         shown[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
+    if summary.samples < RELIABLE_SAMPLES:
+        shown["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if leave_one_out is not None:
         shown["r² of typed calls left out"] = number(leave_one_out.all(), 3)
     return Page(
@@ -62,11 +64,11 @@ def imputation_report(summary: ImputationSummary, details: RunDetails, target: s
         [
             cards(shown),
             notes([*summary.warnings, *summary.notes]),
-            quality_by_frequency(frequency, leave_one_out),
-            r2_of_sites(imputed),
+            quality_by_frequency(frequency, summary.samples, leave_one_out),
+            r2_of_sites(imputed, summary.samples),
             allele_frequencies(details.frequencies),
             _matching(summary),
-            _along(imputed, leave_one_out),
+            _along(imputed, summary.samples, leave_one_out),
             _untyped(summary),
             _samples(details.by_sample, leave_one_out),
             how_made(details.how_made),
@@ -106,9 +108,11 @@ def _matching(summary: ImputationSummary) -> Section:
     )
 
 
-def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> Section:
+def _along(imputed: ImputedSites, n_samples: int, leave_one_out: LeaveOneOutQuality | None) -> Section:
     several = len(set(imputed.chroms)) > 1
-    parts: list[str | Chart] = [quality_by_chromosome(imputed)] if several else _along_one(imputed)
+    parts: list[str | Chart] = (
+        [quality_by_chromosome(imputed, n_samples)] if several else _along_one(imputed, n_samples)
+    )
     if leave_one_out is not None:
         windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
         weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
@@ -125,7 +129,7 @@ def _along(imputed: ImputedSites, leave_one_out: LeaveOneOutQuality | None) -> S
     return Section("Along the chromosomes" if several else "Along the chromosome", parts)
 
 
-def _along_one(imputed: ImputedSites) -> list[str | Chart]:
+def _along_one(imputed: ImputedSites, n_samples: int) -> list[str | Chart]:
     along = imputed.along()
     middle = [float(row["Mb"]) for row in along]
     density = lines_by_position(
@@ -137,7 +141,7 @@ def _along_one(imputed: ImputedSites) -> list[str | Chart]:
         "Coverage: how many typed sites there are along the chromosome.",
         unit_interval=False,
     )
-    return [density, quality_along(along)]
+    return [density, quality_along(along, n_samples)]
 
 
 def _untyped(summary: ImputationSummary) -> Section | None:

@@ -13,7 +13,7 @@ from spinimpute.quality.how_made import HowMade
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
-from spinimpute.quality.summary import RunSummary
+from spinimpute.quality.summary import RELIABLE_SAMPLES, RunSummary
 from spinimpute.reports.charts import (
     Chart,
     Series,
@@ -31,7 +31,7 @@ FEW_ALLELES = 40
 
 
 def quality_by_frequency(
-    frequency: Sequence[dict[str, Any]], leave_one_out: LeaveOneOutQuality | None = None
+    frequency: Sequence[dict[str, Any]], n_samples: int, leave_one_out: LeaveOneOutQuality | None = None
 ) -> Section:
     """Quality of imputed sites by the frequency of their rarer allele.
 
@@ -39,6 +39,8 @@ def quality_by_frequency(
     ----------
     frequency : sequence of dict
         Rows of `ImputedSites.by_frequency`.
+    n_samples : int
+        Of which few have no R2 to be relied on: the expected r² is shown.
     leave_one_out : LeaveOneOutQuality or None
         Accuracy at typed sites, to be shown beside it.
 
@@ -48,29 +50,50 @@ def quality_by_frequency(
         Of a page.
     """
     names = [row["bin"] for row in frequency]
-    lines = [Series("imputed sites: mean estimated R2", [row["r2"] for row in frequency])]
-    head = ["frequency", "imputed sites", "mean R2", f"share with R2 ≥ {GOOD_R2}"]
-    rows: list[Row] = [[row["bin"], row["sites"], row["r2"], row["good"]] for row in frequency]
-    texts = [
-        paragraph(
-            "R2 is estimated from the imputed dosages themselves: their variance over what it would be "
-            "without any doubt. It knows nothing of the truth."
+    measure, name = estimate_of(n_samples)
+    lines = [Series(f"imputed sites: {name}", [row[measure] for row in frequency])]
+    shown = {"bin": "frequency", "sites": "imputed sites"}
+    texts = []
+    if n_samples < RELIABLE_SAMPLES:
+        shown |= {"expected_r2": "expected r²"}
+        texts.append(
+            paragraph(
+                "Expected r²: how much of the variance of the genotypes, about the frequencies in the panel, "
+                "the probabilities of these samples leave no doubt about. It needs no other samples, and is "
+                "right if the probabilities are. At rare alleles it rests on the few copies that these "
+                "samples seem to have."
+            )
         )
-    ]
+    if n_samples > 1:
+        shown |= {"r2": "mean R2", "good": f"share with R2 ≥ {GOOD_R2}"}
+        texts.append(
+            paragraph(
+                "R2 is estimated from the imputed dosages themselves: their variance over what it would be "
+                "without any doubt. It knows nothing of the truth"
+                + (f", and from {n_samples} samples it says little." if n_samples < RELIABLE_SAMPLES else ".")
+            )
+        )
+    head = list(shown.values())
+    rows: list[Row] = [[row[column] for column in shown] for row in frequency]
     if leave_one_out is not None:
         typed = leave_one_out.by_frequency()
         n_typed = {row["bin"]: row["sites"] for row in typed}
         pooled, each = (curve(typed, names, measure) for measure in ("pooled_r2", "mean_r2"))
-        lines += [Series("typed sites left out: pooled r²", pooled), Series("the same: mean ER2", each)]
-        head += ["typed sites", "left out: pooled r²", "mean ER2"]
-        for row, name, r2, er2 in zip(rows, names, pooled, each, strict=True):
-            row += [n_typed.get(name), r2, er2]
+        lines.append(Series("typed sites left out: pooled r²", pooled))
+        head += ["typed sites", "left out: pooled r²"]
+        for row, bin_name, r2 in zip(rows, names, pooled, strict=True):
+            row += [n_typed.get(bin_name), r2]
+        if n_samples > 1:  # a correlation over the samples of a site
+            lines.append(Series("the same: mean ER2", each))
+            head.append("mean ER2")
+            for row, er2 in zip(rows, each, strict=True):
+                row.append(er2)
         texts.append(
             paragraph(
-                "The other numbers are measured: each typed call is predicted from the other typed calls of "
-                "its haplotype, then compared. Typed sites lie closer to other typed sites and are more "
-                "common than most imputed ones, so this is what good imputation looks like here, not a "
-                "promise for every site."
+                "The numbers of sites left out are measured: each typed call is predicted from the other "
+                "typed calls of its haplotype, then compared. Typed sites lie closer to other typed sites "
+                "and are more common than most imputed ones, so this is what good imputation looks like "
+                "here, not a promise for every site."
             )
         )
     chart = lines_by_category(
@@ -84,34 +107,45 @@ def quality_by_frequency(
     return Section("Quality by allele frequency", [*texts, chart, table(head, rows, "Quality by frequency")])
 
 
-def r2_of_sites(imputed: ImputedSites) -> Section | None:
-    """How many imputed sites have which R2: a section of a page; None where all sites are typed."""
+def estimate_of(n_samples: int) -> tuple[str, str]:
+    """What a chart of so many samples shows, by its key in rows of `ImputedSites`, and its name."""
+    return ("expected_r2", "expected r²") if n_samples < RELIABLE_SAMPLES else ("r2", "mean estimated R2")
+
+
+def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
+    """How many imputed sites have which R2: a section of a page; None of one sample, or without sites."""
     _, _, r2, typed = imputed.all()
-    if typed.all():
+    if n_samples == 1 or typed.all():
         return None
     description = "How many imputed sites have which estimated R2; 0 where dosages do not vary."
     chart = histogram(R2_OF_SITES, r2[~typed].tolist(), "R2", "imputed sites", description)
     return Section("R2 of imputed sites", [chart])
 
 
-def quality_along(along: Sequence[dict[str, Any]]) -> Chart:
+def quality_along(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
     """Quality of common sites along the chromosome, of rows of `ImputedSites.along`: a chart."""
+    measure, name = estimate_of(n_samples)
     return lines_by_position(
         R2_ALONG,
         [float(row["Mb"]) for row in along],
-        [Series("mean R2 of common imputed sites (frequency of 5 % and more)", [row["r2"] for row in along])],
+        [
+            Series(
+                f"{name} of common imputed sites (frequency of 5 % and more)", [row[measure] for row in along]
+            )
+        ],
         "position, Mb",
-        "R2",
+        "r²",
         "Estimated quality along the chromosome.",
         unit_interval=True,
     )
 
 
-def quality_by_chromosome(imputed: ImputedSites) -> str:
+def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
     """Density and quality of each of several chromosomes: a table."""
+    measure, name = estimate_of(n_samples)
     return table(
-        ["chromosome", "panel sites", "typed sites", "mean R2, MAF ≥ 5 %"],
-        [[row["chrom"], row["sites"], row["typed"], row["r2"]] for row in imputed.by_chromosome()],
+        ["chromosome", "panel sites", "typed sites", f"{name}, MAF ≥ 5 %"],
+        [[row["chrom"], row["sites"], row["typed"], row[measure]] for row in imputed.by_chromosome()],
         "Chromosomes in the order of the output",
     )
 

@@ -8,6 +8,7 @@ from spinimpute.quality.details import RunDetails
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.quality.summary import RELIABLE_SAMPLES
 from spinimpute.reports.charts import Chart, histogram
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.report_files import SAMPLES
@@ -42,15 +43,18 @@ def sequenced_report(summary: SequencedSummary, details: RunDetails, target: str
     """
     imputed = details.imputed
     frequency, reads = imputed.by_frequency(), summary.coverage.reads
+    n_samples = len(summary.samples)
     shown = {
-        "samples": number(len(summary.samples)),
+        "samples": number(n_samples),
         "sites with something known": f"{number(summary.coverage.known_sites)} of "
         f"{number(summary.panel_sites)}",
         "sites written": number(summary.written_sites),
     }
-    if len(summary.samples) > 1:  # of one sample R2 is no estimate of anything
+    if n_samples > 1:  # of one sample R2 is no estimate of anything
         n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
         shown[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)
+    if n_samples < RELIABLE_SAMPLES:
+        shown["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if reads is not None:
         shown["reads a site, median of samples"] = number(float(np.median(reads.depth_X)), 2)
     return Page(
@@ -60,9 +64,9 @@ def sequenced_report(summary: SequencedSummary, details: RunDetails, target: str
             cards(shown),
             notes([*summary.warnings, *summary.notes]),
             _coverage(summary, details.by_sample),
-            quality_by_frequency(frequency),
-            r2_of_sites(imputed),
-            _along(imputed),
+            quality_by_frequency(frequency, n_samples),
+            r2_of_sites(imputed, n_samples),
+            _along(imputed, n_samples),
             _not_used(summary),
             how_made(details.how_made),
             course(summary),
@@ -71,10 +75,10 @@ def sequenced_report(summary: SequencedSummary, details: RunDetails, target: str
     )
 
 
-def _along(imputed: ImputedSites) -> Section:
+def _along(imputed: ImputedSites, n_samples: int) -> Section:
     if len(set(imputed.chroms)) > 1:
-        return Section("Along the chromosomes", [quality_by_chromosome(imputed)])
-    return Section("Along the chromosome", [quality_along(imputed.along())])
+        return Section("Along the chromosomes", [quality_by_chromosome(imputed, n_samples)])
+    return Section("Along the chromosome", [quality_along(imputed.along(), n_samples)])
 
 
 def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:

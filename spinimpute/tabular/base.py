@@ -46,6 +46,7 @@ COUNTS = {
 }  # fmt: skip
 WHOLE_SHARES = {"attribute_loss", "attribute_masking", "read_loss"}  # which may be 1
 SHARES = WHOLE_SHARES | {"dropout", "validation_fraction"}
+LARGEST_LABEL = 1e18  # standard deviations; the square of a larger one overflows float32
 LEAST_VALIDATION = 10  # rows; with fewer the loss is too noisy
 
 
@@ -438,8 +439,10 @@ class RegressorOutputs(TableEstimator):
         return label_N
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
-        self.label_mean_ = float(label_N.mean())
-        sd = float(label_N.std())
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.label_mean_, sd = float(label_N.mean()), float(label_N.std())
+        if not np.isfinite(sd):
+            raise _label_too_large(label_N[np.abs(label_N).argmax()])
         self.label_sd_ = sd if sd > 0 else 1.0
 
     def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
@@ -447,10 +450,20 @@ class RegressorOutputs(TableEstimator):
 
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
         scaled_N = (label_N - self.label_mean_) / self.label_sd_
+        farthest = np.abs(scaled_N).argmax()
+        if abs(scaled_N[farthest]) > LARGEST_LABEL:
+            raise _label_too_large(label_N[farthest])
         return torch.as_tensor(scaled_N, dtype=torch.float32, device=self._device())
 
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
         return (outputs_NO[:, 0].float() - label_N).square()
+
+
+def _label_too_large(label: float) -> ValueError:
+    return ValueError(
+        f"y holds {label:g}, which is too far from the other labels: squared errors overflow. Divide y by a "
+        "constant, or leave the row out"
+    )
 
 
 def _same_length(label_N: np.ndarray, n_rows: int) -> None:

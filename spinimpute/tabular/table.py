@@ -263,11 +263,18 @@ def _columns(table: Any) -> list[np.ndarray]:
 
 
 def _plain(series: Any) -> np.ndarray:
-    """Numbers as float64, anything else as objects."""
+    """Numbers as float64, anything else as objects. Raises ValueError for complex numbers and lists."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "iuf" and not hasattr(series, "cat"):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(series.astype(object), dtype=object)
+    cells = np.asarray(series.astype(object), dtype=object)
+    for cell in cells:
+        if pd.api.types.is_list_like(cell) or isinstance(cell, complex | np.complexfloating):
+            raise ValueError(
+                f"column {series.name!r} holds a {type(cell).__name__}: {cell!r}. "
+                "Give numbers, text or dates, one a cell"
+            )
+    return cells
 
 
 def _is_category(column: np.ndarray) -> bool:
@@ -276,11 +283,7 @@ def _is_category(column: np.ndarray) -> bool:
 
 def _named(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which name each cell of a column of categories has, -1 where missing, and the names."""
-    try:
-        name_N, values = pd.factorize(column)
-    except TypeError:  # lists and the like, which can only be distinguished by their text
-        cells = [None if empty else _name(cell) for cell, empty in zip(column, pd.isna(column), strict=True)]
-        name_N, values = pd.factorize(np.array(cells, dtype=object))
+    name_N, values = pd.factorize(column)
     # one name for a category whatever its type: True, 1 and 1.0 are the same
     return name_N, np.array([_name(value) for value in values], dtype=object).astype(str)
 

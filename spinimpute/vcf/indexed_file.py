@@ -116,12 +116,13 @@ class IndexedFile(FilesTogether):
         """Give the file and its index their names, or standard output its last byte."""
         if isinstance(self._file, _StandardOutput):
             self._file.complete()
-            return
-        # an index of an earlier file, whatever its kind, must not be taken for one of this file
-        for suffix in _INDEX_SUFFIXES:
-            _beside(self.path, suffix).unlink(missing_ok=True)
-        for file in self._files:  # the index last: it must not be seen beside an earlier file
-            file.complete()
+        else:
+            super().give_names()
+
+    @property
+    def obsolete(self) -> Sequence[Path]:
+        """Indexes of an earlier file, of either kind."""
+        return [_beside(self.path, suffix) for suffix in _INDEX_SUFFIXES]
 
     def drop(self) -> None:
         """Close the file."""

@@ -20,6 +20,17 @@ CONSOLE_SCRIPT = [
     "-c",
     "from spinimpute.__main__ import main; main()",
 ]  # what the installed script does
+LIMIT = 300  # seconds for a process to do what it should; none needs as many, even on a busy machine
+HEARD = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def hear_all() -> None:
+    """Restore the default signal handlers in a child process.
+
+    A test run in the background, or by nohup, may ignore some signals, and children inherit that.
+    """
+    for number in HEARD:
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
@@ -61,8 +72,7 @@ def start() -> Callable[..., "subprocess.Popen[str]"]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # a test run in the background may ignore SIGINT, and children inherit that
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=hear_all,
         )
 
     return start_script
@@ -74,7 +84,7 @@ def script(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Resul
 
     def run_script(*arguments: object) -> Result:
         process = start(*arguments)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=LIMIT)
         return Result(process.returncode, out, err)
 
     return run_script

@@ -33,7 +33,7 @@ def piped(tmp_path: Path) -> Piped:
             input=given,
             capture_output=True,
             env=environment,
-            timeout=120,
+            timeout=300,
         )
 
     return run
@@ -71,7 +71,7 @@ def test_words_in_braces_are_refused_before_anything_is_read(
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     try:
-        assert process.wait(60) == 2
+        assert process.wait(300) == 2
         assert process.stderr is not None
         assert b"{chr} would be part of the name as it is" in process.stderr.read()
     finally:
@@ -132,7 +132,7 @@ def test_a_reader_that_goes(example: Path, panel: Path, form: str) -> None:
     assert process.stderr is not None
     with process.stderr:
         assert process.stderr.read() == b""
-    assert process.wait(60) == 1
+    assert process.wait(300) == 1
 
 
 @pytest.mark.parametrize("form", ["v", "z", "b"])
@@ -205,7 +205,7 @@ def test_outputs_are_refused_before_standard_input_is_read(
         process = subprocess.Popen(
             [*CONSOLE_SCRIPT, *map(str, words)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        assert process.wait(60) == 2
+        assert process.wait(300) == 2
         assert process.stderr is not None
         assert process.stdin is not None
         with process.stderr, process.stdin:
@@ -221,7 +221,7 @@ def test_nothing_packed_goes_to_a_terminal(
     ours, terminal = pty.openpty()
     words = [command, "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "-O", form]
     done = subprocess.run(
-        [*CONSOLE_SCRIPT, *map(str, words)], stdout=terminal, stderr=subprocess.PIPE, timeout=120
+        [*CONSOLE_SCRIPT, *map(str, words)], stdout=terminal, stderr=subprocess.PIPE, timeout=300
     )
     os.close(terminal)
     assert done.returncode == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import REPOSITORY, Result
+from .conftest import LIMIT, REPOSITORY, Result, hear_all
 
 NEEDS_PROC = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="processes are listed in /proc on Linux"
@@ -38,7 +38,7 @@ def dying(how: str, where: str, *arguments: object) -> "subprocess.CompletedProc
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT,
         check=False,
     )
 
@@ -91,14 +91,16 @@ def test_what_libraries_print_is_not_shown(example: Path, panel: Path, tmp_path:
 def test_a_defect_of_ours_is_not_called_bad_input() -> None:
     script = "import os\nfrom spinimpute.cli import main\nmain._run = lambda _: end()\nmain.main()"
     end = (
-        "import os, time\nfrom spinimpute.watched import *\ndef end():\n"
-        "    os.write(2, b'before\\n'); time.sleep(0.3)\n"
+        "import fcntl, os, termios, time\nfrom spinimpute.watched import *\ndef end():\n"
+        "    os.write(2, b'before\\n')\n"
+        "    while any(fcntl.ioctl(2, termios.FIONREAD, bytes(4))):  # until it is read\n"
+        "        time.sleep(0.01)\n"
         "    begins(READING, 'x'); os.write(2, b'wh\\x01y'); ends(READING, 'x')\n"
         "    os.abort()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", end + script], env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=LIMIT, check=False,
     )  # fmt: skip
     assert done.returncode == 128 + signal.SIGABRT
     assert "before\n" in done.stderr
@@ -110,7 +112,7 @@ SLOW = """
 import time
 from spinimpute.pipeline import impute
 
-impute.impute_part = lambda *_: time.sleep(100)  # the output is open by then
+impute.impute_part = lambda *_: (print('open', flush=True), time.sleep(1000))  # the output is locked by then
 from spinimpute.cli.main import main
 main()
 """
@@ -125,15 +127,13 @@ def imputing(example: Path, panel: Path, tmp_path: Path) -> Any:
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW, *map(str, words)],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_all,
     )
-    until = time.monotonic() + 100
-    while not list(out.parent.iterdir()):
-        assert time.monotonic() < until
-        assert process.poll() is None
-        time.sleep(0.01)
-    time.sleep(0.2)  # the file is locked by then
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
     yield process, words
     process.kill()
     process.communicate()
@@ -148,7 +148,7 @@ def worker_of(process: "subprocess.Popen[str]") -> int:
 def test_a_command_that_is_killed_leaves_nothing(imputing: Any) -> None:
     process, words = imputing
     os.kill(worker_of(process), signal.SIGKILL)
-    _, err = process.communicate(timeout=50)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 128 + signal.SIGKILL
     assert "perhaps because memory ran out" in err
     assert not list(words[6].parent.iterdir())
@@ -161,7 +161,7 @@ def test_what_two_killed_processes_left_is_removed_by_the_next_run(imputing: Any
     os.kill(process.pid, signal.SIGSTOP)  # so that it does not clean up
     os.kill(worker, signal.SIGKILL)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=50)
+    process.communicate(timeout=LIMIT)
     out = words[6]
     assert [path.suffix for path in out.parent.iterdir()] == [".part"]
     assert script(*words).code == 0
@@ -179,11 +179,11 @@ def test_a_second_run_does_not_write_the_same_file(imputing: Any, script: Script
 def test_a_command_ends_when_who_watches_it_is_killed(imputing: Any) -> None:
     process, words = imputing
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=50)  # until both have closed their pipes
-    until = time.monotonic() + 20
-    while list(words[6].parent.iterdir()) and time.monotonic() < until:
+    process.communicate(timeout=LIMIT)  # until both have closed their pipes
+    until = time.monotonic() + LIMIT
+    while list(words[6].parent.iterdir()):
+        assert time.monotonic() < until
         time.sleep(0.05)
-    assert not list(words[6].parent.iterdir())
 
 
 def killed_while_writing(folder: Path) -> list[str]:
@@ -197,7 +197,7 @@ def killed_while_writing(folder: Path) -> list[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder)], env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True, timeout=60, check=False,
+        capture_output=True, timeout=LIMIT, check=False,
     )  # fmt: skip
     assert done.returncode == 128 + signal.SIGKILL
     return sorted(path.suffix for path in folder.iterdir())

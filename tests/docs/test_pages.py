@@ -30,7 +30,7 @@ def run_console(block: str) -> None:
     for step in re.split(r"^\$ ", block, flags=re.M)[1:]:
         command, *shown = step.splitlines()
         done = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=50
+            ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=300
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         printed = [
@@ -106,7 +106,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     for package in ("mkdocs", "mkdocs_click", "mkdocstrings", "material"):
         pytest.importorskip(package, reason="pip install '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     commands = (tmp_path / "site" / "commands" / "index.html").read_text()
     assert "--min-typed-ratio" in commands  # an option of `impute`

@@ -28,6 +28,7 @@ from spinimpute.vcf import index_reader
 from spinimpute.vcf.index_reader import index_intervals
 
 WriteVcf = Callable[..., Path]
+LIMIT = 300  # seconds for a process to do what it should
 MAP = GeneticMap.constant(1.3)
 NAMES = [f"s{i}" for i in range(20)]
 
@@ -211,8 +212,11 @@ def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
     out.parent.mkdir()
     script = tmp_path / "build.py"
     script.write_text(
+        "import time\n"
+        "from spinimpute.partial_files import PartialFile\n"
         "from spinimpute.vcf import index_reader\n"
         "index_reader.INTERVAL_BYTES = 1_000\n"
+        "PartialFile.complete = lambda _: time.sleep(1000)  # it does not end by itself\n"
         "from spinimpute.cli.main import run_command\n"
         "if __name__ == '__main__':\n"
         f"    run_command('panel build --vcf {vcf} --out {out} --threads 2'.split())\n"
@@ -223,7 +227,7 @@ def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
         # a test run in the background may ignore SIGINT, and children inherit that
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    until = time.monotonic() + 50
+    until = time.monotonic() + LIMIT
     while len(readers := readers_of(process.pid)) < 2:
         assert time.monotonic() < until
         assert process.poll() is None
@@ -237,7 +241,7 @@ def test_interrupt(building: Building, after: float) -> None:
     process, readers, out = building
     time.sleep(after)
     os.killpg(process.pid, signal.SIGINT)
-    out_text, err = process.communicate(timeout=50)
+    out_text, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert out_text == ""
     lines = [line for line in err.splitlines() if line and "no genetic map" not in line]
@@ -249,7 +253,7 @@ def test_interrupt(building: Building, after: float) -> None:
 def test_a_program_that_is_killed_leaves_no_process(building: Building) -> None:
     building.process.kill()
     building.process.communicate()
-    until = time.monotonic() + 30
+    until = time.monotonic() + LIMIT
     while any(Path(f"/proc/{reader}").exists() for reader in building.readers):
         assert time.monotonic() < until
         time.sleep(0.05)

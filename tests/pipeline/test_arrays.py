@@ -122,3 +122,85 @@ def test_the_budget_is_given_in_one_way(
     with pytest.raises(InputError, match=r"give the budget with Resources\(max_memory=\.\.\.\)"):
         spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.vcf", example_panel, predictor=settings)
     assert not list(tmp_path.iterdir())
+
+
+class ScikitAllelArray(np.ndarray):
+    """A stand-in: arrays of scikit-allel have a mask of variants and samples, or None."""
+
+    mask: np.ndarray | None = None
+
+
+def test_masked_alleles_are_missing(example_panel: spinimpute.Panel, target: Haplotypes) -> None:
+    """What is under the mask does not count, in any type of integers."""
+    index = match_sites(example_panel.sites, target.sites).panel_index
+    alleles_TQ = target.alleles[match_sites(example_panel.sites, target.sites).target_index][:, :6]
+    mask_TQ = np.zeros(alleles_TQ.shape, bool)
+    mask_TQ[3:9, 2:4] = True
+    expected = spinimpute.impute_haplotypes(example_panel, np.where(mask_TQ, -1, alleles_TQ), index)
+    assert not np.array_equal(expected, spinimpute.impute_haplotypes(example_panel, alleles_TQ, index))
+    for dtype in (np.int8, np.uint8, np.uint64):
+        hidden_TQ = np.where(mask_TQ, 99, alleles_TQ).astype(dtype)
+        masked_TQ = np.ma.MaskedArray(hidden_TQ, mask_TQ)
+        np.testing.assert_array_equal(spinimpute.impute_haplotypes(example_panel, masked_TQ, index), expected)
+    whole_TQ = np.ma.MaskedArray(alleles_TQ)  # without a mask
+    np.testing.assert_array_equal(
+        spinimpute.impute_haplotypes(example_panel, whole_TQ, index),
+        spinimpute.impute_haplotypes(example_panel, alleles_TQ, index),
+    )
+
+    calls_TX2 = alleles_TQ.reshape(len(index), 3, 2)
+    numpys = np.ma.MaskedArray(calls_TX2, mask_TQ.reshape(calls_TX2.shape))
+    allels = calls_TX2.copy().view(ScikitAllelArray)
+    allels.mask = mask_TQ[:, ::2]
+    for given in (numpys, allels):
+        np.testing.assert_array_equal(
+            spinimpute.impute_genotypes(example_panel, given, index).haplotypes, expected
+        )
+    allels.mask = mask_TQ[1:, ::2]
+    with pytest.raises(ValueError, match=r"the mask of genotypes must have shape \(\d+, 3, 2\) or less"):
+        spinimpute.impute_genotypes(example_panel, allels, index)
+
+
+def test_a_masked_haploid_genotype(example_panel: spinimpute.Panel, target: Haplotypes) -> None:
+    index = match_sites(example_panel.sites, target.sites).panel_index
+    calls_TX2 = np.full((len(index), 1, 2), -2, np.int8)
+    calls_TX2[:, :, 0] = 1
+    mask_TX2 = np.zeros(calls_TX2.shape, bool)
+    mask_TX2[4] = True
+    made = spinimpute.impute_genotypes(example_panel, np.ma.MaskedArray(calls_TX2, mask_TX2), index)
+    assert made.haploid.tolist() == [True]
+    calls_TX2[4, 0, 0] = -1
+    np.testing.assert_array_equal(
+        made.haplotypes, spinimpute.impute_genotypes(example_panel, calls_TX2, index).haplotypes
+    )
+
+
+def test_masked_likelihoods_say_nothing(example_panel: spinimpute.Panel) -> None:
+    likelihoods_TX3 = np.tile([0.01, 1.0, 0.02], (5, 2, 1))
+    mask_TX3 = np.zeros(likelihoods_TX3.shape, bool)
+    mask_TX3[2, 1, 0] = True
+    index = np.arange(0, 50, 10)
+    made = spinimpute.impute_likelihoods(example_panel, np.ma.MaskedArray(likelihoods_TX3, mask_TX3), index)
+    likelihoods_TX3[2, 1] = 1
+    expected = spinimpute.impute_likelihoods(example_panel, likelihoods_TX3, index)
+    np.testing.assert_array_equal(made.haplotypes, expected.haplotypes)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.uint64, np.int64])
+def test_indices_must_increase_in_every_type(example_panel: spinimpute.Panel, dtype: type) -> None:
+    for index in ([5, 3], [4, 4]):
+        with pytest.raises(ValueError, match="must be increasing panel site indices"):
+            spinimpute.impute_haplotypes(example_panel, np.zeros((2, 1), np.int8), np.array(index, dtype))
+
+
+def test_no_haplotypes_give_no_columns(example_panel: spinimpute.Panel) -> None:
+    index = np.array([3, 5])
+    made = spinimpute.impute_haplotypes(example_panel, np.zeros((2, 0), np.int8), index)
+    assert (made.shape, made.dtype) == ((example_panel.n_sites, 0), np.float32)
+    samples = spinimpute.impute_genotypes(example_panel, np.zeros((2, 0, 2), np.int8), index)
+    assert samples.dosages.shape == (example_panel.n_sites, 0)
+    assert samples.genotypes.shape == (example_panel.n_sites, 0, 2)
+    sequenced = spinimpute.impute_likelihoods(example_panel, np.zeros((2, 0, 3)), index)
+    assert sequenced.probabilities.shape == (example_panel.n_sites, 0, 3)
+    with pytest.raises(ValueError, match="must be increasing"):
+        spinimpute.impute_haplotypes(example_panel, np.zeros((2, 0), np.int8), index[::-1])

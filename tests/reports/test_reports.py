@@ -251,14 +251,15 @@ def test_imputed_sites_by_frequency_and_place() -> None:
     rng = np.random.default_rng(1)
     position = np.sort(rng.integers(1, 1_000_000, 400))
     frequency, r2 = rng.random(400), rng.random(400)
-    typed = rng.random(400) < 0.1
+    typed, spread = rng.random(400) < 0.1, rng.random((400, 2))
     for part in (slice(0, 150), slice(150, 400)):
-        sites.add("20", position[part], frequency[part], r2[part], typed[part])
+        sites.add("20", position[part], frequency[part], r2[part], typed[part], spread[part])
     minor = np.minimum(frequency, 1 - frequency)
     row = next(row for row in sites.by_frequency() if row["bin"] == "(0.05,0.5]")
     chosen = (minor > 0.05) & ~typed
     assert row["sites"] == chosen.sum()
     assert row["r2"] == pytest.approx(r2[chosen].mean(), abs=1e-6)
+    assert row["expected_r2"] == pytest.approx(spread[chosen, 0].sum() / spread[chosen].sum(), abs=1e-6)
     assert row["good"] == pytest.approx((r2[chosen] >= 0.8).mean())
     along = sites.along(10)
     assert sum(row["sites"] for row in along) == 400

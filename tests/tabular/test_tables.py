@@ -78,7 +78,7 @@ def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
 
 
 def test_cells_of_every_kind_are_missing_or_named() -> None:
-    cells = [1, True, "1", 1.0, None, float("nan"), pd.NA, ["a", 1], "b", 2.5]
+    cells = [1, True, "1", 1.0, None, float("nan"), pd.NA, "a", "b", 2.5]
     mixed = pd.DataFrame(
         {"mixed": pd.Series(cells, dtype=object), "empty": pd.Series([None] * 10, dtype=object)}
     )
@@ -86,7 +86,7 @@ def test_cells_of_every_kind_are_missing_or_named() -> None:
     encoder = TableEncoder().fit(mixed, 0)
     known = encoder.categories_[0]
     assert known is not None
-    assert known.tolist() == ["1", "2.5", "['a', 1]", "b"]
+    assert known.tolist() == ["1", "2.5", "a", "b"]
     assert encoder.schema_.may_miss == (True, True, False)
     rows = encoder.transform(mixed)
     assert rows.missing_ND[:, 0].tolist() == [False] * 4 + [True] * 3 + [False] * 3
@@ -324,6 +324,55 @@ def test_what_cannot_be_fitted() -> None:
         SPINClassifier(pieces=2.5).fit(x, y)
     with pytest.raises(ValueError, match="every label must be a number"):
         MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ([1, 2], r"a list: \[1, 2\]"),
+        ((1, 2), r"a tuple: \(1, 2\)"),
+        ({"a": 1}, r"a dict: {'a': 1}"),
+        ({1}, r"a set: {1}"),
+        (np.zeros(2), r"a ndarray: "),
+        (1 + 2j, r"a complex: \(1\+2j\)"),
+        (np.complex64(1), r"a complex64: "),
+    ],
+)
+def test_cells_that_are_no_values(cell: object, said: str) -> None:
+    table = pd.DataFrame({"x": np.arange(20.0), "odd": pd.Series([None, cell] * 10, dtype=object)})
+    with pytest.raises(ValueError, match=f"column 'odd' holds {said}.*[Gg]ive numbers, text or dates"):
+        MLPRegressor(steps=2).fit(table, np.arange(20.0))
+    good = table.assign(odd=["a", "b"] * 10)
+    fitted = MLPRegressor(steps=2, batch_size=4).fit(good, np.arange(20.0))
+    with pytest.raises(ValueError, match=f"column 'odd' holds {said}"):
+        fitted.predict(table)
+
+
+def test_columns_of_complex_numbers() -> None:
+    table = pd.DataFrame({"x": np.arange(20.0), "odd": np.arange(20) + 1j})
+    with pytest.raises(ValueError, match="column 'odd' holds a complex: 1j"):
+        MLPClassifier(steps=2).fit(table, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("largest", [1e300, -1e300, 1e160])
+def test_labels_whose_variance_overflows(largest: float) -> None:
+    x, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40.0)
+    y[3] = largest
+    with pytest.raises(ValueError, match=r"y holds -?1e\+\d+.* Divide y by a constant, or leave"):
+        MLPRegressor(steps=2).fit(x, y)
+    y[3] = largest / 1e150
+    assert np.isfinite(MLPRegressor(steps=2, batch_size=4).fit(x, y).predict(x)).all()
+
+
+def test_a_label_far_from_those_of_training() -> None:
+    """In the rows of early stopping, or of another context."""
+    x, y = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100.0)
+    model = SPINRegressor(steps=2, width=8, members=2, random_state=0).fit(x, y)
+    with pytest.raises(ValueError, match=r"y holds 1e\+40.* Divide y by a constant, or leave"):
+        model.set_context(x, np.where(y == 3, 1e40, y))
+    for row in range(0, 100, 7):  # some of them are kept apart
+        with pytest.raises(ValueError, match=r"y holds 1e\+300"):
+            MLPRegressor(steps=2, random_state=row).fit(x, np.where(y == row, 1e300, y))
 
 
 @pytest.mark.parametrize("kind", [SPINClassifier, NPTClassifier, SetTransformerClassifier])

@@ -167,10 +167,10 @@ def test_many_samples_of_which_two_have_one_name(write_vcf: Callable[..., Path])
     path = write_vcf(RECORDS)
     names = "\t".join([*(f"s{i}" for i in range(40_000)), "s39999"])
     path.write_bytes(path.read_bytes().replace(b"\ta\tb", f"\t{names}".encode()))
-    started = time.monotonic()
+    started = time.process_time()  # other programs do not count
     with pytest.raises(InputError, match="two samples are named s39999"):
         read(path)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from spinimpute.pipeline.sequenced.parts import Part, check_inputs, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.sequenced_summary import SequencedSummary
-from spinimpute.quality.site_quality import site_quality
+from spinimpute.quality.site_quality import dosage_spread, site_quality
 from spinimpute.reports.report_files import ReportFiles
 
 if TYPE_CHECKING:
@@ -299,8 +299,10 @@ def _write(
     if details is not None:
         r2, frequency_S = info["R2"], panel.frequency[rows]
         assert r2 is not None
-        details.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S)
-        details.by_sample.add_dosages(p_SQ, frequency_S, np.where(haploid_X, 1, 2))
+        ploidy = np.where(haploid_X, 1, 2)
+        spread_S2 = dosage_spread(p_SQ, frequency_S, ploidy)
+        details.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S, spread_S2)
+        details.by_sample.add_dosages(p_SQ, frequency_S, ploidy)
     alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 

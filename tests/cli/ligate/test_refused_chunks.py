@@ -125,9 +125,9 @@ def test_a_long_number_is_refused_at_once(refused: Any, made: Path, tmp_path: Pa
         changed = rewritten(
             made / "a1.vcf", tmp_path / "changed.vcf", lambda d, o=old, n=new: d.replace(o, n, 1)
         )
-        started = time.monotonic()
+        started = time.process_time()  # other programs do not count
         assert "columns ID to INFO are not what impute writes" in refused(changed, suffix=".vcf")
-        assert time.monotonic() - started < 20
+        assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize(
