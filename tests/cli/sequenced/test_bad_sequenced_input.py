@@ -294,6 +294,39 @@ def test_other_samples_than_the_reads(refused: Refused, gl: Path, bam: Path) -> 
     refused("not of the same samples", "--gl", gl, "--bam", bam)
 
 
+def test_reads_beside_their_own_likelihoods(
+    run: Run,
+    refused: Refused,
+    rows: Rows,
+    truth: Truth,
+    write_gl: Write,
+    write_reads: Write,
+    small_panel: Path,
+    tmp_path: Path,
+) -> None:
+    """The same reads would count twice; two libraries of one sample are used together with --force."""
+    gl = write_gl(tmp_path / "s0.vcf", [row[:10] for row in rows])
+    known = {int(row[1]) for row in rows if not row[9].startswith("0,0,0")}
+    snps = [site for site in truth[1] if len(site[1]) == len(site[2]) == 1]
+    bam = write_reads(tmp_path / "s0.bam", snps, "s0")
+    n_both = sum(position in known for position, _, _ in snps)
+    target = ["--gl", gl, "--bam", bam]
+    said = refused(f"cover {n_both:,} of the same sites of sample s0", *target)
+    assert str(gl) in said
+    assert str(bam) in said
+    assert "--force" in said
+    checked = run("check", *target, "--panel", small_panel)
+    assert (checked.code, "of the same sites of sample s0" in checked.err) == (2, True)
+    out = tmp_path / "o.vcf"
+    done = run("impute", *target, "--panel", small_panel, "--out", out, "--force", "-t", 1)
+    assert done.code == 0, done.err
+    assert f"warning: target {gl}: its likelihoods and the reads" in done.err
+    others = write_reads(tmp_path / "o.bam", [site for site in snps if site[0] not in known], "s0")
+    beside = run("impute", "--gl", gl, "--bam", others, "--panel", small_panel, "--out", tmp_path / "b.vcf")
+    assert beside.code == 0, beside.err
+    assert "the same sites" not in beside.err
+
+
 def test_regions(refused: Refused, gl: Path, bam: Path) -> None:
     for target in (["--gl", gl], ["--bam", bam]):
         refused("the panel has no site in 20:400000-500000", *target, "--region", "20:400000-500000")
