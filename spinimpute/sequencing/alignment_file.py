@@ -6,6 +6,7 @@ The library that reads, pysam, is loaded here alone, and when it is needed. Ever
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -44,7 +45,8 @@ class AlignmentFile:
     Attributes
     ----------
     sample : str
-        The one that the read groups name (SM); the file's name where none is named.
+        The one that the read groups name (SM); the file's name where none is named, with bytes that are not
+        UTF-8 as \\xNN.
     contig : str
         What the file calls the panel's chromosome.
 
@@ -71,7 +73,9 @@ class AlignmentFile:
             stack.callback(self._close)
             try:
                 self.sample = self._sample()
-                self.contig = self._contig(panel.chrom)
+                self._tid = self._number_of(panel.chrom)
+                self.contig: str = self._file.references[self._tid]
+                self._length: int = self._file.lengths[self._tid]
             except UnicodeDecodeError as error:
                 raise self.error(f"its header {_NO_TEXT}") from error
             self._check_length(panel)
@@ -103,16 +107,19 @@ class AlignmentFile:
         return file
 
     def _sample(self) -> str:
-        groups = self._file.header.to_dict().get("RG", [])
-        names = list(dict.fromkeys(group["SM"] for group in groups if group.get("SM", "").strip()))
+        # pysam parses headers more strictly than samtools does: only what is needed is read here
+        lines = [line.rstrip("\r").split("\t") for line in str(self._file.header).split("\n")]
+        fields = [field for line in lines if line[0] == "@RG" for field in line if field.startswith("SM:")]
+        names = list(dict.fromkeys(field[3:] for field in fields if field[3:].strip()))
         if len(names) > 1:
             raise self.error(
                 f"it holds reads of {len(names)} samples ({_some(names)}); give a file for each (samtools "
                 "split), or one name (SM) to all read groups if they are of one person (samtools reheader)"
             )
-        return names[0] if names else self.path.stem
+        return names[0] if names else os.fsencode(self.path.stem).decode(errors="backslashreplace")
 
-    def _contig(self, chrom: str) -> str:
+    def _number_of(self, chrom: str) -> int:
+        """The number of a chromosome in the file: htslib looks for names in flawless headers only."""
         listed: Sequence[str] = self._file.references
         meant = names_of_chromosome(chrom, listed)
         own = [name for name in meant if plain_chromosome(name) == plain_chromosome(chrom)]
@@ -123,10 +130,10 @@ class AlignmentFile:
                 f"its header {what}; its chromosomes are {_some(listed)}. Align the reads to the panel's "
                 "genome"
             )
-        return found[0]
+        return listed.index(found[0])
 
     def _check_length(self, panel: ReferencePanel) -> None:
-        length = self._file.get_reference_length(self.contig)
+        length = self._length
         expected, last = contig_length(panel.contig_line), int(panel.position[-1])
         if length == expected or (expected is None and length >= last):
             return
@@ -170,7 +177,7 @@ class AlignmentFile:
         return lengths
 
     def _check_reference(self, reference: str | Path | None, lengths: dict[str, int]) -> None:
-        wanted = self._file.get_reference_length(self.contig)
+        wanted = self._length
         if lengths.get(self.contig) != wanted:
             there = f"has {lengths[self.contig]:,} bases" if self.contig in lengths else "is missing"
             raise InputError(
@@ -213,7 +220,7 @@ class AlignmentFile:
         """
         place = f"{self.contig}:{start}"
         try:
-            for read in self._file.fetch(self.contig, start - 1, end):
+            for read in self._file.fetch(tid=self._tid, start=start - 1, stop=end):
                 place = f"{self.contig}:{read.reference_start + 1}"
                 yield read
         except _DAMAGED as error:

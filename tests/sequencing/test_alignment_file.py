@@ -1,6 +1,7 @@
 """BAM and CRAM that are opened: what is wrong with others is said in one message, and nothing else is."""
 
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +109,63 @@ def test_truncated_and_damaged(
         AlignmentFile(path, panel, fasta) as file,
     ):
         list(file.reads(1, 2000))
+
+
+def with_header(path: Path, old: str, new: str) -> Path:
+    """Replace text of a BAM's header, whatever pysam would accept."""
+    with pysam.BGZFile(str(path)) as file:
+        content = file.read()
+    (length,) = struct.unpack_from("<i", content, 4)
+    text = content[8 : 8 + length].replace(old.encode(), new.encode())
+    assert text != content[8 : 8 + length]
+    with pysam.BGZFile(str(path), "w") as file:
+        file.write(content[:4] + struct.pack("<i", len(text)) + text + content[8 + length :])
+    pysam.index(str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("SM:NA1", "SM:NA1\t"),
+        ("LN:2000", "LN:2000\t"),
+        ("ID:one\t", "ID:one\t\t"),
+        ("ID:one\t", "ID:one\tplatform\t"),
+        ("ID:one\t", ""),
+        ("LN:2000", "LN:2e3"),
+        ("\tLN:2000", ""),
+        ("SM:NA1\n", "SM:NA1\n@CO\n"),
+        ("SM:NA1\n", "SM:NA1\n@HD\tVN:1.5\n"),
+        ("SM:NA1\n", "SM:NA1\n@ZZ\tAA:b\n"),
+        ("SM:NA1\n", "SM:NA1\n@rg\tID:two\tSM:other\n"),
+        ("SM:NA1\n", "SM:NA1\n@co by hand\n"),
+        ("SM:NA1\n", "SM:NA1\n@PG\tPN:bwa\tlong:3\n"),
+        ("SM:NA1\n", "SM:NA1\r\n"),
+        ("@HD", "@hd"),
+    ],
+    ids=repr,
+)
+def test_headers_that_bend_the_rules(
+    write_reads: WriteReads, reads: list, panel_of: PanelOf, old: str, new: str
+) -> None:
+    """Only chromosomes and samples are read from them."""
+    path = with_header(write_reads(reads, contigs=[("20", 2000)]), old, new)
+    panel = panel_of(PANEL, length=2000)
+    with AlignmentFile(path, panel) as file:
+        assert file.sample == "NA1"
+    assert len(names(path, panel)) == 5
+
+
+def test_a_file_name_that_is_no_text(
+    write_reads: WriteReads, reads: list, panel_of: PanelOf, tmp_path: Path
+) -> None:
+    """The sample's name, which the file gives where no read group does, can be written."""
+    path, panel = tmp_path / os.fsdecode(b"caf\xe9.bam"), panel_of(PANEL)
+    written = write_reads(reads, groups=[])
+    os.rename(f"{written}.bai", f"{path}.bai")
+    os.rename(written, path)
+    with AlignmentFile(path, panel) as file:
+        assert file.sample == r"caf\xe9"
 
 
 def test_samples(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
