@@ -374,8 +374,9 @@ class Container:
         """The header, its entries checked."""
         try:
             header = json.loads(self._stored(place, "header"))
+            json.dumps(header, ensure_ascii=False).encode()  # JSON can hold half of a surrogate pair
         except (ValueError, RecursionError) as error:
-            raise self.kind.damaged(self.path, "the header is not JSON") from error
+            raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
         self.require(isinstance(header, dict), "the header is not a JSON object")
         for name, is_valid in ({"checksum": is_line, "sections": is_object} | dict(self.kind.fields)).items():
             self.require(name in header, f"the header has no entry {name!r}")
