@@ -145,7 +145,8 @@ class ContainerWriter:
             self.add_section(_PARTS, np.array(self._parts, dtype=_PART).tobytes())
         self.checksum.update(json.dumps(identity, sort_keys=True).encode())
         header = identity | more | {"checksum": self.checksum.hexdigest(), "sections": self._sections}
-        encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+        # the name of a file may hold bytes that are not UTF-8
+        encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         offset = self._align()
         self._file.write(encoded)
         preamble = self._kind.preamble.pack(
