@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
 
 from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.builds import build_of, contig_length
@@ -24,6 +28,9 @@ from spinimpute.watched import READING, begins, ends
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
 _CRAM_MAGIC = b"CRAM"
 _SHOWN = 10  # names of chromosomes
+# where a panel's header states another length: reads of another build show its alleles at half of the sites
+_LEAST_AGREEMENT, _LEAST_COMPARED, _MOST_COMPARED = 0.9, 20, 200
+_MOST_READS_COMPARED = 50_000
 _DAMAGED = (OSError, ValueError, EOFError)  # in the words of pysam
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
@@ -54,7 +61,8 @@ class AlignmentFile:
     ------
     InputError
         The file, its index or the reference is missing, damaged, truncated or of another form; the panel's
-        chromosome is not in it, or has another length; or it holds several samples.
+        chromosome is not in it, or has another length while its reads do not show the panel's alleles; or it
+        holds several samples.
     """
 
     def __init__(self, path: str | Path, panel: ReferencePanel, reference: str | Path | None = None) -> None:
@@ -78,10 +86,10 @@ class AlignmentFile:
                 self._length: int = self._file.lengths[self._tid]
             except UnicodeDecodeError as error:
                 raise self.error(f"its header {_NO_TEXT}") from error
-            self._check_length(panel)
             if lengths is not None:
                 self._check_reference(reference, lengths)
             self._check_index()
+            self._check_length(panel)
             self._stack = stack.pop_all()
 
     def _is_cram(self) -> bool:
@@ -139,14 +147,45 @@ class AlignmentFile:
             return
         built = build_of(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
         panel_built = build_of(panel.contig_line, panel.chrom)
-        of_panel = f"reaches position {last:,}" if expected is None else f"is on one of {expected:,}"
-        raise self.error(
-            f"its reads are aligned to another genome build: {self.contig} has {length:,} bases"
-            + (f" ({built})" if built else "")
-            + f", the panel {of_panel}"
-            + (f" ({panel_built})" if panel_built else "")
-            + ". Align them to the panel's genome, or take a panel of theirs"
+        lengths = f"{self.contig} has {length:,} bases{_in_brackets(built)} in its header, and " + (
+            f"the panel reaches position {last:,}"
+            if expected is None
+            else f"{expected:,}{_in_brackets(panel_built)} by the panel's header line {panel.contig_line}"
         )
+        shown_S = self._shows_alleles(panel) if length >= last else []
+        n_shown, n_sites = sum(shown_S), len(shown_S)
+        if n_sites < _LEAST_COMPARED or n_shown < _LEAST_AGREEMENT * n_sites:
+            compared = f"; it shows the panel's alleles at {n_shown} of {n_sites} sites" if n_sites else ""
+            raise self.error(
+                f"its reads are aligned to another genome build: {lengths}{compared}. Align them to the "
+                "panel's genome, or take a panel of theirs"
+            )
+        warnings.warn(
+            f"{self._named}: {lengths}, which is taken to be wrong: the reads show the panel's alleles at "
+            f"{n_shown} of {n_sites} sites",
+            stacklevel=4,
+        )
+
+    def _shows_alleles(self, panel: ReferencePanel) -> list[bool]:
+        """Whether a read shows one of the panel's alleles, at each of some positions of its SNPs."""
+        position, keys = panel.position, panel.sites.keys()
+        shown: dict[int, bool] = {}
+        for read in islice(self.reads(int(position[0]), int(position[-1])), _MOST_READS_COMPARED):
+            letters = read.query_sequence
+            if letters is None or read.reference_end is None:
+                continue
+            first, stop = np.searchsorted(position, [read.reference_start + 1, read.reference_end + 1])
+            if first == stop:
+                continue
+            place_of = {at + 1: place for place, at in read.get_aligned_pairs(matches_only=True)}
+            alleles: dict[int, set[str]] = defaultdict(set)
+            for at, ref, alt in keys[first:stop]:
+                if len(ref) == len(alt) == 1 and at in place_of and at not in shown:
+                    alleles[at] |= {ref.upper(), alt.upper(), "="}
+            shown |= {at: letters[place_of[at]] in them for at, them in alleles.items()}
+            if len(shown) >= _MOST_COMPARED:
+                break
+        return list(shown.values())
 
     def _lengths_in(self, reference: str | Path | None) -> dict[str, int]:
         """Chromosomes of the reference, of which a CRAM holds the differences.
@@ -273,6 +312,10 @@ class AlignmentFile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _in_brackets(build: str) -> str:
+    return f" ({build})" if build else ""
 
 
 def _some(names: Sequence[str]) -> str:

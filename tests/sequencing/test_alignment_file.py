@@ -1,6 +1,7 @@
 """BAM and CRAM that are opened: what is wrong with others is said in one message, and nothing else is."""
 
 import os
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -184,15 +185,38 @@ def test_samples(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> Non
     [
         ([("21", 63025520)], 63025520, "its header has no 20; its chromosomes are 21. Align"),
         ([("20", 9), ("chr20", 9)], 9, "its header names 20 in several ways, 20, chr20"),
-        ([("20", 64444167)], 63025520, r"64,444,167 bases \(GRCh38\), the panel is on one of 63,025,520"),
-        ([("20", 2000)], 1999, "another genome build: 20 has 2,000 bases, the panel is on one of 1,999"),
-        ([("20", 104)], None, "20 has 104 bases, the panel reaches position 105"),
+        ([("20", 64444167)], 63025520, r"64,444,167 bases \(GRCh38\) in its header, and 63,025,520 \(GR"),
+        ([("20", 2000)], 1999, r"1,999 by the panel's header line ##contig=<ID=20,length=1999>\. Align"),
+        ([("20", 104)], None, "20 has 104 bases in its header, and the panel reaches position 105"),
     ],
 )  # fmt: skip
 def test_other_chromosomes_and_builds(
     write_reads: WriteReads, panel_of: PanelOf, contigs: list, length: int | None, said: str
 ) -> None:
     refused(write_reads([], contigs=contigs), panel_of(PANEL, length=length), said)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_header_line_of_another_build(
+    write_reads: WriteReads, read_line: type, panel_of: PanelOf, shift: int
+) -> None:
+    """Reads that show the panel's alleles are of its build, whatever length its header states."""
+    letters = random.Random(1).choices("ACGT", k=400)
+    others = str.maketrans("ACGT", "CATG")
+    sites = [(101 + i, letters[i], letters[i].translate(others)) for i in range(0, 400, 8)]
+    panel = panel_of(sites, length=2500)
+    lines = [
+        read_line(f"r{i}", 101 + i + shift, "20M", "".join(letters[i : i + 20]), "5" * 20)
+        for i in range(0, 380, 10)
+    ]
+    path = write_reads(lines, contigs=[("20", 2000)])
+    if shift:
+        refused(
+            path, panel, r"2,500 by the panel's header line .*shows the panel's alleles at \d+ of 4\d sites"
+        )
+        return
+    with pytest.warns(UserWarning, match=r"t\.bam: .* ##contig=<ID=20,length=2500>, .* taken to be wrong"):
+        assert names(path, panel)
 
 
 def test_a_panel_that_states_no_length(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:

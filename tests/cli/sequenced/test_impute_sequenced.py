@@ -179,6 +179,21 @@ def test_a_file_name_that_is_no_text(
     assert report.exists()
 
 
+def test_a_panel_whose_header_states_another_build(
+    run: Run, truth: Truth, write_reads: WriteReads, small_panel: Path, tmp_path: Path
+) -> None:
+    """As panels that were lifted over and kept their old header line: the reads decide."""
+    sites = [site for site in truth[1] if len(site[1]) == len(site[2]) == 1]
+    for length, name in ((1_000_000, "a"), (64_444_167, "b")):
+        path = write_reads(tmp_path / f"{name}.bam", sites, "one", length)
+        done = run("impute", "--bam", path, "--panel", small_panel, "--out", tmp_path / f"{name}.vcf")
+        assert done.code == 0, done.err
+    assert done.err.count("the panel's header line ##contig=<ID=20,") == 1
+    one, other = (numbers(tmp_path / f"{name}.vcf") for name in "ab")
+    assert one[0] == other[0]
+    np.testing.assert_array_equal(one[1], other[1])
+
+
 def test_qualities_and_depth_reach_the_reads(run: Run, bam: Path, small_panel: Path, tmp_path: Path) -> None:
     for option, value in (("--min-base-quality", 21), ("--min-mapping-quality", 61)):
         done = run("impute", "--bam", bam, "--panel", small_panel, "--out", tmp_path / "o.vcf", option, value)
