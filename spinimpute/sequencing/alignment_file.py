@@ -11,6 +11,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from hashlib import md5
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ import numpy as np
 from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.builds import build_of, contig_length
 from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
+from spinimpute.output_files import temporary_folder
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.unpacking import GZIP_MAGIC
 from spinimpute.watched import READING, begins, ends
@@ -47,7 +49,8 @@ class AlignmentFile:
     panel : ReferencePanel
         On whose chromosome the reads are wanted.
     reference : str, Path or None
-        The reference genome, FASTA with .fai, that a CRAM was written with.
+        The reference genome, FASTA with .fai, that a CRAM was written with. Not needed for one that holds its
+        reference, or all letters of its reads.
 
     Attributes
     ----------
@@ -76,10 +79,14 @@ class AlignmentFile:
             stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
             begins(READING, self._named)
             stack.callback(ends, READING, self._named)
-            lengths = self._lengths_in(reference) if self._is_cram() else None
-            self._file = self._opened(pysam, None if lengths is None else reference)
+            is_cram = self._is_cram()
+            self._reference = Path(reference) if is_cram and reference is not None else None
+            lengths = None if self._reference is None else _lengths_in(self._reference)
+            self._file = self._opened(self._reference)
             stack.callback(self._close)
             try:
+                if is_cram and self._reference is None:
+                    self._file = self._opened_apart()
                 self.sample = self._sample()
                 self._tid = self._number_of(panel.chrom)
                 self.contig: str = self._file.references[self._tid]
@@ -87,8 +94,10 @@ class AlignmentFile:
             except UnicodeDecodeError as error:
                 raise self.error(f"its header {_NO_TEXT}") from error
             if lengths is not None:
-                self._check_reference(reference, lengths)
+                self._check_reference(lengths)
             self._check_index()
+            if is_cram:  # the first read shows whether the reference is there, and the right one
+                next(self.reads(*panel.position[[0, -1]].tolist()), None)
             self._check_length(panel)
             self._stack = stack.pop_all()
 
@@ -99,7 +108,9 @@ class AlignmentFile:
         except OSError as error:
             raise self.error(f"it cannot be read: {error.strerror}") from error
 
-    def _opened(self, pysam: Any, reference: str | Path | None) -> Any:
+    def _opened(self, reference: Path | None) -> Any:
+        import pysam
+
         try:
             file = pysam.AlignmentFile(
                 str(self.path), "r", reference_filename=None if reference is None else str(reference)
@@ -114,10 +125,27 @@ class AlignmentFile:
             raise self.error("this is SAM text; make a BAM of it (samtools sort -o x.bam, samtools index)")
         return file
 
-    def _sample(self) -> str:
-        # pysam parses headers more strictly than samtools does: only what is needed is read here
+    def _opened_apart(self) -> Any:
+        """The open CRAM again, such that htslib looks for a reference nowhere: it finds one without letters.
+
+        Else it would look where the header and the environment say, in the network, too, and write an index.
+        """
+        listed = zip(self._file.references, self._file.lengths, strict=True)
+        self._close()
+        with temporary_folder() as folder:
+            empty = folder / "none.fa"
+            empty.touch()
+            index = "".join(f"{name}\t{length}\t0\t60\t61\n" for name, length in listed)
+            Path(f"{empty}.fai").write_text(index, encoding="utf-8")
+            return self._opened(empty)
+
+    def _header_lines(self, kind: str) -> list[list[str]]:
+        """Fields of the header's lines that begin so: pysam is stricter with headers than samtools is."""
         lines = [line.rstrip("\r").split("\t") for line in str(self._file.header).split("\n")]
-        fields = [field for line in lines if line[0] == "@RG" for field in line if field.startswith("SM:")]
+        return [line for line in lines if line[0] == kind]
+
+    def _sample(self) -> str:
+        fields = [field for line in self._header_lines("@RG") for field in line if field.startswith("SM:")]
         names = list(dict.fromkeys(field[3:] for field in fields if field[3:].strip()))
         if len(names) > 1:
             raise self.error(
@@ -187,41 +215,12 @@ class AlignmentFile:
                 break
         return list(shown.values())
 
-    def _lengths_in(self, reference: str | Path | None) -> dict[str, int]:
-        """Chromosomes of the reference, of which a CRAM holds the differences.
-
-        htslib would look for a reference elsewhere, in the network, too, and write indexes that it lacks.
-        """
-        if reference is None:
-            raise self.error("a CRAM is read with the reference genome it was written with: give its FASTA")
-        path = Path(reference)
-        if not path.is_file():
-            raise InputError(f"reference {path}: {why_no_file(path)}")
-        index = Path(f"{path}.fai")
-        advice = f"write it: samtools faidx {path}"
-        try:
-            fields = [line.split("\t") for line in index.read_text().splitlines()]
-            lengths = {name: int(length) for name, length, *_ in fields}
-            with path.open("rb") as file:
-                packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-            if packed:
-                index = Path(f"{path}.gzi")
-                index.open("rb").close()
-        except OSError as error:
-            raise InputError(
-                f"reference {path}: its index {index.name} cannot be read ({error.strerror}); {advice}"
-            ) from error
-        except ValueError as error:
-            raise InputError(f"reference {path}: {index.name} is no index of it; {advice}") from error
-        return lengths
-
-    def _check_reference(self, reference: str | Path | None, lengths: dict[str, int]) -> None:
-        wanted = self._length
-        if lengths.get(self.contig) != wanted:
+    def _check_reference(self, lengths: dict[str, int]) -> None:
+        if lengths.get(self.contig) != self._length:
             there = f"has {lengths[self.contig]:,} bases" if self.contig in lengths else "is missing"
             raise InputError(
-                f"reference {reference}: {self.contig} {there} in it, and has {wanted:,} in {self.path}; "
-                "give the FASTA that the CRAM was written with"
+                f"reference {self._reference}: {self.contig} {there} in it, and has {self._length:,} in "
+                f"{self.path}; give the FASTA that the CRAM was written with"
             )
 
     def _check_index(self) -> None:
@@ -263,11 +262,28 @@ class AlignmentFile:
                 place = f"{self.contig}:{read.reference_start + 1}"
                 yield read
         except _DAMAGED as error:
-            why = " or was written with another reference" if self._file.is_cram else ""
+            if self._file.is_cram:
+                self._check_letters_of_reference()
             raise self.error(
-                f"the file is damaged{why}: it cannot be read on from {place} ({error}). Check it with "
-                "samtools quickcheck, or get it again"
+                f"the file is damaged: it cannot be read on from {place} ({error}). Check it with samtools "
+                "quickcheck, or get it again"
             ) from error
+
+    def _check_letters_of_reference(self) -> None:
+        """Raise InputError if a CRAM that cannot be read lacks its reference, or has another one."""
+        if self._reference is None:
+            raise self.error(
+                "its reads are stored as differences from a reference genome: give the one that they were "
+                "written with, its FASTA (reference=...). One that holds its reference is damaged: get it again"
+            )
+        lines = [line for line in self._header_lines("@SQ") if f"SN:{self.contig}" in line]
+        stated = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
+        found = _md5_in(self._reference, self.contig)
+        if stated and found and found != stated.lower():
+            raise InputError(
+                f"reference {self._reference}: its {self.contig} is not the one that {self.path} was written "
+                f"with: its MD5 is {found}, and {stated} in the header of the CRAM. Give the FASTA of that"
+            )
 
     def fragment(self, read: Read) -> str:
         """What a read has in common with its mate, and with no other read: name and where both begin.
@@ -312,6 +328,41 @@ class AlignmentFile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _lengths_in(reference: Path) -> dict[str, int]:
+    """Chromosomes of a reference, by its index: htslib would write one that is missing."""
+    if not reference.is_file():
+        raise InputError(f"reference {reference}: {why_no_file(reference)}")
+    index = Path(f"{reference}.fai")
+    advice = f"write it: samtools faidx {reference}"
+    try:
+        fields = [line.split("\t") for line in index.read_text().splitlines()]
+        lengths = {name: int(length) for name, length, *_ in fields}
+        with reference.open("rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        if packed:
+            index = Path(f"{reference}.gzi")
+            index.open("rb").close()
+    except OSError as error:
+        raise InputError(
+            f"reference {reference}: its index {index.name} cannot be read ({error.strerror}); {advice}"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"reference {reference}: {index.name} is no index of it; {advice}") from error
+    return lengths
+
+
+def _md5_in(reference: Path, contig: str) -> str:
+    """The MD5 of a chromosome as headers of CRAMs state it (M5); "" if it cannot be read."""
+    import pysam
+
+    try:
+        with pysam.FastaFile(str(reference)) as fasta:
+            letters = fasta.fetch(contig)
+    except _DAMAGED:
+        return ""
+    return md5(letters.upper().encode(), usedforsecurity=False).hexdigest()
 
 
 def _in_brackets(build: str) -> str:

@@ -32,7 +32,7 @@ def refused(run: Run, small_panel: Path, tmp_path: Path) -> Callable[..., str]:
         ours = [line for line in done.err.splitlines() if "rror: " in line]
         usage = done.err.startswith("Usage: ")  # click's own, of options
         assert len(ours) == 1
-        of_htslib = [line for line in done.err.splitlines() if line.startswith(("[E::", "[W::"))]
+        of_htslib = [line for line in done.err.splitlines() if line.startswith(("[E::", "[W::", "bgzf_"))]
         assert usage or len(done.err.splitlines()) == 1 + len(of_htslib)
         assert done.out == ""
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -269,6 +269,23 @@ def test_reads_of_another_build(refused: Refused, truth: Truth, write_reads: Wri
     assert "64,444,167 bases (GRCh38) in its header" in said
 
 
+def test_a_cram_without_its_reference(refused: Refused, bam: Path, truth: Truth, tmp_path: Path) -> None:
+    """The message leads to the option, and says that another reference is none."""
+    letters = np.random.default_rng(1).choice(list("ACGT"), 1_000_000)
+    for position, ref, _ in truth[1]:
+        letters[position - 1 : position - 1 + len(ref)] = list(ref)
+    right, wrong, cram = (tmp_path / name for name in ("right.fa", "wrong.fa", "t.cram"))
+    for path, text in ((right, letters), (wrong, letters[::-1])):
+        path.write_text(f">20\n{''.join(text)}\n")
+        pysam.faidx(str(path))
+    pysam.view("-C", "-T", str(right), "-o", str(cram), str(bam), catch_stdout=False)
+    pysam.index(str(cram))
+    said = refused("its FASTA (--reference)", "--bam", cram)
+    assert f"reads {cram}: " in said
+    said = refused("its MD5 is ", "--bam", cram, "--reference", wrong)
+    assert f"reference {wrong}: " in said
+
+
 def test_reads_as_text(refused: Refused, bam: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.sam"
     path.write_text(pysam.view("-h", str(bam)))
@@ -285,6 +302,8 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
     assert "list.txt" in message
     listed.write_bytes(b"\xff\xfe\x00")
     assert "list.txt" in refused("cannot be read", "--bam-list", listed)
+    listed.write_text(f"# my reads\n#{bam}\n")
+    assert "list.txt" in refused("there is no file in it", "--bam-list", listed)
     listed.write_text(f"{bam}\ta\tb\n")
     assert "list.txt" in refused("has 3 columns", "--bam-list", listed)
     listed.write_text(f"{bam}\ta\n{bam}\ta\n")

@@ -138,7 +138,7 @@ def test_reads_and_a_list_of_them(
 ) -> None:
     two = write_reads(tmp_path / "two.bam", truth[1][::2], "two")
     listed = tmp_path / "list"
-    listed.write_text(f"{bam}\n{two}\n")
+    listed.write_text(f"# two people\n{bam}\n  # the other one\n{two}\n")
     given = (["--bam", bam, "--bam", two], ["--bam-list", listed], ["--bam", bam, "--bam-list", listed])
     texts = []
     for i, options in enumerate(given[:2]):
