@@ -274,7 +274,7 @@ class AlignmentFile:
         if self._reference is None:
             raise self.error(
                 "its reads are stored as differences from a reference genome: give the one that they were "
-                "written with, its FASTA (reference=...). One that holds its reference is damaged: get it again"
+                "written with, its FASTA (reference=...). If the file holds it, it is damaged: get it again"
             )
         lines = [line for line in self._header_lines("@SQ") if f"SN:{self.contig}" in line]
         stated = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
