@@ -64,7 +64,7 @@ COMMANDS_OF_CALLS = {
 }
 OPTIONS_OF_ARGUMENTS = {
     **{name: name for name in ("force", "chain", "region", "report", "model", "device", "panel", "typed")},
-    **{name: name for name in ("ambiguous", "multiqc", "resume", "threads")},
+    **{name: name for name in ("ambiguous", "multiqc", "reference", "resume", "threads")},
     "regions_file": "regions-file",
     "max_memory": "max-memory",
     "min_typed_ratio": "min-typed-ratio",

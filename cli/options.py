@@ -377,13 +377,18 @@ device_option = click.option(
 )
 
 
-def names_in(path: str, role: str, what: str) -> list[str]:
-    """The lines of a list that are not empty; a name may hold blanks. role, what: for messages."""
+def names_in(path: str, role: str, what: str, comment: str | None = None) -> list[str]:
+    """The lines of a list that are not empty, nor comments; a name may hold blanks.
+
+    role, what: for messages; comment: what comments begin with.
+    """
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{role} {path}: cannot be read ({error})") from error
     names = [line.strip() for line in lines if line.strip()]
+    if comment is not None:
+        names = [name for name in names if not name.startswith(comment)]
     if not names:
         raise InputError(f"{role} {path}: there is no {what} in it")
     return names

@@ -157,11 +157,13 @@ def sequencing_options(command: Command, *, several: bool = False) -> Command:
         ),
         click.option("--min-base-quality", help="Of a base that counts.", **quality),
         click.option("--min-mapping-quality", help="Of a read that counts.", **quality),
-        click.option("--reference", metavar="FILE", help="Reference genome that CRAMs were written with."),
+        click.option(
+            "--reference", metavar="FILE", help="Reference genome (FASTA) of CRAMs that do not hold it."
+        ),
         click.option(
             "--bam-list",
             help="A file with a BAM or CRAM in each line, and behind a tab its sample's name, if it is to be "
-            "another one than in the read groups.",
+            "another one than in the read groups. Lines that start with # are comments.",
             **_SEQUENCED,
         ),
         click.option("--bam", multiple=True, help="BAM or CRAM of a sample; may be repeated.", **_SEQUENCED),
@@ -210,7 +212,7 @@ def _listed_reads(path: str) -> list[tuple[str, str | None]]:
     from spinimpute.errors import InputError
 
     found = []
-    for line in names_in(path, "list of reads", "file"):
+    for line in names_in(path, "list of reads", "file", comment="#"):
         file, *names = (word.strip() for word in line.split("\t"))
         if len(names) > 1:
             raise InputError(

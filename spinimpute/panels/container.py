@@ -145,7 +145,8 @@ class ContainerWriter:
             self.add_section(_PARTS, np.array(self._parts, dtype=_PART).tobytes())
         self.checksum.update(json.dumps(identity, sort_keys=True).encode())
         header = identity | more | {"checksum": self.checksum.hexdigest(), "sections": self._sections}
-        encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+        # the name of a file may hold bytes that are not UTF-8
+        encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         offset = self._align()
         self._file.write(encoded)
         preamble = self._kind.preamble.pack(
@@ -374,8 +375,9 @@ class Container:
         """The header, its entries checked."""
         try:
             header = json.loads(self._stored(place, "header"))
+            json.dumps(header, ensure_ascii=False).encode()  # JSON can hold half of a surrogate pair
         except (ValueError, RecursionError) as error:
-            raise self.kind.damaged(self.path, "the header is not JSON") from error
+            raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
         self.require(isinstance(header, dict), "the header is not a JSON object")
         for name, is_valid in ({"checksum": is_line, "sections": is_object} | dict(self.kind.fields)).items():
             self.require(name in header, f"the header has no entry {name!r}")

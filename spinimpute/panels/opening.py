@@ -117,7 +117,7 @@ def open_panels(
     path = Path(panel)
     refuse_pipe(path, "panel")
     if is_panel_file(path) or not _to_be_compiled(path):
-        if genetic_map is not None:
+        if genetic_map is not None and is_panel_file(path):
             raise InputError(
                 f"{path} is a panel file and has its genetic map in it: leave genetic_map=... out, or give "
                 "it to build_panel(...)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from spinimpute.sequencing.alignment_file import Read
@@ -41,21 +42,18 @@ def aligned_blocks(read: Read) -> list[AlignedBlock]:
     """Cut a read, which has a CIGAR, at all that is inserted, deleted, skipped or clipped."""
     blocks: list[AlignedBlock] = []
     at, offset = read.reference_start, 0
-    for operation, length in read.cigartuples:
-        last = blocks[-1] if blocks else None
-        if operation in _MATCHES:
-            if last is None or last.behind:
-                blocks.append(AlignedBlock(at, at + length, offset, ()))
-            else:  # = and X side by side
-                blocks[-1] = last._replace(stop=at + length)
+    operations = (one for one in read.cigartuples if one[0] not in _IN_NEITHER)
+    for is_aligned, run in groupby(operations, key=lambda one: one[0] in _MATCHES):
+        if is_aligned:  # = and X may be side by side
+            length = sum(length for _, length in run)
+            blocks.append(AlignedBlock(at, at + length, offset, ()))
             at, offset = at + length, offset + length
-        elif operation not in _IN_NEITHER:
-            if last is not None:
-                blocks[-1] = last._replace(behind=(*last.behind, (operation, length)))
-            if operation in _IN_READ:
-                offset += length
-            elif operation in _IN_REFERENCE:
-                at += length
+            continue
+        between = tuple(run)
+        if blocks:
+            blocks[-1] = blocks[-1]._replace(behind=between)
+        offset += sum(length for operation, length in between if operation in _IN_READ)
+        at += sum(length for operation, length in between if operation in _IN_REFERENCE)
     return blocks
 
 

@@ -6,16 +6,23 @@ The library that reads, pysam, is loaded here alone, and when it is needed. Ever
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from hashlib import md5
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.builds import build_of, contig_length
 from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
+from spinimpute.output_files import temporary_folder
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.unpacking import GZIP_MAGIC
 from spinimpute.watched import READING, begins, ends
@@ -23,6 +30,9 @@ from spinimpute.watched import READING, begins, ends
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
 _CRAM_MAGIC = b"CRAM"
 _SHOWN = 10  # names of chromosomes
+# where a panel's header states another length: reads of another build show its alleles at half of the sites
+_LEAST_AGREEMENT, _LEAST_COMPARED, _MOST_COMPARED = 0.9, 20, 200
+_MOST_READS_COMPARED = 50_000
 _DAMAGED = (OSError, ValueError, EOFError)  # in the words of pysam
 _NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
 
@@ -39,12 +49,14 @@ class AlignmentFile:
     panel : ReferencePanel
         On whose chromosome the reads are wanted.
     reference : str, Path or None
-        The reference genome, FASTA with .fai, that a CRAM was written with.
+        The reference genome, FASTA with .fai, that a CRAM was written with. Not needed for one that holds its
+        reference, or all letters of its reads.
 
     Attributes
     ----------
     sample : str
-        The one that the read groups name (SM); the file's name where none is named.
+        The one that the read groups name (SM); the file's name where none is named, with bytes that are not
+        UTF-8 as \\xNN.
     contig : str
         What the file calls the panel's chromosome.
 
@@ -52,7 +64,8 @@ class AlignmentFile:
     ------
     InputError
         The file, its index or the reference is missing, damaged, truncated or of another form; the panel's
-        chromosome is not in it, or has another length; or it holds several samples.
+        chromosome is not in it, or has another length while its reads do not show the panel's alleles; or it
+        holds several samples.
     """
 
     def __init__(self, path: str | Path, panel: ReferencePanel, reference: str | Path | None = None) -> None:
@@ -66,18 +79,26 @@ class AlignmentFile:
             stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
             begins(READING, self._named)
             stack.callback(ends, READING, self._named)
-            lengths = self._lengths_in(reference) if self._is_cram() else None
-            self._file = self._opened(pysam, None if lengths is None else reference)
+            is_cram = self._is_cram()
+            self._reference = Path(reference) if is_cram and reference is not None else None
+            lengths = None if self._reference is None else _lengths_in(self._reference)
+            self._file = self._opened(self._reference)
             stack.callback(self._close)
             try:
+                if is_cram and self._reference is None:
+                    self._file = self._opened_apart()
                 self.sample = self._sample()
-                self.contig = self._contig(panel.chrom)
+                self._tid = self._number_of(panel.chrom)
+                self.contig: str = self._file.references[self._tid]
+                self._length: int = self._file.lengths[self._tid]
             except UnicodeDecodeError as error:
                 raise self.error(f"its header {_NO_TEXT}") from error
-            self._check_length(panel)
             if lengths is not None:
-                self._check_reference(reference, lengths)
+                self._check_reference(lengths)
             self._check_index()
+            if is_cram:  # the first read shows whether the reference is there, and the right one
+                next(self.reads(*panel.position[[0, -1]].tolist()), None)
+            self._check_length(panel)
             self._stack = stack.pop_all()
 
     def _is_cram(self) -> bool:
@@ -87,7 +108,9 @@ class AlignmentFile:
         except OSError as error:
             raise self.error(f"it cannot be read: {error.strerror}") from error
 
-    def _opened(self, pysam: Any, reference: str | Path | None) -> Any:
+    def _opened(self, reference: Path | None) -> Any:
+        import pysam
+
         try:
             file = pysam.AlignmentFile(
                 str(self.path), "r", reference_filename=None if reference is None else str(reference)
@@ -102,17 +125,37 @@ class AlignmentFile:
             raise self.error("this is SAM text; make a BAM of it (samtools sort -o x.bam, samtools index)")
         return file
 
+    def _opened_apart(self) -> Any:
+        """The open CRAM again, such that htslib looks for a reference nowhere: it finds one without letters.
+
+        Else it would look where the header and the environment say, in the network, too, and write an index.
+        """
+        listed = zip(self._file.references, self._file.lengths, strict=True)
+        self._close()
+        with temporary_folder() as folder:
+            empty = folder / "none.fa"
+            empty.touch()
+            index = "".join(f"{name}\t{length}\t0\t60\t61\n" for name, length in listed)
+            Path(f"{empty}.fai").write_text(index, encoding="utf-8")
+            return self._opened(empty)
+
+    def _header_lines(self, kind: str) -> list[list[str]]:
+        """Fields of the header's lines that begin so: pysam is stricter with headers than samtools is."""
+        lines = [line.rstrip("\r").split("\t") for line in str(self._file.header).split("\n")]
+        return [line for line in lines if line[0] == kind]
+
     def _sample(self) -> str:
-        groups = self._file.header.to_dict().get("RG", [])
-        names = list(dict.fromkeys(group["SM"] for group in groups if group.get("SM", "").strip()))
+        fields = [field for line in self._header_lines("@RG") for field in line if field.startswith("SM:")]
+        names = list(dict.fromkeys(field[3:] for field in fields if field[3:].strip()))
         if len(names) > 1:
             raise self.error(
                 f"it holds reads of {len(names)} samples ({_some(names)}); give a file for each (samtools "
                 "split), or one name (SM) to all read groups if they are of one person (samtools reheader)"
             )
-        return names[0] if names else self.path.stem
+        return names[0] if names else os.fsencode(self.path.stem).decode(errors="backslashreplace")
 
-    def _contig(self, chrom: str) -> str:
+    def _number_of(self, chrom: str) -> int:
+        """The number of a chromosome in the file: htslib looks for names in flawless headers only."""
         listed: Sequence[str] = self._file.references
         meant = names_of_chromosome(chrom, listed)
         own = [name for name in meant if plain_chromosome(name) == plain_chromosome(chrom)]
@@ -123,59 +166,61 @@ class AlignmentFile:
                 f"its header {what}; its chromosomes are {_some(listed)}. Align the reads to the panel's "
                 "genome"
             )
-        return found[0]
+        return listed.index(found[0])
 
     def _check_length(self, panel: ReferencePanel) -> None:
-        length = self._file.get_reference_length(self.contig)
+        length = self._length
         expected, last = contig_length(panel.contig_line), int(panel.position[-1])
         if length == expected or (expected is None and length >= last):
             return
         built = build_of(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
         panel_built = build_of(panel.contig_line, panel.chrom)
-        of_panel = f"reaches position {last:,}" if expected is None else f"is on one of {expected:,}"
-        raise self.error(
-            f"its reads are aligned to another genome build: {self.contig} has {length:,} bases"
-            + (f" ({built})" if built else "")
-            + f", the panel {of_panel}"
-            + (f" ({panel_built})" if panel_built else "")
-            + ". Align them to the panel's genome, or take a panel of theirs"
+        lengths = f"{self.contig} has {length:,} bases{_in_brackets(built)} in its header, and " + (
+            f"the panel reaches position {last:,}"
+            if expected is None
+            else f"{expected:,}{_in_brackets(panel_built)} by the panel's header line {panel.contig_line}"
+        )
+        shown_S = self._shows_alleles(panel) if length >= last else []
+        n_shown, n_sites = sum(shown_S), len(shown_S)
+        if n_sites < _LEAST_COMPARED or n_shown < _LEAST_AGREEMENT * n_sites:
+            compared = f"; it shows the panel's alleles at {n_shown} of {n_sites} sites" if n_sites else ""
+            raise self.error(
+                f"its reads are aligned to another genome build: {lengths}{compared}. Align them to the "
+                "panel's genome, or take a panel of theirs"
+            )
+        warnings.warn(
+            f"{self._named}: {lengths}, which is taken to be wrong: the reads show the panel's alleles at "
+            f"{n_shown} of {n_sites} sites",
+            stacklevel=4,
         )
 
-    def _lengths_in(self, reference: str | Path | None) -> dict[str, int]:
-        """Chromosomes of the reference, of which a CRAM holds the differences.
+    def _shows_alleles(self, panel: ReferencePanel) -> list[bool]:
+        """Whether a read shows one of the panel's alleles, at each of some positions of its SNPs."""
+        position, keys = panel.position, panel.sites.keys()
+        shown: dict[int, bool] = {}
+        for read in islice(self.reads(int(position[0]), int(position[-1])), _MOST_READS_COMPARED):
+            letters = read.query_sequence
+            if letters is None or read.reference_end is None:
+                continue
+            first, stop = np.searchsorted(position, [read.reference_start + 1, read.reference_end + 1])
+            if first == stop:
+                continue
+            place_of = {at + 1: place for place, at in read.get_aligned_pairs(matches_only=True)}
+            alleles: dict[int, set[str]] = defaultdict(set)
+            for at, ref, alt in keys[first:stop]:
+                if len(ref) == len(alt) == 1 and at in place_of and at not in shown:
+                    alleles[at] |= {ref.upper(), alt.upper(), "="}
+            shown |= {at: letters[place_of[at]] in them for at, them in alleles.items()}
+            if len(shown) >= _MOST_COMPARED:
+                break
+        return list(shown.values())
 
-        htslib would look for a reference elsewhere, in the network, too, and write indexes that it lacks.
-        """
-        if reference is None:
-            raise self.error("a CRAM is read with the reference genome it was written with: give its FASTA")
-        path = Path(reference)
-        if not path.is_file():
-            raise InputError(f"reference {path}: {why_no_file(path)}")
-        index = Path(f"{path}.fai")
-        advice = f"write it: samtools faidx {path}"
-        try:
-            fields = [line.split("\t") for line in index.read_text().splitlines()]
-            lengths = {name: int(length) for name, length, *_ in fields}
-            with path.open("rb") as file:
-                packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-            if packed:
-                index = Path(f"{path}.gzi")
-                index.open("rb").close()
-        except OSError as error:
-            raise InputError(
-                f"reference {path}: its index {index.name} cannot be read ({error.strerror}); {advice}"
-            ) from error
-        except ValueError as error:
-            raise InputError(f"reference {path}: {index.name} is no index of it; {advice}") from error
-        return lengths
-
-    def _check_reference(self, reference: str | Path | None, lengths: dict[str, int]) -> None:
-        wanted = self._file.get_reference_length(self.contig)
-        if lengths.get(self.contig) != wanted:
+    def _check_reference(self, lengths: dict[str, int]) -> None:
+        if lengths.get(self.contig) != self._length:
             there = f"has {lengths[self.contig]:,} bases" if self.contig in lengths else "is missing"
             raise InputError(
-                f"reference {reference}: {self.contig} {there} in it, and has {wanted:,} in {self.path}; "
-                "give the FASTA that the CRAM was written with"
+                f"reference {self._reference}: {self.contig} {there} in it, and has {self._length:,} in "
+                f"{self.path}; give the FASTA that the CRAM was written with"
             )
 
     def _check_index(self) -> None:
@@ -213,15 +258,32 @@ class AlignmentFile:
         """
         place = f"{self.contig}:{start}"
         try:
-            for read in self._file.fetch(self.contig, start - 1, end):
+            for read in self._file.fetch(tid=self._tid, start=start - 1, stop=end):
                 place = f"{self.contig}:{read.reference_start + 1}"
                 yield read
         except _DAMAGED as error:
-            why = " or was written with another reference" if self._file.is_cram else ""
+            if self._file.is_cram:
+                self._check_letters_of_reference()
             raise self.error(
-                f"the file is damaged{why}: it cannot be read on from {place} ({error}). Check it with "
-                "samtools quickcheck, or get it again"
+                f"the file is damaged: it cannot be read on from {place} ({error}). Check it with samtools "
+                "quickcheck, or get it again"
             ) from error
+
+    def _check_letters_of_reference(self) -> None:
+        """Raise InputError if a CRAM that cannot be read lacks its reference, or has another one."""
+        if self._reference is None:
+            raise self.error(
+                "its reads are stored as differences from a reference genome: give the one that they were "
+                "written with, its FASTA (reference=...). If the file holds it, it is damaged: get it again"
+            )
+        lines = [line for line in self._header_lines("@SQ") if f"SN:{self.contig}" in line]
+        stated = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
+        found = _md5_in(self._reference, self.contig)
+        if stated and found and found != stated.lower():
+            raise InputError(
+                f"reference {self._reference}: its {self.contig} is not the one that {self.path} was written "
+                f"with: its MD5 is {found}, and {stated} in the header of the CRAM. Give the FASTA of that"
+            )
 
     def fragment(self, read: Read) -> str:
         """What a read has in common with its mate, and with no other read: name and where both begin.
@@ -266,6 +328,45 @@ class AlignmentFile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _lengths_in(reference: Path) -> dict[str, int]:
+    """Chromosomes of a reference, by its index: htslib would write one that is missing."""
+    if not reference.is_file():
+        raise InputError(f"reference {reference}: {why_no_file(reference)}")
+    index = Path(f"{reference}.fai")
+    advice = f"write it: samtools faidx {reference}"
+    try:
+        fields = [line.split("\t") for line in index.read_text().splitlines()]
+        lengths = {name: int(length) for name, length, *_ in fields}
+        with reference.open("rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        if packed:
+            index = Path(f"{reference}.gzi")
+            index.open("rb").close()
+    except OSError as error:
+        raise InputError(
+            f"reference {reference}: its index {index.name} cannot be read ({error.strerror}); {advice}"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"reference {reference}: {index.name} is no index of it; {advice}") from error
+    return lengths
+
+
+def _md5_in(reference: Path, contig: str) -> str:
+    """The MD5 of a chromosome as headers of CRAMs state it (M5); "" if it cannot be read."""
+    import pysam
+
+    try:
+        with pysam.FastaFile(str(reference)) as fasta:
+            letters = fasta.fetch(contig)
+    except _DAMAGED:
+        return ""
+    return md5(letters.upper().encode(), usedforsecurity=False).hexdigest()
+
+
+def _in_brackets(build: str) -> str:
+    return f" ({build})" if build else ""
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 
 from __future__ import annotations
 
+import re
+import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -39,6 +41,7 @@ from spinimpute.sequencing.record_likelihoods import LIKELIHOODS, stated_likelih
 from spinimpute.sequencing.strands import REPAIRS, choose_strands, is_of_other_strand
 from spinimpute.targets.liftover import Lift
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
+from spinimpute.vcf.header import definition
 from spinimpute.vcf.text_faults import NO_SAMPLES
 from spinimpute.vcf.variant_file import Record, VariantFile
 
@@ -47,6 +50,9 @@ FEW_RECORDS = 20  # unless there are so few
 LEAST_SHARE_OF_OTHER_BUILD = 0.1  # of all sites, where the headers state different builds
 LEAST_SHARE_OF_STRANDS = 0.8  # where either strand counts: half of them fit by chance
 _BLOCK_SITES = 256  # converted at once
+_TYPE = re.compile(r"[<,] *Type=(Integer|Float|String|Character|Flag)[,>]")
+_NUMBERS = ("Integer", "Float")
+_DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
 """What callers write for all alleles that they have not seen: the panel's ALT may be one of them."""
 
@@ -127,6 +133,8 @@ class _Found:
         self._panel_index: list[int] = []
         self._counted_index: list[int] = []
         self._rows = _Rows(len(file.samples))
+        self._types = _types_of_formats(file)
+        self._warned = set[str]()
 
     def add(self, record: Record) -> None:
         """Take the likelihoods of the panel's alleles, and count the others."""
@@ -188,15 +196,28 @@ class _Found:
     def _reads(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
         """How many reads each sample has, (X,), NaN where it is not said; None if it is of no sample."""
         formats = self._file.formats(record)
-        if "AD" in formats:
-            reads = self._file.numbers(record, "AD").values
-            if reads.shape[1] > max(pair) and not np.isnan(reads[:, pair]).all():
-                return reads[:, pair[0]] + reads[:, pair[1]]
-        if "DP" in formats:
-            reads_X = self._file.numbers(record, "DP").values[:, 0]
+        for key in _DEPTHS:
+            if key not in formats:
+                continue
+            if self._types.get(key) not in _NUMBERS:
+                self._warn_of_depths(key)
+                continue
+            reads = self._file.numbers(record, key).values
+            if key == "DP":
+                reads_X = reads[:, 0]
+            elif reads.shape[1] > max(pair):
+                reads_X = reads[:, pair[0]] + reads[:, pair[1]]
+            else:
+                continue
             if not np.isnan(reads_X).all():
                 return reads_X
         return None
+
+    def _warn_of_depths(self, key: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            message = f"the header does not define {key} as numbers (Type=Integer): its depths are ignored"
+            warnings.warn(str(self._file.error(message)), stacklevel=2)
 
     def check(self, records: ChromosomeRecords) -> None:
         """Raise InputError unless sites are the panel's and of its genome build, and something is stated."""
@@ -283,6 +304,25 @@ class _Found:
             np.intersect1d(np.array(self._counted_index, np.int64), panel_index),
             dict(Counter(filter(None, repairs))),
         )
+
+
+def _types_of_formats(file: VariantFile) -> dict[str, str]:
+    """The types of FORMAT fields by a file's header; "" for none of those that there are.
+
+    Raises InputError for likelihoods without a type, which cannot be read.
+    """
+    types: dict[str, str] = {}
+    for line in file.header.splitlines():
+        kind, key = definition(line) or ("", "")
+        if kind == "FORMAT":
+            stated = _TYPE.search(line)
+            types.setdefault(key, stated[1] if stated else "")
+    for key, right in (("PL", "Integer"), ("GL", "Float")):
+        if types.get(key) == "":
+            raise file.error(
+                f"its header line of {key} states no valid Type; write Type={right} there (bcftools reheader)"
+            )
+    return types
 
 
 class _Rows:

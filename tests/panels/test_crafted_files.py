@@ -160,6 +160,23 @@ def test_entries_of_another_type(files: dict[str, Path], tmp_path: Path, suffix:
     refused(path, f"the header has no entry '{entry}'")
 
 
+@pytest.mark.parametrize("provenance", [{"source": "\ud800"}, {"more": ["\udcff"]}, {"\ud800": 1}], ids=ascii)
+@pytest.mark.parametrize("suffix", KINDS)
+def test_half_of_a_surrogate_pair(
+    files: dict[str, Path], tmp_path: Path, suffix: str, provenance: dict[str, Any]
+) -> None:
+    """JSON can hold one, and no file can be written with it: merged panels copy what they were made of."""
+    kind, content = KINDS[suffix], files[suffix].read_bytes()
+    path = tmp_path / f"crafted.{suffix}"
+    header = header_of(content, kind) | {"provenance": provenance, "checksum": "another"}
+    path.write_bytes(sealed(content, kind, json.dumps(header).encode()))
+    refused(path, "damaged: the header is not JSON in UTF-8")
+    if suffix == "spin":
+        with pytest.raises(InputError, match="damaged: the header is not JSON in UTF-8"):
+            spinimpute.merge_panels([files["spin"], path], tmp_path / "merged.spin")
+        assert not (tmp_path / "merged.spin").exists()
+
+
 @pytest.mark.parametrize(
     "header",
     [

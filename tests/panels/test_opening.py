@@ -105,11 +105,14 @@ def test_a_vcf_is_known_by_its_content(example: Path, tmp_path: Path) -> None:
 
 
 def test_a_map_goes_with_a_vcf_alone(
-    files: dict[str, Path], example: Path, example_panel: spinimpute.Panel
+    files: dict[str, Path], example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     genetic_map = example / "genetic.map"
     for panel in (*files.values(), example_panel):
         with pytest.raises(InputError, match="has its genetic map in it"), open_panels(panel, genetic_map):
+            pass
+    for absent in (tmp_path / "none.spin", tmp_path / "none"):
+        with pytest.raises(InputError, match="No such file"), open_panels(absent, genetic_map):
             pass
     with open_panels(example / "panel.vcf.gz", genetic_map) as (built,):
         assert built.checksum == example_panel.checksum

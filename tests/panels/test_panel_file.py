@@ -1,6 +1,7 @@
 """Panel files give back the VCF they were built from, and nothing but it."""
 
 import json
+import os
 import re
 import struct
 import subprocess
@@ -233,6 +234,14 @@ def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> 
         build_panel(vcf, tmp_path / "4.panel", map_file)
     with pytest.raises(InputError, match="genetic map is of chromosome 21, the panel of 20"):
         build_panel(vcf, tmp_path / "4.panel", GeneticMap.read(map_file, "21"))
+
+
+def test_a_map_whose_name_is_no_text(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    """The panel records it; which bytes it had is not worth an error."""
+    genetic_map = tmp_path / os.fsdecode(b"caf\xe9.map")
+    genetic_map.write_text("20 . 0 1\n20 . 1 1000\n")
+    with build_panel(write_vcf(RECORDS), tmp_path / "p.panel", genetic_map) as panel:
+        assert panel.provenance["map"].startswith("caf?.map")
 
 
 def test_any_changed_byte_is_noticed_or_harmless(write_vcf: WriteVcf, tmp_path: Path) -> None:

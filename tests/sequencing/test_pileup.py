@@ -88,6 +88,23 @@ def test_by_hand(write_reads: WriteReads, read_line: type, panel_of: PanelOf) ->
     assert likelihoods.phred_SX3[2:, 0].tolist() == [[20, 3, 0], [30, 3, 0], [0, 3, 30]]
 
 
+def test_a_read_with_very_many_operations(
+    write_reads: WriteReads, read_line: type, panel_of: PanelOf
+) -> None:
+    """In time that grows with their number: with its square this would take minutes."""
+    n = 100_000  # insertions and deletions side by side
+    letters = "A" * 5 + "G" * n + "ACGTA"
+    reads = [
+        read_line("long", 101, "5M" + "1I1D" * n + "5M", letters, "5" * len(letters)),
+        read_line("pads", 101, "3M" + "1P" * n + "7M", "AAAAAAAAAA", "5" * 10),
+    ]
+    panel = panel_of([(103, "A", "C"), (109, "A", "T"), (106 + n + 2, "T", "G")])
+    found = read_alignments([write_reads(reads)], panel)
+    assert found.panel_index.tolist() == [0, 1, 2]
+    assert found.depth_SX.tolist() == [[2], [1], [1]]
+    assert found.phred_SX3[2, 0, 0] > found.phred_SX3[2, 0, 2] == 0
+
+
 def test_settings(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
     reads = [read_line(f"r{i}", 103, "1M", "AC"[i % 2], "*", mapping_quality=5) for i in range(9)]
     path, panel = write_reads(reads), panel_of(PANEL)

@@ -365,6 +365,31 @@ def test_a_header_that_defines_pl_as_text(gl_vcf: GlVcf, panel_of: PanelOf, kind
         read(path, panel_of(PANEL))
 
 
+@pytest.mark.parametrize("kind", ["", ",Type=", ",Type=Int"])
+def test_a_header_that_gives_pl_no_type(gl_vcf: GlVcf, panel_of: PanelOf, kind: str) -> None:
+    path = gl_vcf("100 A C PL 0,3,30")
+    path.write_text(path.read_text().replace("=G,Type=Integer", f"=G{kind}"))
+    with pytest.raises(InputError, match=r"t\.vcf: its header line of PL states no valid Type.*Type=Integer"):
+        read(path, panel_of(PANEL))
+
+
+@pytest.mark.parametrize(
+    "line", ["", "##FORMAT=<ID=AD,Number=R>\n", '##FORMAT=<ID=AD,Number=R,Type=String,Description="">\n']
+)
+def test_a_header_that_does_not_define_depths(gl_vcf: GlVcf, panel_of: PanelOf, line: str) -> None:
+    """They are reported only: likelihoods say the same without them."""
+    path = gl_vcf("100 A C PL:AD:DP 0,3,30:1,0:7", "500 T A PL:AD 30,3,0:0,1")
+    with_reads = read(path, panel_of(PANEL))
+    assert with_reads.depth_SX is not None
+    assert with_reads.depth_SX.tolist() == [[1], [1]]
+    path.write_text(re.sub("##FORMAT=<ID=AD,.*\n", line, path.read_text()))
+    with pytest.warns(UserWarning, match=r"t\.vcf: the header does not define AD as numbers.* ignored"):
+        found = read(path, panel_of(PANEL))
+    np.testing.assert_array_equal(found.phred_SX3, with_reads.phred_SX3)
+    assert found.depth_SX is not None
+    assert found.depth_SX.tolist() == [[7], [0]]
+
+
 def test_a_header_that_defines_nothing(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     path = gl_vcf("100 A C XX 0,3,30", "200 A C . .")
     path.write_text(re.sub("##FORMAT.*\n", "", path.read_text()))

@@ -82,7 +82,8 @@ def impute_sequenced(
     resources : Resources
         Threads, and memory: fewer threads work where it is too little for all.
     force : bool
-        Replace existing files.
+        Replace existing files, and go on though an array's calls do not fit the panel, or likelihoods and
+        reads cover the same sites of a sample.
     progress : callable, optional
         Called with the fraction that is done.
 

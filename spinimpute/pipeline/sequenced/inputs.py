@@ -105,12 +105,12 @@ class LikelihoodReader:
     panels : sequence of Panel
         Open.
     force : bool
-        Go on though the array's calls do not fit the panel.
+        Go on though the array's calls do not fit the panel, or likelihoods and reads cover the same sites.
 
     Attributes
     ----------
     warnings : list of str
-        Of the array's calls.
+        What is doubtful; `read` adds to them.
     absent : list of str
         Why a file knows nothing of what was read.
 
@@ -129,6 +129,7 @@ class LikelihoodReader:
                 f"{len(files)} files of likelihoods are given: give that of this chromosome alone"
             )
         self.settings, self.warnings, self.absent = settings, list[str](), list[str]()
+        self._force = force
         self._likelihoods = files[0] if files else None
         self._calls: dict[str, Prepared] = {}
         self._samples: list[str] | None = None
@@ -168,21 +169,50 @@ class LikelihoodReader:
         Raises
         ------
         InputError
-            As the readers, or the files are of different samples. With a region, `NoRecord` and `NoMatch` are
-            answered with None.
+            As the readers; the files are of different samples; or likelihoods and reads cover the same sites
+            of a sample, without `force`. With a region, `NoRecord` and `NoMatch` are answered with None.
         """
-        settings = self.settings
-        parts = []
+        stated = calls = reads = None
         if self._likelihoods is not None:
-            parts.append(self._unless_absent(region, partial(self._read_likelihoods, panel, region)))
+            stated = self._unless_absent(region, partial(self._read_likelihoods, panel, region))
         if panel.checksum in self._calls:
-            parts.append(likelihoods_of_calls(self._calls[panel.checksum], region))
-        if settings.alignments:
-            parts.append(self._unless_absent(region, partial(self._read_alignments, panel, region)))
-        known = [part for part in parts if part is not None]
+            calls = likelihoods_of_calls(self._calls[panel.checksum], region)
+        if self.settings.alignments:
+            reads = self._unless_absent(region, partial(self._read_alignments, panel, region))
+        if stated is not None and reads is not None:
+            self._check_independent(stated, reads)
+        known = [part for part in (stated, calls, reads) if part is not None]
         if self._samples is not None:
             known = [part.in_order(self._samples) for part in known]
         return reduce(merge_likelihoods, known) if known else None
+
+    def _check_independent(self, stated: GenotypeLikelihoods, reads: GenotypeLikelihoods) -> None:
+        """Refuse likelihoods and reads of the same sites: reads would count twice in their own likelihoods.
+
+        With `force` they are of different libraries, and a warning is enough.
+        """
+        samples, settings = stated.samples, self.settings
+        _, at_stated, at_reads = np.intersect1d(
+            stated.panel_index, reads.panel_index, assume_unique=True, return_indices=True
+        )
+        both_SX = stated.known_SX[at_stated] & reads.in_order(samples).known_SX[at_reads]
+        n_sites_X = both_SX.sum(axis=0)
+        if not n_sites_X.any():
+            return
+        x = int(n_sites_X.argmax())
+        path = settings.alignments[reads.samples.index(samples[x])]
+        if not self._force:
+            raise InputError(
+                f"target {self._likelihoods}: its likelihoods and the reads {path} cover {n_sites_X[x]:,} of "
+                f"the same sites of sample {samples[x]}. Likelihoods made of these reads would count them "
+                "twice: give the reads alone. Add force=True if they are of different libraries"
+            )
+        warning = (
+            f"target {self._likelihoods}: its likelihoods and the reads cover the same sites, and both count "
+            "in full"
+        )
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
     def begins(self, panel: Panel, region: Region | None) -> bool:
         """Whether `read` may know something, by no more than a file's first record.

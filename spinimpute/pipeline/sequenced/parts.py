@@ -188,7 +188,6 @@ def read_parts(
     parts, skipped = [], Counter[str]()
     of_haplotypes = [haplotypes_of(one) for one in panels]
     reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
-    summary.warnings += reader.warnings
     for one, together, around in _stretches(of_haplotypes, places, buffer_cM):
         found = reader.read(one, around)
         if found is not None:
@@ -210,6 +209,7 @@ def read_parts(
             low, high = kept[0].low, kept[-1].high
             ends = np.searchsorted(found.panel_index, [low, high]).tolist()
             parts.append(Part(one, found.part(slice(*ends)), [reach.place for reach in kept], low, high))
+    summary.warnings += reader.warnings
     summary.skipped = dict(+skipped)
     if not parts:
         raise _nothing_known(panels, regions, reader.absent)

@@ -32,7 +32,7 @@ def refused(run: Run, small_panel: Path, tmp_path: Path) -> Callable[..., str]:
         ours = [line for line in done.err.splitlines() if "rror: " in line]
         usage = done.err.startswith("Usage: ")  # click's own, of options
         assert len(ours) == 1
-        of_htslib = [line for line in done.err.splitlines() if line.startswith(("[E::", "[W::"))]
+        of_htslib = [line for line in done.err.splitlines() if line.startswith(("[E::", "[W::", "bgzf_"))]
         assert usage or len(done.err.splitlines()) == 1 + len(of_htslib)
         assert done.out == ""
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -262,10 +262,28 @@ def test_reads_that_are_cut(refused: Refused, bam: Path) -> None:
 
 
 def test_reads_of_another_build(refused: Refused, truth: Truth, write_reads: Write, tmp_path: Path) -> None:
-    path = write_reads(tmp_path / "other.bam", truth[1], length=64_444_167)
+    moved = [(position + 1, ref, alt) for position, ref, alt in truth[1]]
+    path = write_reads(tmp_path / "other.bam", moved, length=64_444_167)
     said = refused("another genome build", "--bam", path)
     assert "other.bam" in said
-    assert "64,444,167" in said
+    assert "64,444,167 bases (GRCh38) in its header" in said
+
+
+def test_a_cram_without_its_reference(refused: Refused, bam: Path, truth: Truth, tmp_path: Path) -> None:
+    """The message leads to the option, and says that another reference is none."""
+    letters = np.random.default_rng(1).choice(list("ACGT"), 1_000_000)
+    for position, ref, _ in truth[1]:
+        letters[position - 1 : position - 1 + len(ref)] = list(ref)
+    right, wrong, cram = (tmp_path / name for name in ("right.fa", "wrong.fa", "t.cram"))
+    for path, text in ((right, letters), (wrong, letters[::-1])):
+        path.write_text(f">20\n{''.join(text)}\n")
+        pysam.faidx(str(path))
+    pysam.view("-C", "-T", str(right), "-o", str(cram), str(bam), catch_stdout=False)
+    pysam.index(str(cram))
+    said = refused("its FASTA (--reference)", "--bam", cram)
+    assert f"reads {cram}: " in said
+    said = refused("its MD5 is ", "--bam", cram, "--reference", wrong)
+    assert f"reference {wrong}: " in said
 
 
 def test_reads_as_text(refused: Refused, bam: Path, tmp_path: Path) -> None:
@@ -284,6 +302,8 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
     assert "list.txt" in message
     listed.write_bytes(b"\xff\xfe\x00")
     assert "list.txt" in refused("cannot be read", "--bam-list", listed)
+    listed.write_text(f"# my reads\n#{bam}\n")
+    assert "list.txt" in refused("there is no file in it", "--bam-list", listed)
     listed.write_text(f"{bam}\ta\tb\n")
     assert "list.txt" in refused("has 3 columns", "--bam-list", listed)
     listed.write_text(f"{bam}\ta\n{bam}\ta\n")
@@ -292,6 +312,39 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
 
 def test_other_samples_than_the_reads(refused: Refused, gl: Path, bam: Path) -> None:
     refused("not of the same samples", "--gl", gl, "--bam", bam)
+
+
+def test_reads_beside_their_own_likelihoods(
+    run: Run,
+    refused: Refused,
+    rows: Rows,
+    truth: Truth,
+    write_gl: Write,
+    write_reads: Write,
+    small_panel: Path,
+    tmp_path: Path,
+) -> None:
+    """The same reads would count twice; two libraries of one sample are used together with --force."""
+    gl = write_gl(tmp_path / "s0.vcf", [row[:10] for row in rows])
+    known = {int(row[1]) for row in rows if not row[9].startswith("0,0,0")}
+    snps = [site for site in truth[1] if len(site[1]) == len(site[2]) == 1]
+    bam = write_reads(tmp_path / "s0.bam", snps, "s0")
+    n_both = sum(position in known for position, _, _ in snps)
+    target = ["--gl", gl, "--bam", bam]
+    said = refused(f"cover {n_both:,} of the same sites of sample s0", *target)
+    assert str(gl) in said
+    assert str(bam) in said
+    assert "--force" in said
+    checked = run("check", *target, "--panel", small_panel)
+    assert (checked.code, "of the same sites of sample s0" in checked.err) == (2, True)
+    out = tmp_path / "o.vcf"
+    done = run("impute", *target, "--panel", small_panel, "--out", out, "--force", "-t", 1)
+    assert done.code == 0, done.err
+    assert f"warning: target {gl}: its likelihoods and the reads" in done.err
+    others = write_reads(tmp_path / "o.bam", [site for site in snps if site[0] not in known], "s0")
+    beside = run("impute", "--gl", gl, "--bam", others, "--panel", small_panel, "--out", tmp_path / "b.vcf")
+    assert beside.code == 0, beside.err
+    assert "the same sites" not in beside.err
 
 
 def test_regions(refused: Refused, gl: Path, bam: Path) -> None:

@@ -133,7 +133,9 @@ def test_every_file_that_impute_refuses_is_named(
     names = ("good", "bare", "build", "cut")
     files = {name: tmp_path / f"{name}.bam" for name in names}
     for name, path in files.items():
-        write_reads(path, truth[1], name, 64_444_167 if name == "build" else 1_000_000)
+        write_reads(path, truth[1], name)
+    moved = [(position + 1, ref, alt) for position, ref, alt in truth[1]]
+    write_reads(files["build"], moved, "build", 64_444_167)
     Path(f"{files['bare']}.bai").unlink()
     files["cut"].write_bytes(files["cut"].read_bytes()[:40])
     target = [word for path in files.values() for word in ("--bam", path)]

@@ -1,6 +1,7 @@
 """`spinimpute impute --gl` and `--bam`: what is handed to the library, and files in, files out."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,7 @@ def test_reads_and_a_list_of_them(
 ) -> None:
     two = write_reads(tmp_path / "two.bam", truth[1][::2], "two")
     listed = tmp_path / "list"
-    listed.write_text(f"{bam}\n{two}\n")
+    listed.write_text(f"# two people\n{bam}\n  # the other one\n{two}\n")
     given = (["--bam", bam, "--bam", two], ["--bam-list", listed], ["--bam", bam, "--bam-list", listed])
     texts = []
     for i, options in enumerate(given[:2]):
@@ -160,6 +161,37 @@ def test_reads_and_a_list_of_them(
     twice = run("impute", *given[2], "--panel", small_panel, "--out", tmp_path / "twice.vcf")
     assert twice.code == 2
     assert "reads of sample one are in" in twice.err
+
+
+def test_a_file_name_that_is_no_text(
+    run: Run, truth: Truth, write_reads: WriteReads, small_panel: Path, tmp_path: Path
+) -> None:
+    """It names the sample where no read group does, in the output and in the report."""
+    written = write_reads(tmp_path / "x.bam", truth[1], " ")
+    path = tmp_path / os.fsdecode(b"caf\xe9.bam")
+    os.rename(f"{written}.bai", f"{path}.bai")
+    os.rename(written, path)
+    out, report = tmp_path / "o.vcf", tmp_path / "report.html"
+    done = run("impute", "--bam", path, "--panel", small_panel, "--out", out, "--report", report)
+    assert done.code == 0, done.err
+    assert r"coverage: caf\xe9: " in done.err
+    assert "\tFORMAT\tcaf\\xe9\n" in out.read_text()
+    assert report.exists()
+
+
+def test_a_panel_whose_header_states_another_build(
+    run: Run, truth: Truth, write_reads: WriteReads, small_panel: Path, tmp_path: Path
+) -> None:
+    """As panels that were lifted over and kept their old header line: the reads decide."""
+    sites = [site for site in truth[1] if len(site[1]) == len(site[2]) == 1]
+    for length, name in ((1_000_000, "a"), (64_444_167, "b")):
+        path = write_reads(tmp_path / f"{name}.bam", sites, "one", length)
+        done = run("impute", "--bam", path, "--panel", small_panel, "--out", tmp_path / f"{name}.vcf")
+        assert done.code == 0, done.err
+    assert done.err.count("the panel's header line ##contig=<ID=20,") == 1
+    one, other = (numbers(tmp_path / f"{name}.vcf") for name in "ab")
+    assert one[0] == other[0]
+    np.testing.assert_array_equal(one[1], other[1])
 
 
 def test_qualities_and_depth_reach_the_reads(run: Run, bam: Path, small_panel: Path, tmp_path: Path) -> None:

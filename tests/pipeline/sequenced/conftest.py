@@ -240,6 +240,7 @@ def impute(tmp_path: Path) -> Impute:
             region=region,
             output=OutputSettings(ALL, decimals=4),
             resources=Resources(threads),
+            force=True,  # likelihoods and reads are of different libraries
         )
         return out
 

@@ -151,7 +151,8 @@ def test_samples_get_other_names(world: World, gl: Path, bams: list[Path], tmp_p
     renamed.write_text(gl.read_text().replace("\ts1\t", "\tmine\t"))
     names = [None, "mine", *[None] * 4]
     given = SequencingSettings(renamed, bams, names=names)
-    summary = impute_sequenced(tmp_path / "o.vcf", world.panel, given, region=RegionSettings("20:1-20000"))
+    where = RegionSettings("20:1-20000")
+    summary = impute_sequenced(tmp_path / "o.vcf", world.panel, given, region=where, force=True)
     assert summary.samples == ["s0", "mine", "s2", "s3", "s4", "s5"]
     for wrong, said in ((names[:2], "2 names of samples for 6 files"), ([], "only one has mine")):
         with pytest.raises(InputError, match=said):
