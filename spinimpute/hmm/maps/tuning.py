@@ -154,10 +154,7 @@ def fair_order(parts: Iterable[np.ndarray]) -> np.ndarray:
         here_N = content_hash(alleles_SN)
         hash_N = here_N if hash_N is None else _stirred(hash_N) + here_N
     assert hash_N is not None, "there are sites"
-    order_N = np.argsort(hash_N, kind="stable")
-    sorted_N = hash_N[order_N]
-    number_N = (np.arange(len(order_N)) - np.searchsorted(sorted_N, sorted_N)).astype(np.uint64)
-    return order_N[np.argsort(_stirred(sorted_N + _stirred(number_N)), kind="stable")]
+    return _scattered(hash_N)
 
 
 def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
@@ -173,11 +170,19 @@ def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
     Returns
     -------
     int64 (X,)
-        Samples. Those with the same haplotypes are neighbours, in any order.
+        Samples. Those with the same haplotypes exchange places where the order of the file is another.
     """
     hash_X = np.zeros(int(sample_N.max()) + 1, np.uint64)
     np.add.at(hash_X, sample_N, _stirred(content_hash(alleles_SN)))
-    return np.argsort(_stirred(hash_X), kind="stable")
+    return _scattered(hash_X)
+
+
+def _scattered(hash_N: np.ndarray) -> np.ndarray:
+    """An order by hashes, int64 (N,), in which those with equal hashes are no neighbours."""
+    order_N = np.argsort(hash_N, kind="stable")
+    sorted_N = hash_N[order_N]
+    number_N = (np.arange(len(order_N)) - np.searchsorted(sorted_N, sorted_N)).astype(np.uint64)
+    return order_N[np.argsort(_stirred(sorted_N + _stirred(number_N)), kind="stable")]
 
 
 def _stirred(key_N: np.ndarray) -> np.ndarray:
