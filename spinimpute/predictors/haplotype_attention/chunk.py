@@ -413,12 +413,15 @@ def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
 
 
 def _order(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
-    """Haplotypes in an order that depends on their content and their siblings' only, int64 (N,)."""
+    """Haplotypes in an order that depends on their content and their siblings' only, int64 (N,).
+
+    Monomorphic sites between typed ones make no difference.
+    """
     hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
-    salt = 1
-    for site in typed_S.tolist():
-        hash_rows(*panel.stored_rows(site, site + 1), salt, hash_N)
-        salt += 1
+    for place, site in enumerate(typed_S.tolist()):
+        hash_rows(*panel.stored_rows(site, site + 1), np.array([place + 1]), hash_N)
+    count_X = panel.allele_count[edges_G1[0] : edges_G1[-1]]
+    varies_X = (count_X > 0) & (count_X < panel.n_haplotypes)
     salt = 1 << 40
     for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
         parts = (
@@ -427,5 +430,7 @@ def _order(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarra
             else [(start, start + HASHED_SITES), (stop - HASHED_SITES, stop)]
         )
         for low, high in parts:
-            salt += hash_rows(*panel.stored_rows(low, high), salt, hash_N)
+            n_varying_X = np.cumsum(varies_X[low - edges_G1[0] : high - edges_G1[0]])
+            hash_rows(*panel.stored_rows(low, high), salt + n_varying_X - 1, hash_N)
+            salt += int(n_varying_X[-1]) if high > low else 0
     return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))

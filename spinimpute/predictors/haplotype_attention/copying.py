@@ -98,33 +98,29 @@ def _hash_byte(bits, number, hash_N):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def hash_rows(stored, start_X1, listed_X, ref_is_minor_X, number_bytes, salt, hash_N):  # type: ignore[no-untyped-def]
+def hash_rows(stored, start_X1, listed_X, ref_is_minor_X, number_bytes, salt_X, hash_N):  # type: ignore[no-untyped-def]
     """Add to hash_N (uint64) a number for every row, `StoredRows`, that is a haplotype's minor allele.
 
-    Numbers follow from `salt` and from how many rows before have carriers. Returns how many have any.
+    The number follows from the row's salt (salt_X, int64).
     """
     n = len(hash_N)
     n_bytes = (n + 7) >> 3
-    n_carried = 0
     for x in range(len(listed_X)):
         if listed_X[x]:
-            number = scramble(np.uint64(salt + n_carried))
+            number = scramble(np.uint64(salt_X[x]))
             for at in range(start_X1[x], start_X1[x + 1], number_bytes):
                 haplotype = _listed(stored, at, number_bytes)
                 if haplotype < n:
                     hash_N[haplotype] += number
-        n_carried += start_X1[x + 1] > start_X1[x]  # the list of a monomorphic site is empty
     for first in range(0, n_bytes, HASHED_BYTES):  # of bits, some haplotypes after the others
-        before = 0
         for x in range(len(listed_X)):
-            if not listed_X[x]:
-                number, turn = scramble(np.uint64(salt + before)), np.uint8(255 if ref_is_minor_X[x] else 0)
-                for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
-                    bits = stored[start_X1[x] + byte] ^ turn
-                    if bits:
-                        _hash_byte(bits, number, hash_N[8 * byte : min(8 * byte + 8, n)])
-            before += start_X1[x + 1] > start_X1[x]
-    return n_carried
+            if listed_X[x]:
+                continue
+            number, turn = scramble(np.uint64(salt_X[x])), np.uint8(255 if ref_is_minor_X[x] else 0)
+            for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
+                bits = stored[start_X1[x] + byte] ^ turn
+                if bits:
+                    _hash_byte(bits, number, hash_N[8 * byte : min(8 * byte + 8, n)])
 
 
 @kernel()
@@ -182,13 +178,14 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     hash_N = np.empty(n, np.uint64)
     pattern_TN = np.empty((BLOCK_GAPS, n), np.int32)
     minor_W = np.zeros(1024, np.uint64)
+    salt_X = np.arange(len(listed_X))
     n_words = 0
     for g in range(len(count_G)):
         first, last = gap_start_G1[g], gap_start_G1[g + 1]
         hash_N[:] = 0
         hash_rows(
             stored, start_X1[first : last + 1], listed_X[first:last], ref_is_minor_X[first:last],
-            number_bytes, 0, hash_N,
+            number_bytes, salt_X[: last - first], hash_N,
         )  # fmt: skip
         pattern_N = pattern_TN[g % BLOCK_GAPS]
         n_patterns = _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N)
