@@ -21,6 +21,7 @@ from benchmarks.imputation.measure import Stage, run
 from benchmarks.imputation.results import processor
 from benchmarks.imputation.scoring import Accuracy, read_accuracy
 from benchmarks.imputation.tables import accuracy_table, markdown
+from benchmarks.phasing.left_out import switch_error
 from benchmarks.sequencing.results import OURS, built_panel, result_folder, write_configuration
 
 FILES = ("0.1x.sites", "0.5x.sites", "0.5x.reads", "1x.reads", "2x.sites", "4x.sites")
@@ -87,6 +88,11 @@ def _all(
         report += [f"## {file}: {n} people", *(accuracy_table(rows, m) for m in ("pooled_r2", "mean_r2"))]
         report += [f"Genotypes of {OURS} by the probability stated, and how many are right:"]
         report += [calibration(truth, imputed, case.panel)]
+        report += [
+            "Heterozygotes that are joined to the one before the other way, of those that are imputed as"
+        ]
+        report[-1] += " such, and of those that all programs impute as such:"
+        report += [switch_errors({OURS: imputed, **peers}, truth)]
     report += ["## Time and memory of spinimpute"]
     report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
     report += [f"{arguments.threads} threads, {processor()}."]
@@ -159,6 +165,26 @@ def calibration(truth: Path, imputed: Path, panel: Path) -> str:
     for k, (low, high) in enumerate(pairwise(STATED)):
         shares = [f"{r[k] / a[k]:.4f}" if a[k] else "–" for r, a in zip(n_right, n_all, strict=True)]
         rows.append([f"{low:g} to {high:g}", *shares])
+    return markdown(rows)
+
+
+def switch_errors(imputed: Mapping[str, Path], truth: Path) -> str:
+    """Of neighbouring heterozygotes, how many are joined the other way: each one's own, and those of all."""
+    names = samples(truth)
+    calls = {
+        label: {_key(r): r.genotype.array()[:, :2] for r in VCF(str(path), samples=names)}
+        for label, path in {"": truth, **imputed}.items()
+    }
+    keys = [key for key in calls[""] if all(key in of_one for of_one in calls.values())]
+    truth_SX2, *found = (np.array([of_one[key] for key in keys]) for of_one in calls.values())
+    one_SX = truth_SX2.sum(axis=2) == 1
+    open_SX = [one_SX & (phased_SX2.sum(axis=2) == 1) for phased_SX2 in found]
+    rows = [["switch errors", "its own", "pairs", "of all", "pairs"]]
+    for label, phased_SX2, own_SX in zip(imputed, found, open_SX, strict=True):
+        rows.append([label])
+        for chosen_SX in (own_SX, np.logical_and.reduce(open_SX)):
+            errors, n_pairs = switch_error(phased_SX2, truth_SX2, chosen_SX)
+            rows[-1] += [f"{errors / n_pairs:.4f}", str(n_pairs)]
     return markdown(rows)
 
 

@@ -56,8 +56,8 @@ def calibrated_pair(
     Returns
     -------
     float32 (S, H), float32 (S, H)
-        As of `pair_of`; the likeliest genotype stays the likeliest. Of a haploid sample both are the same,
-        and as they were: it is not known how right single chains are.
+        As of `pair_of`, the first one never the smaller; the likeliest genotype stays the likeliest. Of a
+        haploid sample both are the same, and as they were: it is not known how right single chains are.
     """
     pair_2SH = np.stack(pair_of(genotype_S3H))
     as_written_S3H = _genotypes(pair_2SH)
@@ -70,6 +70,8 @@ def calibrated_pair(
     kept_SH = _genotypes(softer_2SH).argmax(axis=1) == as_written_S3H.argmax(axis=1)
     pair_2SH = np.where(kept_SH, softer_2SH, pair_2SH)
     mean_SH = genotype_S3H[:, 1] / 2 + genotype_S3H[:, 2]
+    # the larger number is that of the ALT of a heterozygote: larger by the last digit where both are the same
+    pair_2SH[0] = np.maximum(pair_2SH[0], np.nextafter(pair_2SH[1], np.float32(1)) * (mean_SH > 0))
     first_SH, second_SH = np.where(haploid_H, mean_SH, pair_2SH)
     return first_SH, second_SH
 

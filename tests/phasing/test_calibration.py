@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from spinimpute.phasing.calibration import OVERCONFIDENCE, calibrated_pair, pair_of
+from spinimpute.phasing.chains import in_order_of_chains
 from spinimpute.pipeline.sequenced.columns import likeliest_alleles
 
 RARE, COMMON = 0.0001, 0.3
@@ -91,3 +92,13 @@ def test_genotypes_that_no_two_haplotypes_have() -> None:
     as_written_S3 = genotypes((first, second))[..., 0]
     softer_S3 = calibrated(genotype_S3, COMMON, 1.0)
     np.testing.assert_array_equal(softer_S3.argmax(axis=1), as_written_S3.argmax(axis=1))
+
+
+def test_phase_of_heterozygotes_that_no_two_haplotypes_have() -> None:
+    """The likelier carrier has the larger number, if by its last digit alone."""
+    genotype_S3H = np.array([[[0.25], [0.4], [0.35]], [[1.0], [0.0], [0.0]]], np.float32)
+    pair = calibrated_pair(genotype_S3H, np.full(2, COMMON), np.ones(1), TWO)
+    np.testing.assert_allclose(pair[0], pair[1], rtol=1e-6)
+    for second_carries, alleles in ((False, [1, 0]), (True, [0, 1])):
+        p_S2H = in_order_of_chains(*pair, np.full((2, 1), second_carries))
+        assert likeliest_alleles(p_S2H, TWO)[:, :, 0].tolist() == [alleles, [0, 0]]
