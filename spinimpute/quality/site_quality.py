@@ -11,7 +11,8 @@ from spinimpute.kernels import kernel
 
 
 @kernel()
-def _moments(p_UQ, mean_U, variance_U, score_U):  # type: ignore[no-untyped-def]
+def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
+    """Fill moment_U5 with sums of d², m d², m² d², m² and the product of 1 - m, see `site_quality`."""
     for u in range(len(p_UQ)):
         total, score, n = 0.0, 0.0, 0
         for q in range(p_UQ.shape[1]):
@@ -21,21 +22,39 @@ def _moments(p_UQ, mean_U, variance_U, score_U):  # type: ignore[no-untyped-def]
                 score += max(p, 1 - p)
                 n += 1
         mean = total / n if n else np.nan
-        squares = 0.0
+        flip = mean > 0.5
+        center = 1 - mean if flip else mean
+        second = third = fourth = square = 0.0
+        nobody = 1.0
         for q in range(p_UQ.shape[1]):
             p = p_UQ[u, q]
             if not np.isnan(p):
-                squares += (p - mean) ** 2
-        mean_U[u], variance_U[u] = mean, squares / n if n else np.nan
+                m = 1.0 - p if flip else np.float64(p)
+                deviation = (m - center) ** 2
+                second += deviation
+                third += m * deviation
+                fourth += m * m * deviation
+                square += m * m
+                nobody *= 1 - m
+        mean_U[u] = mean
+        moment_U5[u, 0], moment_U5[u, 1], moment_U5[u, 2], moment_U5[u, 3] = second, third, fourth, square
+        moment_U5[u, 4] = nobody
         score_U[u] = score / n if n else np.nan
 
 
 def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
     """Frequency, estimated R2 and average call score of sites.
 
-    R2 is the variance of the haplotype dosages over p (1 - p), p their mean: the estimated r2 of Minimac. If
-    probabilities are right it is what can be expected of the squared correlation between imputed and true
-    dosages.
+    R2 is the squared correlation of dosages and true alleles that the probabilities let expect, given that at
+    least one of the haplotypes carries the minor allele: where nobody carries it there is no correlation. At
+    common sites that condition says nothing, and R2 is the variance of the dosages over p (1 - p), p their
+    mean, as in Minimac.
+
+    Let m be the probabilities of the minor allele, M their sum, K the number of carriers, d the deviations of
+    m from its mean, and V the sum of d². If K carriers are drawn with odds m, the squared covariance of
+    alleles and dosages has the expectation K / M sum(m d²) + K (K - 1) / (M² - sum(m²)) (V² - sum(m² d²)),
+    and the alleles vary by K (1 - K / n). R2 is the quotient of both and of V, with the mean of K over K > 0
+    for K - 1 and K / n.
 
     Parameters
     ----------
@@ -50,18 +69,30 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
 
     References
     ----------
-    Das et al. 2016, Nat. Genet. 48:1284.
+    Das et al. 2016, Nat. Genet. 48:1284, for the estimate of Minimac.
     """
-    frequency, variance, score = (np.empty(len(p_UQ)) for _ in range(3))
-    _moments(np.ascontiguousarray(p_UQ, dtype=np.float32), frequency, variance, score)
-    expected = frequency * (1 - frequency)  # of the variance, were all alleles known
-    r2 = np.divide(variance, expected, out=np.zeros(len(p_UQ)), where=expected != 0)
-    return {
-        "AF": frequency,
-        "MAF": np.minimum(frequency, 1 - frequency),
-        "AVG_CS": score,
-        "R2": np.minimum(r2, 1.0),
-    }
+    frequency, score = np.empty(len(p_UQ)), np.empty(len(p_UQ))
+    moment_U5 = np.empty((len(p_UQ), 5))
+    _moments(np.ascontiguousarray(p_UQ, dtype=np.float32), frequency, moment_U5, score)
+    minor = np.minimum(frequency, 1 - frequency)
+    return {"AF": frequency, "MAF": minor, "AVG_CS": score, "R2": _expected_r2(p_UQ, minor, moment_U5)}
+
+
+def _expected_r2(p_UQ: np.ndarray, minor_U: np.ndarray, moment_U5: np.ndarray) -> np.ndarray:
+    """R2, see `site_quality`."""
+    second_U, third_U, fourth_U, square_U, nobody_U = moment_U5.T
+    n_U = (~np.isnan(p_UQ)).sum(axis=1)
+    total_U = minor_U * n_U
+    some = (total_U > 0) & (nobody_U < 1)
+    zeros_U = np.zeros(len(total_U))
+    carriers_U = np.divide(total_U, 1 - nobody_U, out=zeros_U + 1, where=some)  # if there are any
+    pairs_U = total_U * total_U - square_U
+    one_U = np.divide(third_U, total_U, out=zeros_U.copy(), where=some)
+    two_U = np.divide(second_U**2 - fourth_U, pairs_U, out=zeros_U.copy(), where=pairs_U > 1e-12)
+    varies_U = second_U * (1 - carriers_U / np.maximum(n_U, 1))
+    covaries_U = one_U + (carriers_U - 1) * two_U
+    r2_U = np.divide(covaries_U, varies_U, out=zeros_U, where=varies_U > 0)
+    return np.where(np.isnan(minor_U), np.nan, r2_U.clip(0, 1))
 
 
 def dosage_spread(p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> np.ndarray:

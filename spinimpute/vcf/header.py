@@ -24,7 +24,7 @@ _INFO_LINES = (  # MAF stands before AF because deflate then finds AF's digits a
     '##INFO=<ID=AVG_CS,Number=1,Type=Float,Description="Average call score: mean over the haplotypes of the '
     'probability of their likelier allele">',
     '##INFO=<ID=R2,Number=1,Type=Float,Description="Squared correlation to be expected between imputed and '
-    'true dosages: variance of the haplotype dosages over p(1-p), p their mean; 0 where they do not vary">',
+    'true dosages, if any of the samples carries the minor allele; 0 where the dosages do not vary">',
     '##INFO=<ID=TYPED,Number=0,Type=Flag,Description="The site was typed in the target">',
     '##INFO=<ID=IMPUTED,Number=0,Type=Flag,Description="The site was not typed in the target">',
 )
