@@ -12,6 +12,7 @@ import argparse
 from benchmarks.imputation.budgets import add_options as add_budgets_options
 from benchmarks.imputation.calibration import calibration
 from benchmarks.imputation.cases import REAL
+from benchmarks.imputation.chromosome import add_options as add_chromosome_options
 from benchmarks.imputation.chunks import add_options as add_chunks_options
 from benchmarks.imputation.chunks import chunks
 from benchmarks.imputation.compare import compare, fewer_sites, single_target, small_panels
@@ -20,6 +21,8 @@ from benchmarks.imputation.expected_r2 import expected_r2
 from benchmarks.imputation.figure import add_options as add_figure_options
 from benchmarks.imputation.large_panels import add_options as add_large_options
 from benchmarks.imputation.leave_one_out import leave_one_out
+from benchmarks.imputation.left_out import add_options as add_left_out_options
+from benchmarks.imputation.left_out import left_out
 from benchmarks.imputation.maps import maps
 from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
@@ -85,6 +88,12 @@ def make_parser() -> argparse.ArgumentParser:
     add_budgets_options(
         commands.add_parser("budgets", help=text, description=text, parents=[shared_options()])
     )
+    text = "A simulated whole chromosome: phased, unphased, and one person alone."
+    add_chromosome_options(
+        commands.add_parser("chromosome", help=text, description=text, parents=[shared_options()])
+    )
+    sub = command("left-out", left_out, "Settings, compared on people who are left out of panels.", REAL)
+    add_left_out_options(sub)
     text = "What a genome costs, by the law that measurements of 'scale' follow."
     add_cost_options(commands.add_parser("cost", help=text, description=text))
     text = "Makes a simulated set; by default a region of little recombination."

@@ -19,19 +19,19 @@ from benchmarks.imputation.options import Session, session
 from benchmarks.imputation.results import describe, models_used, write_configuration
 from benchmarks.imputation.study import Imputed, impute_case
 from benchmarks.imputation.tables import markdown, number, size_table, vcf_sizes, write_tsv
-from spinimpute.quality.metrics import ALL_FREQUENCIES, frequency_bins, site_statistics
+from spinimpute.quality.metrics import ALL_FREQUENCIES, frequency_bins
 
 CUT = 0.3  # of the printed R2: what users of all three programs commonly keep
 GOOD = (0.3, 0.8)  # true r2 from which a site is missed
+BAD = 0.2  # true r2 below which a site should not be kept
 
 ESTIMATE_HEAD = ["imputer", "bin", "sites", "without R2", "mean R2", "mean true r²", "correlation"]
-POOLED_HEAD = ["imputer", "bin", "sites", "weighted R2", "pooled r²"]
 CUT_HEAD = [
     "imputer",
     "bin",
     "kept",
     *(f"lost of true r² ≥ {good}" for good in GOOD),
-    f"kept of true r² < {CUT}",
+    f"kept of true r² < {BAD}",
     "kept of constant",
 ]
 
@@ -55,46 +55,8 @@ class Cut:
     bin: str
     kept: Part  # of all sites
     lost_good: tuple[Part, ...]  # of the sites with a true r2 of at least GOOD, those that are not kept
-    kept_bad: Part  # of the sites with a true r2 below CUT
+    kept_bad: Part  # of the sites with a true r2 below BAD
     kept_constant: Part  # of the sites that do not vary in the truth, and so have no true r2
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """Printed and true r2 of all sites of a bin taken together, whether they vary in the truth or not."""
-
-    bin: str
-    sites: int
-    printed: float  # mean weighted by p (1 - p), p the mean dosage of a haplotype
-    true: float  # squared correlation of deviations from the means of the sites
-
-
-def pooled(
-    true_XS: np.ndarray,
-    dosage_XS: np.ndarray,
-    printed_X: np.ndarray,
-    minor_frequency_X: np.ndarray,
-    edges: Sequence[float],
-) -> list[Pooled]:
-    """Printed and true r2 over all sites and by bin (low, high] of minor allele frequency; no empty bins.
-
-    Of diploid people. printed_X: NaN where nothing is printed, which counts as 0.
-    """
-    sums_X = site_statistics(true_XS, dosage_XS)
-    p_X = sums_X["mean_dosage"] / 2
-    weight_X = p_X * (1 - p_X)
-    rows = []
-    for one in (ALL_FREQUENCIES, *frequency_bins(edges)):
-        inside = one.holds(minor_frequency_X)
-        if not inside.any():
-            continue
-        total = {name: sums_X[name][inside].sum() for name in ("product", "square_true", "square_dosage")}
-        squares = total["square_true"] * total["square_dosage"]
-        true = float(total["product"] ** 2 / squares) if squares > 0 else float("nan")
-        weight = weight_X[inside]
-        printed = float((weight * np.nan_to_num(printed_X[inside])).sum() / max(weight.sum(), 1e-12))
-        rows.append(Pooled(one.label, int(inside.sum()), printed, true))
-    return rows
 
 
 def cuts(
@@ -119,7 +81,7 @@ def cuts(
                 one.label,
                 part(inside, kept_X),
                 tuple(part(true_r2_X >= good, ~kept_X) for good in GOOD),
-                part(true_r2_X < CUT, kept_X),
+                part(true_r2_X < BAD, kept_X),
                 part(np.isnan(true_r2_X), kept_X),
             )
         )
@@ -142,7 +104,6 @@ def expected_r2(arguments: argparse.Namespace) -> None:
 def _report(case: Case, run: Session, imputed: Imputed, out: Path) -> str:
     answers = read_answers(case)
     by_bin: list[list[str]] = []
-    by_pool: list[list[str]] = []
     by_cut: list[list[str]] = []
     for imputer in run.imputers:
         path = imputed.files[imputer.label]
@@ -151,16 +112,12 @@ def _report(case: Case, run: Session, imputed: Imputed, out: Path) -> str:
         for e in estimates(answers.true_XS, dosage_XS, printed_X, answers.minor_frequency, case.bins):
             means = (number(value) for value in (e.mean_estimated, e.mean_true, e.correlation))
             by_bin.append([imputer.label, e.bin, str(e.sites), str(e.without), *means])
-        for pool in pooled(answers.true_XS, dosage_XS, printed_X, answers.minor_frequency, case.bins):
-            both = number(pool.printed), number(pool.true)
-            by_pool.append([imputer.label, pool.bin, str(pool.sites), *both])
         of_sites = true_r2(answers.true_XS, dosage_XS)
         for cut in cuts(of_sites, printed_X, answers.minor_frequency, case.bins):
             parts = (cut.kept, *cut.lost_good, cut.kept_bad, cut.kept_constant)
             by_cut.append([imputer.label, cut.bin, *(part.text() for part in parts)])
     sizes = vcf_sizes(imputed.files)
     write_tsv(out / "estimates.tsv", [ESTIMATE_HEAD, *by_bin])
-    write_tsv(out / "pooled.tsv", [POOLED_HEAD, *by_pool])
     write_tsv(out / "cuts.tsv", [CUT_HEAD, *by_cut])
     write_tsv(out / "sizes.tsv", [["imputer", "bytes"], *sizes.items()])
     report = "\n\n".join(
@@ -171,12 +128,7 @@ def _report(case: Case, run: Session, imputed: Imputed, out: Path) -> str:
             markdown([ESTIMATE_HEAD, *by_bin]),
             "R2 is what INFO says (Beagle: DR2); r² is the squared correlation of dosages with truth, both "
             "in copies of the panel's minor allele, at sites that were not typed. Only sites that vary among "
-            "the people imputed have one: an R2 that is right over all rare sites is below the r² of these.",
-            "## All sites, pooled",
-            markdown([POOLED_HEAD, *by_pool]),
-            "R2 is weighted by p (1 - p), p the mean dosage of a haplotype; r² that of deviations from the "
-            "means of the sites. Both are of the same sites, those that do not vary in the truth among them, "
-            "and equal where R2 is what can be expected.",
+            "the people imputed have one.",
             f"## What is kept with R2 ≥ {CUT}",
             markdown([CUT_HEAD, *by_cut]),
             "A site that does not vary in the truth has no r²: it is in the last column and in `kept` alone.",

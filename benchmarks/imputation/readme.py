@@ -166,15 +166,15 @@ def _in_words(column: str) -> str:
 
 
 def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """The printed R2 of the sites of a frequency, and the r2 that their dosages have."""
+    """Mean printed R2 and mean true r2 of the sites of a frequency that vary in the truth."""
     name, *sets = title.split("; ")
     table: list[list[str]] = []
     for folder, where in zip(folders, sets, strict=True):
-        rows = _rows(folder / "pooled.tsv")
+        rows = _rows(folder / "estimates.tsv")
         names = [one for one in dict.fromkeys(row["bin"] for row in rows) if one != ALL]
         table.append([f"{name}; {where}", *(short_bin(one, first=i == 0) for i, one in enumerate(names))])
         value = {
-            (row["imputer"], row["bin"]): [f"{float(row[x]):.2f}"[1:] for x in ("weighted R2", "pooled r²")]
+            (row["imputer"], row["bin"]): [f"{float(row[x]):.2f}"[1:] for x in ("mean R2", "mean true r²")]
             for row in rows
         }
         imputers = dict.fromkeys(row["imputer"] for row in rows)

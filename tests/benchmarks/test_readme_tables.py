@@ -132,8 +132,8 @@ def test_what_the_printed_r2_is_worth(tmp_path: Path) -> None:
             "imputer\tbin\tkept\tlost of true r² ≥ 0.3\tkept of constant\n"
             f"X\tall\t1 of 2 (50.0%)\t2 of 3 ({share})\t1 of 9 (11.1%)\nX\t(0,0.1]\t\t\t\n"
         )
-        (tmp_path / name / "pooled.tsv").write_text(
-            "imputer\tbin\tsites\tweighted R2\tpooled r²\nX\tall\t9\t0.9\t0.8\nX\t(0,0.1]\t9\t0.715\t0.5\n"
+        (tmp_path / name / "estimates.tsv").write_text(
+            "imputer\tbin\tsites\tmean R2\tmean true r²\nX\tall\t9\t0.9\t0.8\nX\t(0,0.1]\t9\t0.715\t0.5\n"
         )
         (tmp_path / name / "table.tsv").write_text(
             "\t\nsamples\t9\ntyped calls left out, mean r² of a sample\t0.9620\n"
