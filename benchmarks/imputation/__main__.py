@@ -27,6 +27,8 @@ from benchmarks.imputation.maps import maps
 from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
+from benchmarks.imputation.sets import add_options as add_sets_options
+from benchmarks.imputation.sets import sets
 from benchmarks.imputation.simulate import add_options as add_simulate_options
 from benchmarks.imputation.simulate import add_relate_options
 from benchmarks.imputation.two_panels import add_options as add_two_panels_options
@@ -57,6 +59,8 @@ def make_parser() -> argparse.ArgumentParser:
         return sub
 
     command("compare", compare, "Accuracy by frequency, place and people; time and memory.", REAL, repeat=3)
+    sub = command("sets", sets, "Accuracy on all sets, phased and unphased, in one table.", REAL)
+    add_sets_options(sub)
     sub = command("fewer-sites", fewer_sites, "The same with thinned arrays.", REAL)
     sub.add_argument(
         "--parts", type=numbers, default=[2, 5, 10], help="one of so many sites (default: 2,5,10)"

@@ -66,7 +66,7 @@ def chromosome(arguments: argparse.Namespace) -> None:
 def _targets(full: Case, kind: str, run: Session, work: Path) -> tuple[Case, Sequence[Imputer]]:
     if kind == "unphased":
         # Minimac4 needs phased targets
-        return without_phase(full, run.seed, work), (Beagle(), *run.ours)
+        return replace(without_phase(full, run.seed, work), name=kind), (Beagle(), *run.ours)
     if kind == "one-person":
         alone = only_targets(full, draw_targets(full, 1, run.seed), work)
         return replace(alone, name=kind), run.imputers

@@ -10,7 +10,7 @@ from benchmarks.imputation.answers import Answers, read_answers, read_guess
 from benchmarks.imputation.cases import Case
 from benchmarks.imputation.derived import draw_targets, merged, only_targets, small_panel, thinned
 from benchmarks.imputation.options import Session, session
-from benchmarks.imputation.programs import better_peer
+from benchmarks.imputation.programs import Imputer, better_peer
 from benchmarks.imputation.results import Outcome, models_used, write_configuration, write_outcome
 from benchmarks.imputation.scoring import ALL, score
 from benchmarks.imputation.strata import (
@@ -134,10 +134,19 @@ def strata_of(case: Case, answers: Answers) -> list[Stratum]:
     ]
 
 
-def one_of_several(case: Case, run: Session, work: Path, out: Path, panels: Path) -> Outcome:
+def one_of_several(
+    case: Case,
+    run: Session,
+    work: Path,
+    out: Path,
+    panels: Path,
+    imputers: Sequence[Imputer] = (),
+    *,
+    strata: bool = True,
+) -> Outcome:
     """Impute and score a case; its tables are written to a folder of its own in `out`."""
-    imputed = impute_case(case, run.imputers, work, run.threads, run.repeat, panels=panels)
-    outcome = judged(case, imputed, run, _subfolder(out, case), strata=True)
+    imputed = impute_case(case, imputers or run.imputers, work, run.threads, run.repeat, panels=panels)
+    outcome = judged(case, imputed, run, _subfolder(out, case), strata=strata)
     write_outcome(outcome, out / case.name, run)
     return outcome
 

@@ -93,7 +93,10 @@ class Minimac4:
 
 @dataclass(frozen=True)
 class Ours:
-    """`spinimpute impute` with further arguments; building: those of `spinimpute panel build`."""
+    """`spinimpute impute` with further arguments.
+
+    building: those of `spinimpute panel build`; python: of the environment that runs it.
+    """
 
     label: str = "spinimpute"
     arguments: tuple[str, ...] = ()
@@ -102,9 +105,10 @@ class Ours:
     estimate: str = "R2"
     with_map: bool = True
     building: tuple[str, ...] = ()
+    python: str = sys.executable
 
     def build(self, case: Case, panel: Path) -> list[object]:
-        command = [sys.executable, "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
+        command = [self.python, "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
         genetic_map = case.map_arguments if self.with_map else ()
         return [*command, *genetic_map, "--out", panel, *self.building]
 
@@ -112,7 +116,7 @@ class Ours:
         self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
     ) -> list[object]:
         command = [
-            sys.executable,
+            self.python,
             "-m",
             "spinimpute.cli.main",
             "impute",

@@ -1,6 +1,8 @@
 """The commands run from end to end on a tiny set, with the real programs."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,53 @@ def test_variations(
     found = {row.imputer: row.pooled_r2 for row in read_accuracy(case / "accuracy.tsv") if row.bin == "all"}
     assert min(found["Beagle"], found["Minimac4"], found["spinimpute"]) > found["allele-frequency"]
     assert (case / "timing.tsv").exists()
+
+
+def test_sets(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
+    """Without a genetic map, and beside "another" version."""
+    set_ = tmp_path / "without_map"
+    shutil.copytree(simulated.panel.parent, set_)
+    (set_ / "genetic.map").unlink()
+    shared = ["--scorer", scorer, "--results", tmp_path / "results", "--threads", 1]
+    call("sets", set_, *shared, "--before", sys.executable)
+    (folder,) = (tmp_path / "results").iterdir()
+    for kind, peers in (("phased", {"Beagle", "Minimac4"}), ("unphased", {"Beagle"})):
+        report = (folder / kind / "report.md").read_text()
+        assert "| case | allele-frequency | Beagle |" in report
+        assert "Bins of minor allele frequency in which a peer is ahead or level" in report
+        rows = read_accuracy(folder / kind / "without_map" / "accuracy.tsv")
+        found = {row.imputer: row.pooled_r2 for row in rows if row.bin == "all"}
+        assert set(found) == {"allele-frequency", "before", "spinimpute", *peers}
+        assert found["before"] == found["spinimpute"]
+
+
+def test_left_out(simulated: Case, scorer: Path, programs: None, tmp_path: Path) -> None:
+    shared = ["--scorer", scorer, "--results", tmp_path / "results", "--threads", 1]
+    call("left-out", simulated.panel.parent, *shared, "--set", "SMALLEST_WEIGHT=1.0;TRAINED_RATIOS=()")
+    (folder,) = (tmp_path / "results").iterdir()
+    head, today, other = (line.split("\t") for line in (folder / "accuracy.tsv").read_text().splitlines())
+    assert head[:2] == ["case", "settings"]
+    assert today[1] == "today's"
+    assert float(today[2]) > 0.5
+    assert today[2:] != other[2:]
+    for table in ("sums", "tenths"):
+        assert len((folder / f"{table}.tsv").read_text().splitlines()) == 3
+    with pytest.raises(SystemExit, match="none of SMALLEST_WEIGHT"):
+        call("left-out", simulated.panel.parent, *shared, "--set", "WEIGHT=1")
+
+
+def test_chromosome(programs: None, scorer: Path, tmp_path: Path) -> None:
+    pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
+    sizes = ["--length", 30_000, "--centimorgans", 0.05, "--panel-haplotypes", 60, "--target-haplotypes", 16]
+    shared = ["--scorer", scorer, "--results", tmp_path / "results", "--threads", 1]
+    call("chromosome", "--cache", tmp_path / "cache", *sizes, "--typed-sites", 12, *shared)
+    (folder,) = (tmp_path / "results").iterdir()
+    report = (folder / "report.md").read_text()
+    for kind in ("phased", "unphased", "one-person"):
+        assert f"| {kind} | Beagle |" in report
+        assert f"| {kind} | spinimpute |" in report
+    assert "| unphased | Minimac4 |" not in report
+    assert report.count("| Minimac4 |") == 2 + 2 + 1  # of three tables
 
 
 def test_maps(programs: None, scorer: Path, simulated: Case, tmp_path: Path) -> None:
