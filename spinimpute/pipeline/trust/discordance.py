@@ -55,22 +55,36 @@ def find_discordance(panel: Panel) -> np.ndarray:
     if len(common_T) == 0:
         return discordance_X
     compared_N, sample_N = _compared_haplotypes(panel, common_T)
-    byte_N, shift_N = compared_N >> 3, (7 - (compared_N & 7)).astype(np.uint8)
     for first in range(0, len(common_T), _BLOCK):
         before = max(0, first - _FLANK)
         around_T = common_T[before : first + _BLOCK + _FLANK]
-        allele_TN = (panel.packed_rows(around_T)[:, byte_N] >> shift_N) & np.uint8(1)
+        allele_TN = alleles_of(panel, around_T, compared_N)
         found_T = _discordance(panel.position[around_T], allele_TN, sample_N)
         here = slice(first - before, first - before + _BLOCK)
         discordance_X[around_T[here]] = np.rint(found_T[here] * UNITS).clip(max=255)
     return discordance_X
 
 
-def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """About MOST_HAPLOTYPES haplotypes, all of a sample; and the rank of each one's sample."""
+def alleles_of(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.ndarray:
+    """Alleles of some haplotypes, uint8 (T, N); only some sites are read at a time."""
+    byte_N, shift_N = chosen_N >> 3, (7 - (chosen_N & 7)).astype(np.uint8)
+    allele_TN = np.empty((len(index_T), len(chosen_N)), np.uint8)
+    for start in range(0, len(index_T), _BLOCK):
+        packed_TP = panel.packed_rows(index_T[start : start + _BLOCK])
+        allele_TN[start : start + _BLOCK] = (packed_TP[:, byte_N] >> shift_N) & np.uint8(1)
+    return allele_TN
+
+
+def fairly_ordered(panel: Panel, common_T: np.ndarray) -> np.ndarray:
+    """Samples in an order that some common sites decide, see `fair_samples`, int64 (X,)."""
     chosen_T = common_T[np.unique(np.linspace(0, len(common_T) - 1, _CHOOSING_SITES).astype(np.int64))]
     alleles_TN = np.unpackbits(panel.packed_rows(chosen_T), axis=1, count=panel.n_haplotypes)
-    order = fair_samples(alleles_TN, panel.haplotype_sample)
+    return fair_samples(alleles_TN, panel.haplotype_sample)
+
+
+def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """About MOST_HAPLOTYPES haplotypes, all of a sample; and the rank of each one's sample."""
+    order = fairly_ordered(panel, common_T)
     rank_X = np.empty(len(order), np.int64)
     rank_X[order] = np.arange(len(order))
     ploidy_X = np.bincount(panel.haplotype_sample, minlength=len(order))

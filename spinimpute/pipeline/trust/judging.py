@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.hmm.maps.estimated import spread_sites
-from spinimpute.hmm.maps.tuning import fair_samples
 from spinimpute.hmm.parameters import LEAST_SITES
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.site_table import SiteTable, raw_columns
@@ -26,13 +25,14 @@ from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
 from spinimpute.partial_files import temporary_folder_in
-from spinimpute.pipeline.trust.discordance import find_discordance
+from spinimpute.pipeline.trust.discordance import alleles_of, fairly_ordered, find_discordance
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
 SUSPICIOUS = 0.95  # trust below which a site is judged
 COMMON = 0.05  # minor allele frequency of judged sites: of rarer alleles the people left out carry too few
 MOST_LEFT_OUT, LEAST_LEFT_OUT = 100, 10  # samples, at most a fifth of the panel's
+MOST_STAYING = 2_500  # samples: a bound on time and memory
 # Highest slope, a standard error above its estimate, with which a site keeps its discordance. Chosen on
 # people left out of six real and two simulated panels, of whom these samples are no part
 # (benchmarks/tried.md).
@@ -67,43 +67,40 @@ def judged_discordance(panel: Panel, threads: int) -> np.ndarray:
     typed_T = typed_T[far_T]
     if len(typed_T) < LEAST_SITES:
         return judged_X
-    typed_TN = np.unpackbits(panel.packed_rows(typed_T), axis=1, count=panel.n_haplotypes)
-    out_N = np.isin(panel.haplotype_sample, fair_samples(typed_TN, panel.haplotype_sample)[:n_left_out])
-    true_UQ = np.unpackbits(panel.packed_rows(suspicious_U), axis=1, count=panel.n_haplotypes)[:, out_N]
+    order_X = fairly_ordered(panel, typed_T)
+    out_Q = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[:n_left_out]))
+    stay_N = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[n_left_out : n_left_out + MOST_STAYING]))
     with temporary_folder_in(panel.path.parent, f".{panel.path.name}.") as folder:
         site_S = np.union1d(typed_T, suspicious_U)
-        _write_part(panel, site_S, ~out_N, folder / "stay.spin")
+        _write_part(panel, site_S, stay_N, folder / "stay.spin")
         with Panel.open(folder / "stay.spin") as stay:
             typed_index, index_U = np.searchsorted(site_S, typed_T), np.searchsorted(site_S, suspicious_U)
-            predicted_UQ = _predicted(stay, typed_index, typed_TN[:, out_N].astype(np.int8), threads)[index_U]
+            typed_TQ = alleles_of(panel, typed_T, out_Q).astype(np.int8)
+            predicted_UQ = _predicted(stay, typed_index, typed_TQ, threads)[index_U]
             frequency_U = stay.frequency[index_U]
+    true_UQ = alleles_of(panel, suspicious_U, out_Q)
     slope_U, error_U = _slopes(predicted_UQ - frequency_U[:, None], true_UQ - frequency_U[:, None])
     confirmed_U = suspicious_U[slope_U + error_U < HIGHEST_SLOPE]
     judged_X[confirmed_U] = found_X[confirmed_U]
     return judged_X
 
 
-def _write_part(panel: Panel, site_S: np.ndarray, stays_N: np.ndarray, out: Path) -> None:
+def _write_part(panel: Panel, site_S: np.ndarray, stay_N: np.ndarray, out: Path) -> None:
     """Write some sites and haplotypes of a panel as a panel file."""
-    sample_N = panel.haplotype_sample[stays_N]
-    kept_X, ploidy_X = np.unique(sample_N, return_counts=True)
-    samples = [panel.samples[x] for x in kept_X.tolist()]
+    kept_X, ploidy_X = np.unique(panel.haplotype_sample[stay_N], return_counts=True)
     counts = []
     with out.open("wb") as file:
-        writer = PanelWriter(file, len(sample_N))
+        writer = PanelWriter(file, len(stay_N))
         for start in range(0, len(site_S), SITES_AT_ONCE):
-            rows = panel.packed_rows(site_S[start : start + SITES_AT_ONCE])
-            alleles_SN = np.unpackbits(rows, axis=1, count=panel.n_haplotypes)[:, stays_N]
-            counts.append(alleles_SN.sum(axis=1))
-            packed = np.packbits(alleles_SN, axis=1)
-            writer.add_rows(store_rows(packed, len(sample_N)), counts[-1])
+            alleles_SN = alleles_of(panel, site_S[start : start + SITES_AT_ONCE], stay_N)
+            counts.append(alleles_SN.sum(axis=1, dtype=np.int64))
+            writer.add_rows(store_rows(np.packbits(alleles_SN, axis=1), len(stay_N)), counts[-1])
         table = SiteTable(panel.sites.take(site_S), panel.cM[site_S], np.concatenate(counts))
-        kept = {"samples": samples, "ploidy": "".join(map(str, ploidy_X.tolist())), "n_sites": len(site_S)}
-        writer.finish(
-            raw_columns(table, panel.multiallelic[site_S]),
-            np.zeros(len(site_S), np.uint8),
-            panel.container.header | {"provenance": panel.provenance} | kept,
-        )
+        samples, ploidy = [panel.samples[x] for x in kept_X], "".join(map(str, ploidy_X.tolist()))
+        kept = {"samples": samples, "ploidy": ploidy, "n_sites": len(site_S)}
+        header = panel.container.header | {"provenance": panel.provenance} | kept
+        trusted_S = np.zeros(len(site_S), np.uint8)
+        writer.finish(raw_columns(table, panel.multiallelic[site_S]), trusted_S, header)
         file.flush()
         os.fsync(file.fileno())
 
