@@ -1,7 +1,7 @@
 """What predictions are worth where a panel's alleles contradict the haplotypes around them.
 
 People are left out of a panel by turns and imputed from the array's sites. For sites by their discordance:
-how many, and the slope of the truth on predictions, which `spinimpute.panels.trust.discordance.trust` is to
+how many, and the slope of the truth on predictions, which `spinimpute.panels.trust.site_trust.trust` is to
 be; then r² of predictions alone, and as they are imputed. The function of trust was chosen by this, never by
 the targets.
 Installs nothing; data as for `benchmarks.imputation`.
