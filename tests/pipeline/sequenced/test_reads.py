@@ -69,6 +69,8 @@ def test_reads_across_sites_tell_more_than_their_likelihoods(
     assert correlation(found[1.0][0].DS, world.genotype_SX, world.frequency) > 0.9
     with_them, without = found[0.5]
     assert wrongly_joined(world, with_them) < 0.4 * wrongly_joined(world, without)
+    # with votes of all sweeps on phase this was .081 and .067: they mislead where panels are small
+    assert wrongly_joined(world, without) < 0.065
 
 
 def columns_of(lines: list[str], names: list[str]) -> list[list[str]]:
