@@ -11,20 +11,20 @@ import argparse
 import ast
 import datetime
 import json
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-from spinimpute.panels.trust.discordance import UNITS, Discordance, trust
 
-from benchmarks.imputation.cases import DATA, REAL, find_case
+from benchmarks.imputation.cases import DATA, REAL, Case, find_case
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown
-from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.hmm import parameters
 from spinimpute.phasing import phase as phasing
+from spinimpute.pipeline.maps.build import build_panel
 from spinimpute.vcf.reader import read_haplotypes
 
 RESULTS = Path(__file__).parent / "results"
@@ -75,20 +75,20 @@ def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
         np.ascontiguousarray(typed_TN[:, np.repeat(~out, 2)]).astype(np.uint8),
         case.read_map(panel.sites.chrom).cM(position),
         position,
-        _trust(panel, rows, ~out),
+        _trust(case, np.array(panel.samples)[~out].tolist(), rows),
         truth_TX2,
         calls_TX2.reshape(len(rows), -1).astype(np.int8),
         calls_TX2[:, :, 0] != calls_TX2[:, :, 1],
     )
 
 
-def _trust(panel: Haplotypes, rows: np.ndarray, stays_X: np.ndarray) -> np.ndarray:
-    """As of a panel of those who stay, at some of its sites."""
-    alleles_SN = panel.alleles[:, np.repeat(stays_X, 2)].astype(np.uint8)
-    names = np.array(panel.samples)[stays_X].tolist()
-    found = Discordance(names, np.full(len(names), 2))
-    found.add(panel.sites.position, np.packbits(alleles_SN, axis=1), alleles_SN.sum(axis=1))
-    return trust(found.finish()[rows] / UNITS)
+def _trust(case: Case, stayed: list[str], rows: np.ndarray) -> np.ndarray:
+    """The trust of some sites in a panel that is built of those who stay."""
+    with (
+        tempfile.TemporaryDirectory() as work,
+        build_panel(case.panel, Path(work) / "stayed.spin", case.genetic_map, samples=stayed) as panel,
+    ):
+        return panel.trust[rows]
 
 
 def switch_error(phased_TX2: np.ndarray, truth_TX2: np.ndarray, open_TX: np.ndarray) -> tuple[int, int]:

@@ -30,6 +30,12 @@ same reads give site by site: what is it worth that alleles of one fragment are 
 
 `indels` imputes BAM files of such people whose insertions and deletions are in their reads, too, with
 `--indels` and without it; with `--aligner` the reads are aligned by bwa mem.
+
+    python -m benchmarks.imputation relate chr22_1kg FOLDER --people 40 --relatives 0 --seed 3
+    python -m benchmarks.sequencing phase FOLDER --beside before=OLD/.venv/bin/spinimpute
+
+`phase` imputes simulated likelihoods of people left out of panels and counts switch errors, beside other
+versions of spinimpute.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ from benchmarks.sequencing.fragments import fragments
 from benchmarks.sequencing.growth import growth
 from benchmarks.sequencing.indels import indels
 from benchmarks.sequencing.large_panels import large_panels
+from benchmarks.sequencing.phase import phase
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -115,6 +122,13 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--aligner", help="name or path of bwa")
     sub.add_argument("--seed", type=int, default=6)
     sub.set_defaults(function=indels)
+    sub = commands.add_parser("phase", parents=[shared], help="Switch errors, beside other versions.")
+    sub.add_argument("sets", nargs="+", metavar="FOLDER", help="made by `benchmarks.imputation relate`")
+    sub.add_argument("--beside", action="append", default=[], metavar="LABEL=SPINIMPUTE", help="repeatable")
+    sub.add_argument("--coverage", default="0.5,2")
+    sub.add_argument("--seed", type=int, default=3)
+    sub.add_argument("--simulator", type=Path, default=SHARED / "tools" / "simulate_gl.py")
+    sub.set_defaults(function=phase, reads=False)
     parser.set_defaults(data=DATA, likelihoods=SHARED / "data" / "sequencing")
     return parser
 

@@ -22,7 +22,7 @@ from benchmarks.imputation.results import processor
 from benchmarks.imputation.scoring import Accuracy, read_accuracy
 from benchmarks.imputation.tables import accuracy_table, markdown
 from benchmarks.phasing.left_out import switch_error
-from benchmarks.sequencing.results import OURS, built_panel, result_folder, write_configuration
+from benchmarks.sequencing.results import INSTALLED, OURS, built_panel, result_folder, write_configuration
 
 FILES = ("0.1x.sites", "0.5x.sites", "0.5x.reads", "1x.reads", "2x.sites", "4x.sites")
 EDGES = (0.0, 0.0005, 0.002, 0.01, 0.05, 0.5)
@@ -50,12 +50,17 @@ def simulated(arguments: argparse.Namespace) -> None:
     for coverage in arguments.coverage.split(","):
         kind = "reads" if arguments.reads else "sites"
         out = arguments.work / f"{coverage}x.{kind}.vcf.gz"
-        words = ["--truth", case.truth, "--sites", case.panel, "--coverage", coverage, "--out", out]
-        words += ["--people", arguments.people, "--seed", arguments.seed]
-        words += ["--reads"] if arguments.reads else []
-        subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
-        made[f"{coverage}x.{kind}"] = (out, {})
+        made[f"{coverage}x.{kind}"] = (simulated_likelihoods(case, coverage, out, arguments), {})
     _all(case, made, arguments, f"{of}-{arguments.case}")
+
+
+def simulated_likelihoods(case: Case, coverage: str, out: Path, arguments: argparse.Namespace) -> Path:
+    """Simulate the likelihoods of a case's truth at this coverage."""
+    words = ["--truth", case.truth, "--sites", case.panel, "--coverage", coverage, "--out", out]
+    words += ["--people", arguments.people, "--seed", arguments.seed]
+    words += ["--reads"] if arguments.reads else []
+    subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
+    return out
 
 
 def leave_out(case: Case, people: int, work: Path) -> Case:
@@ -92,7 +97,9 @@ def _all(
             "Heterozygotes that are joined to the one before the other way, of those that are imputed as"
         ]
         report[-1] += " such, and of those that all programs impute as such:"
-        report += [switch_errors({OURS: imputed, **peers}, truth)]
+        errors = switch_errors({OURS: imputed, **peers}, truth)
+        rows = [[label, *cells] for label, cells in errors.items()]
+        report += [markdown([["switch errors", "its own", "pairs", "of all", "pairs"], *rows])]
     report += ["## Time and memory of spinimpute"]
     report += [markdown([["file", "seconds", "of processors", "MB at most"], *costs])]
     report += [f"{arguments.threads} threads, {processor()}."]
@@ -106,13 +113,18 @@ def _impute(file: str, likelihoods: Path, panel: Path, arguments: argparse.Names
 
 
 def impute(
-    imputer: str, stage: str, given: Sequence[object], panel: Path, out: Path, arguments: argparse.Namespace
+    imputer: str,
+    stage: str,
+    given: Sequence[object],
+    panel: Path,
+    out: Path,
+    arguments: argparse.Namespace,
+    program: Sequence[str] = INSTALLED,
 ) -> Stage:
     """Impute the samples of these options."""
     words = ["impute", *given, "--panel", panel, "--out", out, "--format", "GT,DS,GP"]
     words += ["--threads", arguments.threads, "-q", "-f", "--decimals", "5"]
-    command = [sys.executable, "-m", "spinimpute", *words]
-    return run(imputer, stage, command, arguments.work / "log.txt")
+    return run(imputer, stage, [*program, *words], arguments.work / "log.txt")
 
 
 def truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
@@ -168,8 +180,8 @@ def calibration(truth: Path, imputed: Path, panel: Path) -> str:
     return markdown(rows)
 
 
-def switch_errors(imputed: Mapping[str, Path], truth: Path) -> str:
-    """Of neighbouring heterozygotes, how many are joined the other way: each one's own, and those of all."""
+def switch_errors(imputed: Mapping[str, Path], truth: Path) -> dict[str, list[str]]:
+    """Switch error rate and pairs of each file, for its own heterozygotes and for those of all files."""
     names = samples(truth)
     calls = {
         label: {_key(r): r.genotype.array()[:, :2] for r in VCF(str(path), samples=names)}
@@ -179,13 +191,13 @@ def switch_errors(imputed: Mapping[str, Path], truth: Path) -> str:
     truth_SX2, *found = (np.array([of_one[key] for key in keys]) for of_one in calls.values())
     one_SX = truth_SX2.sum(axis=2) == 1
     open_SX = [one_SX & (phased_SX2.sum(axis=2) == 1) for phased_SX2 in found]
-    rows = [["switch errors", "its own", "pairs", "of all", "pairs"]]
+    rows: dict[str, list[str]] = {}
     for label, phased_SX2, own_SX in zip(imputed, found, open_SX, strict=True):
-        rows.append([label])
+        rows[label] = []
         for chosen_SX in (own_SX, np.logical_and.reduce(open_SX)):
             errors, n_pairs = switch_error(phased_SX2, truth_SX2, chosen_SX)
-            rows[-1] += [f"{errors / n_pairs:.4f}", str(n_pairs)]
-    return markdown(rows)
+            rows[label] += [f"{errors / n_pairs:.4f}", str(n_pairs)]
+    return rows
 
 
 def _key(record: object) -> tuple[int, str, str]:

@@ -16,12 +16,13 @@ from benchmarks.imputation.measure import Stage
 from benchmarks.imputation.results import commit, processor, scrubbed, versions
 
 OURS = "spinimpute"
+INSTALLED = (sys.executable, "-m", "spinimpute")
 
 
-def built_panel(case: Case, out: Path) -> Path:
+def built_panel(case: Case, out: Path, program: Sequence[str] = INSTALLED) -> Path:
     """The panel of a case, compiled."""
     build = ["panel", "build", "--vcf", case.panel, *case.map_arguments, "--out", out, "-q"]
-    subprocess.run([sys.executable, "-m", "spinimpute", *map(str, build)], check=True)
+    subprocess.run([*program, *map(str, build)], check=True)
     return out
 
 

@@ -4,8 +4,7 @@ Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the 
 found, each with its own recombination scale: common ancestors are recent for some haplotypes and old for
 others, and no single scale fits them all. Their genotype probabilities are averaged; the more is known of a
 sample, and the rarer an allele is, the more jumps are best. The average is too certain, which `calibration`
-takes back. All sweeps vote, by their odds, on which chain has the ALT of a heterozygote. Reads that span
-sites tell it in every sweep (`fragment_phase`); with them the last sweep decides alone.
+takes back. Reads that span sites tell in every sweep which alleles are of one chain (`fragment_phase`).
 
 What a chain may copy is for subclasses to say: all haplotypes (`all_haplotypes`), or of large panels the
 likeliest (`large_panels`).
@@ -43,7 +42,6 @@ LADDERS = (
     (0.0, (slice(1, 6), slice(2, 6), slice(3, 6))),
 )
 MISMATCH = 1e-3
-_LEAST = np.finfo(np.float32).tiny  # of what is divided by
 _LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # of Phred-scaled ones
 
 
@@ -119,9 +117,6 @@ class Chains(ABC):
         self.emission_S2L = self._by_frequency(self.frequency_S)
         self.probability_SL = np.zeros((n_sites, 2 * self.half), np.float32)
         self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
-        # how much likelier the first chain has the ALT of a heterozygote than the second one
-        self.lead_SH = np.zeros((n_sites, self.half), np.float32)
-        self._all_vote_H = np.array([not len(one.fragment) for one in linked_H] or [True] * self.half)
         self.plan_H = [
             pairs.plan(share, linked_H[h] if linked_H else None, first) if pairs else (0, 0.0)
             for h, share in enumerate(self.share_H)
@@ -185,9 +180,6 @@ class Chains(ABC):
         self._turn(exchanged_HS.T.astype(bool))
         if weight_SH is not None:
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
-            first_SH, second_SH = self._heterozygotes()
-            lead_SH = (first_SH - second_SH) / np.maximum(first_SH + second_SH, _LEAST)
-            self.lead_SH = np.where(self._all_vote_H, self.lead_SH, 0) + lead_SH
 
     def _turn(self, exchanged_SH: np.ndarray) -> None:
         """Exchange the chains behind each place where it was decided so."""
@@ -196,7 +188,6 @@ class Chains(ABC):
         behind_SL = np.concatenate([behind_SH, behind_SH], axis=1)
         for x, behind in ((self.probability_SL, behind_SL), (self.emission_S2L, behind_SL[:, None])):
             x[...] = np.where(behind, np.roll(x, self.half, axis=-1), x)
-        self.lead_SH = np.where(behind_SH, -self.lead_SH, self.lead_SH)
         self.factor_S2H = np.where(behind_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
         self.fragments.turn(behind_SH)
 
@@ -239,7 +230,8 @@ class Chains(ABC):
 
     def second_carries(self) -> np.ndarray:
         """Whether the second chain likelier has the ALT of a heterozygote, bool (S, H)."""
-        return self.lead_SH < 0
+        first_SH, second_SH = self._heterozygotes()
+        return second_SH > first_SH
 
 
 def known_shares(phred_SX3: np.ndarray) -> np.ndarray:

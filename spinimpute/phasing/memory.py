@@ -20,7 +20,7 @@ SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
 
 # of chains
-GROUP_SITE = 1_240  # bytes for each site, of HALF samples
+GROUP_SITE = 1_200  # bytes for each site, of HALF samples
 BASE = 70  # bytes for each base of fragments
 GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made of them
 PAIR = 4  # bytes for each pair of haplotypes and place that is kept: twice the root of a window's places

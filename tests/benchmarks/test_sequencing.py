@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pysam
 import pytest
 
 from benchmarks.imputation.cases import SHARED, Case, samples
+from benchmarks.imputation.cast import Conditions
+from benchmarks.imputation.related_set import relate
 from benchmarks.sequencing.__main__ import make_parser
 from benchmarks.sequencing.compare import leave_out
 from benchmarks.sequencing.simulated_reads import LONG, SHORT, ReadKind, SequencedPeople
@@ -99,6 +102,27 @@ def test_fragments(simulated: Case, tmp_path: Path) -> None:
     assert report.count("| 0.99 to 0.999 |") == 2
     table = (folder / "pairs-of-150-1x.tsv").read_text()
     assert {"sites alone", "fragments"} <= {line.split("\t")[0] for line in table.splitlines()}
+
+
+def test_phase_beside_another_version(simulated: Case, tmp_path: Path) -> None:
+    """A version beside itself has the same switch errors and accuracy."""
+    if not (SHARED / "tools" / "score_imputation.py").is_file():
+        pytest.skip("there is no scorer: set SPINIMPUTE_SHARED")
+    related = tmp_path / "related"
+    relate(simulated, related, 8, Conditions(relatives=0.0), seed=1)
+    other = Path(sys.executable).with_name("spinimpute")
+    words = ["phase", related, "--beside", f"other={other}", "--coverage", "1", "--threads", 1]
+    arguments = make_parser().parse_args([str(word) for word in [*words, "--results", tmp_path / "results"]])
+    arguments.work = tmp_path / "work"
+    arguments.work.mkdir()
+    arguments.function(arguments)
+    (folder,) = (tmp_path / "results").iterdir()
+    report = (folder / "report.md").read_text()
+    other_row, our_row = re.findall(r"^\| \S+ \| 1 \| (?:other|spinimpute) \| (.*)$", report, re.M)
+    assert other_row == our_row
+    configuration = json.loads((folder / "configuration.json").read_text())
+    assert configuration["sets"][0]["relatives"] == 0
+    assert str(tmp_path) not in json.dumps(configuration)
 
 
 def with_indels(panel: Path, bcftools: str) -> None:

@@ -56,14 +56,21 @@ def with_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def test_reads_across_sites_tell_more_than_their_likelihoods(
     world: World, impute: Impute, tmp_path: Path, read: Read, correlation: Correlation, with_pairs: bool
 ) -> None:
-    bams = world.write_bams(tmp_path, 1.0, length=3_000)
-    with spinimpute.Panel.open(world.panel) as panel:
-        path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
-    with_them, without = read(impute(world, bams=bams)), read(impute(world, path))
-    error, more = (np.mean((one.DS - world.genotype_SX) ** 2) for one in (with_them, without))
+    """Dosages at 1x, and phase at 0.5x: at 1x likelihoods alone leave two switch errors, too few."""
+    found = {}
+    for depth in (0.5, 1.0):
+        (folder := tmp_path / str(depth)).mkdir()
+        bams = world.write_bams(folder, depth, length=3_000)
+        with spinimpute.Panel.open(world.panel) as panel:
+            path = world.write_likelihoods(folder / "pl.vcf", read_alignments(bams, panel))
+        found[depth] = read(impute(world, bams=bams)), read(impute(world, path))
+    error, more = (np.mean((one.DS - world.genotype_SX) ** 2) for one in found[1.0])
     assert error < 0.8 * more
-    assert wrongly_joined(world, with_them) < 0.75 * wrongly_joined(world, without)
-    assert correlation(with_them.DS, world.genotype_SX, world.frequency) > 0.9
+    assert correlation(found[1.0][0].DS, world.genotype_SX, world.frequency) > 0.9
+    with_them, without = found[0.5]
+    assert wrongly_joined(world, with_them) < 0.4 * wrongly_joined(world, without)
+    # with votes of all sweeps on phase this was .081 and .067: they mislead where panels are small
+    assert wrongly_joined(world, without) < 0.065
 
 
 def columns_of(lines: list[str], names: list[str]) -> list[list[str]]:
