@@ -7,10 +7,11 @@ The library that reads, pysam, is loaded here alone, and when it is needed. Ever
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import md5
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,8 @@ from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
 from spinimpute.output_files import temporary_folder
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.unpacking import GZIP_MAGIC
+from spinimpute.vcf.bgzf import DamagedFile
+from spinimpute.vcf.index_reader import check_bam_index
 from spinimpute.watched import READING, begins, ends
 
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
@@ -80,6 +83,7 @@ class AlignmentFile:
             begins(READING, self._named)
             stack.callback(ends, READING, self._named)
             is_cram = self._is_cram()
+            index = self._index_of(is_cram)
             self._reference = Path(reference) if is_cram and reference is not None else None
             lengths = None if self._reference is None else _lengths_in(self._reference)
             self._file = self._opened(self._reference)
@@ -95,7 +99,7 @@ class AlignmentFile:
                 raise self.error(f"its header {_NO_TEXT}") from error
             if lengths is not None:
                 self._check_reference(lengths)
-            self._check_index()
+            self._check_index(index)
             if is_cram:  # the first read shows whether the reference is there, and the right one
                 next(self.reads(*panel.position[[0, -1]].tolist()), None)
             self._check_length(panel)
@@ -112,9 +116,15 @@ class AlignmentFile:
         import pysam
 
         try:
-            file = pysam.AlignmentFile(
-                str(self.path), "r", reference_filename=None if reference is None else str(reference)
-            )
+            with _failed_closing_ignored():
+                file = pysam.AlignmentFile(
+                    str(self.path), "r", reference_filename=None if reference is None else str(reference)
+                )
+        except NotImplementedError as error:
+            raise self.error(
+                "it is compressed by gzip, not in blocks (BGZF). Write it again: samtools view -b -o x.bam, "
+                "samtools index"
+            ) from error
         except _DAMAGED as error:
             raise self.error(
                 f"it cannot be read as BAM or CRAM ({error}). Get the file again, or check it with samtools "
@@ -223,14 +233,26 @@ class AlignmentFile:
                 f"{self.path}; give the FASTA that the CRAM was written with"
             )
 
-    def _check_index(self) -> None:
-        suffixes = _CRAM_INDEXES if self._file.is_cram else _BAM_INDEXES
+    def _index_of(self, is_cram: bool) -> Path | None:
+        """The index that htslib loads as soon as it opens the file; raises InputError if it is damaged."""
+        suffixes = _CRAM_INDEXES if is_cram else _BAM_INDEXES
         names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
         index = next((name for name in names if name.is_file()), None)
+        if index is not None and not is_cram:
+            try:
+                check_bam_index(index)
+            except DamagedFile as error:
+                raise self._index_error(index) from error
+        return index
+
+    def _index_error(self, index: Path) -> InputError:
+        return self.error(f"its index {index} cannot be read; write it again: samtools index {self.path}")
+
+    def _check_index(self, index: Path | None) -> None:
         if index is None:
             raise self.error(f"its index is missing; write it: samtools index {self.path}")
         if not self._file.has_index():
-            raise self.error(f"its index {index} cannot be read; write it again: samtools index {self.path}")
+            raise self._index_error(index)
         if index.stat().st_mtime < self.path.stat().st_mtime:
             warnings.warn(
                 f"the index {index} is older than its file: reads are missed if this was changed; write the "
@@ -330,6 +352,22 @@ class AlignmentFile:
         self.close()
 
 
+@contextmanager
+def _failed_closing_ignored() -> Iterator[None]:
+    """pysam closes a file that it fails to open; where closing fails, too, Cython calls both hooks."""
+    excepthook, unraisablehook = sys.excepthook, sys.unraisablehook
+
+    def call_for_others(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, OSError):
+            unraisablehook(unraisable)
+
+    sys.excepthook, sys.unraisablehook = lambda *_: None, call_for_others
+    try:
+        yield
+    finally:
+        sys.excepthook, sys.unraisablehook = excepthook, unraisablehook
+
+
 def _lengths_in(reference: Path) -> dict[str, int]:
     """Chromosomes of a reference, by its index: htslib would write one that is missing."""
     if not reference.is_file():
@@ -338,7 +376,12 @@ def _lengths_in(reference: Path) -> dict[str, int]:
     advice = f"write it: samtools faidx {reference}"
     try:
         fields = [line.split("\t") for line in index.read_text().splitlines()]
-        lengths = {name: int(length) for name, length, *_ in fields}
+        numbers = {name: tuple(map(int, places)) for name, *places in fields}
+        for length, offset, line_bases, line_bytes in numbers.values():
+            # htslib writes beyond its memory where a line has more bases than bytes
+            if length and not (offset >= 0 and 0 < line_bases < line_bytes):
+                raise ValueError
+        lengths = {name: length for name, (length, *_) in numbers.items()}
         with reference.open("rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         if packed:

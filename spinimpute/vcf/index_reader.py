@@ -22,8 +22,10 @@ from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first
 INTERVAL_BYTES = 4 * 2**20  # of the compressed file, at least
 
 _TABIX_HEAD = struct.Struct("<7i")  # form, three columns, comment sign, lines to skip, bytes of the names
+_CSI_HEAD_BYTES = 16
 _MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
-_CHUNK_BYTES = 16
+_CHUNK_BYTES, _WINDOW_BYTES = 16, 8
+_BIN_OF_BAI, _BIN_OF_CSI = struct.Struct("<Ii"), struct.Struct("<I8xi")  # number, and how many chunks follow
 _MOST_TIMES = 20  # as long as it is packed; usual is twice
 _LEAST_BOUND = 2**24  # bytes that it may have in any case: all of it becomes objects, of six times the size
 _CHUNKS_THAT_COUNT = 2  # in the bin behind the last: it counts records
@@ -126,6 +128,30 @@ def check_index(path: Path) -> None:
         _contigs(index)
     except _UNREADABLE as error:
         raise DamagedFile(f"its index {index} is cut or damaged ({error})") from error
+
+
+def check_bam_index(index: Path) -> None:
+    """Check the index of a BAM: htslib crashes, or reads without end, on a damaged one.
+
+    Parameters
+    ----------
+    index : Path
+        A .bai or .csi file.
+
+    Raises
+    ------
+    DamagedFile
+        The file is not an index of a BAM, is truncated, or has a bin that does not exist.
+    """
+    try:
+        content = gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
+        if content.startswith(b"BAI\1"):
+            _check_bins(content, 4, TBI_DEPTH, _BIN_OF_BAI, has_windows=True)
+        else:
+            _, depth, at = _csi_head(content)
+            _check_bins(content, at, depth, _BIN_OF_CSI, has_windows=False)
+    except _UNREADABLE as error:
+        raise DamagedFile(str(error)) from error
 
 
 def index_error(role: str, path: Path, what: object) -> InputError:
@@ -253,20 +279,42 @@ def _contigs(index: Path) -> list[Contig]:
 @lru_cache(maxsize=4)  # a file is opened several times in a run, and its index takes half a second to read
 def _contigs_of(index: Path, _changed: int, _size: int) -> list[Contig]:
     content = gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
-    if content.startswith(b"CSI\1"):
-        return _read_csi(content)
-    if content.startswith(b"TBI\1"):
-        return _read_tbi(content)
-    raise ValueError("it begins as none does")
+    return _read_tbi(content) if content.startswith(b"TBI\1") else _read_csi(content)
 
 
-def _read_csi(content: bytes) -> list[Contig]:
+def _csi_head(content: bytes) -> tuple[int, int, int]:
+    """The size of the smallest bins as a power of two, the levels above them, and where the contigs begin."""
+    if not content.startswith(b"CSI\1"):
+        raise ValueError("it does not start like an index")
     shift, depth, n_auxiliary = struct.unpack_from("<3i", content, 4)
     if not 0 <= shift <= _MOST_SHIFT or not 0 <= depth <= _MOST_DEPTH or n_auxiliary < 0:
         raise ValueError("no such bins")
-    at = 16 + n_auxiliary
+    return shift, depth, _CSI_HEAD_BYTES + n_auxiliary
+
+
+def _check_bins(content: bytes, at: int, depth: int, head: struct.Struct, *, has_windows: bool) -> None:
+    """Raise one of _UNREADABLE where a bin does not exist, or the content ends too early."""
+    last = first_bin(depth + 1)
     n_contigs, at = _count(content, at)
-    names = _names(content[16 : 16 + n_auxiliary], n_contigs) if n_auxiliary else [""] * n_contigs
+    for _ in range(n_contigs):
+        n_bins, at = _count(content, at)
+        for _ in range(n_bins):
+            number, n_chunks = head.unpack_from(content, at)
+            if n_chunks < 0 or (number > last and (number, n_chunks) != (last + 1, _CHUNKS_THAT_COUNT)):
+                raise ValueError(f"bin {number} with {n_chunks} chunks does not exist")
+            at += head.size + n_chunks * _CHUNK_BYTES
+        if has_windows:
+            n_windows, at = _count(content, at)
+            at += n_windows * _WINDOW_BYTES
+    if at > len(content):
+        raise ValueError("it is truncated")
+
+
+def _read_csi(content: bytes) -> list[Contig]:
+    shift, depth, at = _csi_head(content)
+    auxiliary = content[_CSI_HEAD_BYTES:at]
+    n_contigs, at = _count(content, at)
+    names = _names(auxiliary, n_contigs) if auxiliary else [""] * n_contigs
     found = []
     for number in range(n_contigs):
         n_bins, at = _count(content, at)
@@ -296,7 +344,7 @@ def _read_tbi(content: bytes) -> list[Contig]:
             at = bins.add(bin_number, content, at + 4)
         n_windows, at = _count(content, at)
         offsets = struct.unpack_from(f"<{n_windows}Q", content, at)
-        at += 8 * n_windows
+        at += n_windows * _WINDOW_BYTES
         places = [(window << MIN_SHIFT, offset >> 16) for window, offset in enumerate(offsets) if offset]
         if bins.runs:
             found.append(Contig(names[number], number, sorted(bins.runs), bins.end, places))

@@ -177,7 +177,6 @@ def test_order_of_panel_haplotypes(question: Question, rng: np.random.Generator,
     assert records(ask(panel, question.target, tmp_path).answer) == records(question.answer)
 
 
-@pytest.mark.xfail(strict=True, reason="panels.trust orders samples by a hash of their names")
 def test_names_of_panel_samples(question: Question, tmp_path: Path) -> None:
     answer = ask(question.panel.named("x"), question.target, tmp_path).answer
     assert records(answer) == records(question.answer)

@@ -1,8 +1,10 @@
 """BAM and CRAM that are opened: what is wrong with others is said in one message, and nothing else is."""
 
+import gzip
 import os
 import random
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +22,9 @@ REFERENCE = "ACGT" * 500
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> object:
+def nothing_is_printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> object:
     verbosity = pysam.get_verbosity()
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # in place of the hook of pytest
     yield
     # htslib says this of a CRAM's reference that has no letters, whatever its verbosity
     assert capfd.readouterr().err.replace("bgzf_read() on reference file: Success\n", "") == ""
@@ -81,6 +84,31 @@ def test_index_missing_damaged_or_old(write_reads: WriteReads, reads: list, pane
     refused(path, panel, r"its index is missing; write it: samtools index .*t\.bam$")
 
 
+@pytest.mark.parametrize("index", ["t.bam.bai", "t.bam.csi"])
+def test_damaged_bins_of_an_index(
+    write_reads: WriteReads, reads: list, panel_of: PanelOf, index: str
+) -> None:
+    """On them htslib reads without end (a bin that does not exist) or crashes (a truncated index)."""
+    path, panel = write_reads(reads, index=False), panel_of(PANEL)
+    place = path.with_name(index)
+    pysam.index(*(["-c"] if index.endswith("csi") else []), "-o", str(place), str(path))
+    is_csi = index.endswith("csi")
+    content = gzip.decompress(place.read_bytes()) if is_csi else place.read_bytes()
+    depth = struct.unpack_from("<i", content, 8)[0] if is_csi else 5
+    counting_bin = struct.pack("<I", (8 ** (depth + 1) - 1) // 7 + 1)
+    assert counting_bin in content
+    end = len(content) - 8  # the number of reads without a place may be missing
+    place.write_bytes(content[:end])
+    assert len(names(path, panel)) == 5
+    damaged = [content[:cut] for cut in range(end)]
+    damaged += [
+        content.replace(counting_bin, struct.pack("<I", number)) for number in (10**6, 2**31, 2**32 - 7)
+    ]
+    for wrong in damaged:
+        place.write_bytes(wrong)
+        refused(path, panel, rf"its index .*{index} cannot be read; write it again: samtools index .*t\.bam$")
+
+
 def test_files_of_another_form(tmp_path: Path, panel_of: PanelOf) -> None:
     panel, path = panel_of(PANEL), tmp_path / "x.bam"
     refused(path, panel, "there is no such file")
@@ -91,6 +119,17 @@ def test_files_of_another_form(tmp_path: Path, panel_of: PanelOf) -> None:
     refused(path, panel, "cannot be read as BAM or CRAM")
     path.write_text("@HD\tVN:1.6\n@SQ\tSN:20\tLN:2000\nr\t0\t20\t1\t60\t3M\t*\t0\t0\tACG\tIII\n")
     refused(path, panel, "this is SAM text; make a BAM of it")
+
+
+def test_damaged_and_gzipped_headers(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
+    """pysam fails once more where it closes a BAM whose first block is damaged."""
+    path, panel = write_reads(reads), panel_of(PANEL)
+    content = path.read_bytes()
+    end = int.from_bytes(content[16:18], "little") + 1
+    path.write_bytes(content[: end - 8] + b"\0" * 4 + content[end - 4 :])  # its checksum
+    refused(path, panel, "cannot be read as BAM or CRAM")
+    path.write_bytes(gzip.compress(gzip.decompress(content)))
+    refused(path, panel, r"it is compressed by gzip, not in blocks \(BGZF\)\. .*samtools view -b")
 
 
 @pytest.mark.parametrize("name", ["t.bam", "t.cram"])
@@ -241,8 +280,9 @@ def test_references_of_a_cram(write_reads: WriteReads, reads: list, panel_of: Pa
         other,
         r"its 20 is not the one that .*t\.cram was written with: its MD5 is [0-9a-f]{32}, and",
     )
-    other.with_name("other.fa.fai").write_text("20\n")
-    refused_reference(path, panel, other, r"other\.fa\.fai is no index of it")
+    for line in ("", "\t2000\t4\t60\t2", "\t2000\t4\t60\t60", "\t2000\t4\t0\t1", "\t2000\t-4\t60\t61"):
+        other.with_name("other.fa.fai").write_text(f"20{line}\n")
+        refused_reference(path, panel, other, r"other\.fa\.fai is no index of it")
     for text, said in (
         (f">20\n{REFERENCE}A\n", "20 has 2,001 bases in it"),
         (">21\nA\n", "20 is missing in it"),
