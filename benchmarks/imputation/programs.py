@@ -108,7 +108,7 @@ class Ours:
     python: str = sys.executable
 
     def build(self, case: Case, panel: Path) -> list[object]:
-        command = [self.python, "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
+        command = [self.python, "-P", "-m", "spinimpute.cli.main", "panel", "build", "--vcf", case.panel]
         genetic_map = case.map_arguments if self.with_map else ()
         return [*command, *genetic_map, "--out", panel, *self.building]
 
@@ -117,6 +117,7 @@ class Ours:
     ) -> list[object]:
         command = [
             self.python,
+            "-P",  # the environment's version, whatever the working folder holds
             "-m",
             "spinimpute.cli.main",
             "impute",
