@@ -7,7 +7,7 @@
 FOLDER is one of results/; of an imputer that several hold, the first one counts. Instead of `accuracy`, which
 is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency, `time` what imputing took,
 `cost` what genomes take, `cuts` what cuts by the printed R2 keep, `printed-r2` how right it is,
-`leave-one-out` what typed calls that are left out say. The title of the last three names the table, and after
+`leave-one-out` what typed calls that are left out say; `sets`, the accuracy on all sets. The title of the last three names the table, and after
 semicolons the sets of the folders.
 
 Single numbers in a text:
@@ -32,21 +32,23 @@ from benchmarks.imputation.cost import hours_table
 from benchmarks.imputation.figure import short_bin
 from benchmarks.imputation.measure import Stage, summarise
 from benchmarks.imputation.options import RESULTS
-from benchmarks.imputation.programs import BASELINES, PEER_LABELS
+from benchmarks.imputation.programs import BASELINES, PEER_LABELS, better_peer
 from benchmarks.imputation.scoring import ALL, Accuracy, read_accuracy
 from benchmarks.imputation.study import IMPUTE
-from benchmarks.imputation.tables import bins, labels, markdown
+from benchmarks.imputation.tables import bins, error_ratio, labels, markdown
 
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
 BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(<!-- ([\w-]+) number ([^:>]+): (.*?) -->).*?(<!-- end -->)")
 SHARE = re.compile(r"\(([\d.]+)%\)")  # as the results write one, behind its numbers
+OURS = "spinimpute"
 NAMES = {
     "allele-frequency": "panel frequencies alone",
     "10_nearest_haplotypes": "copying the 10 nearest haplotypes",
     "Beagle": "Beagle 5.4",
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
+    "before": "spinimpute before",
     "no_map": "spinimpute, no genetic map given",
     "SPIN_64": "SPIN, 64 inducing points (`--predictor spin`)",
     "SPIN_256": "SPIN, 256 inducing points",
@@ -182,6 +184,31 @@ def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
     return table
 
 
+def sets_table(folders: Sequence[Path], title: str) -> list[list[str]]:
+    """Pooled r2 of every set of a folder of `sets`, errors beside the better peer's, and bins behind."""
+    table: list[list[str]] = []
+    for case in sorted(path for path in folders[0].iterdir() if path.is_dir()):
+        rows = read_accuracy(case / "accuracy.tsv")
+        known = [label for label in labels(rows) if label not in BASELINES]
+        head = [title, *map(_name, known), "error / better peer's", "bins behind, pooled and by variant"]
+        table = table or [head]
+        overall = {row.imputer: row.pooled_r2 for row in rows if row.bin == ALL}
+        behind = [
+            sum(not _ahead(rows, one, measure) for one in bins(rows) if one != ALL)
+            for measure in ("pooled_r2", "mean_r2")
+        ]
+        ratio = f"{error_ratio(rows, OURS):.3f}".lstrip("0")
+        of_all = " and ".join(f"{n} of {len(bins(rows)) - 1}" for n in behind)
+        table.append([case.name, *(_decimals(overall[label]) for label in known), ratio, of_all])
+    return table
+
+
+def _ahead(rows: Sequence[Accuracy], one: str, measure: str) -> bool:
+    values = {row.imputer: getattr(row, measure) for row in rows if row.bin == one}
+    peer = better_peer(values)
+    return peer is None or values[OURS] > peer[1]
+
+
 def leave_one_out_table(folders: Sequence[Path], title: str) -> list[list[str]]:
     """Typed calls that are left out beside imputed genotypes and their truth, over samples."""
     name, *sets = title.split("; ")
@@ -224,6 +251,7 @@ KINDS: dict[str, Callable[[Sequence[Path], str], list[list[str]]]] = {
     "cuts": cuts_table,
     "printed-r2": printed_r2_table,
     "leave-one-out": leave_one_out_table,
+    "sets": sets_table,
 }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.imputation.cases import DATA, REAL, find_case
+from benchmarks.imputation.cases import DATA, find_case
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import parameters
 from benchmarks.papers.window_baselines import BASELINES, SEEDLESS
@@ -33,7 +33,7 @@ from benchmarks.papers.window_networks import (
     WindowRecipe,
 )
 from benchmarks.papers.window_scores import window_scores
-from benchmarks.papers.windows import Cut, Window, read_targets, read_window
+from benchmarks.papers.windows import CASES, Cut, Window, read_targets, read_window
 
 TRUE, SHUFFLED, KEPT_APART = "panel", "panel, labels shuffled", "people kept apart"
 METHODS = (*BASELINES, *NETWORKS)
@@ -57,7 +57,7 @@ def add_commands(commands: Any) -> None:
     ):
         sub = commands.add_parser(name, help=about)
         sub.set_defaults(cells=make)
-        sub.add_argument("--cases", nargs="+", default=list(REAL))
+        sub.add_argument("--cases", nargs="+", default=list(CASES))
         sub.add_argument("--windows", type=int, nargs="+", default=list(range(1, Cut.windows + 1)))
         sub.add_argument("--seeds", type=int, nargs="+", default=[1])
         if name in SEVERAL_METHODS:

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.imputation.cases import DATA, REAL, find_case
+from benchmarks.imputation.cases import DATA, find_case
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import parameters, train
 from benchmarks.papers.window_networks import CIPNP_16, NPT_16, WindowNetwork, WindowRecipe
 from benchmarks.papers.window_scores import window_scores
-from benchmarks.papers.windows import Cut, Window, read_targets, read_windows
+from benchmarks.papers.windows import CASES, Cut, Window, read_targets, read_windows
 
 WINDOWS, UNSEEN = 10, (4, 8)  # windows of a case, numbers of those that are not trained on
 UNTYPED = (100, 200, 400)
@@ -37,7 +37,7 @@ TRAINED, NEVER_SEEN, FREQUENCY = "trained windows", "windows never seen", "allel
 def add_command(commands: Any) -> None:
     table = commands.add_parser("table4", help="one network for several windows (Tables 4, 5 and 8)")
     table.set_defaults(cells=table4)
-    table.add_argument("--cases", nargs="+", default=list(REAL))
+    table.add_argument("--cases", nargs="+", default=list(CASES))
     table.add_argument("--untyped", type=int, nargs="+", choices=UNTYPED, default=list(UNTYPED))
     table.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     table.add_argument("--seeds", type=int, nargs="+", default=[1])

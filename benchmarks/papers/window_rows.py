@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.imputation.cases import REAL
 from benchmarks.papers.genomics import METHODS, TRUE
 from benchmarks.papers.window_networks import WindowRecipe
 from benchmarks.papers.window_scores import R2
-from benchmarks.papers.windows import Cut
+from benchmarks.papers.windows import CASES, Cut
 
 Row = dict[str, Any]
 Place = tuple[str, int]  # case and window
@@ -108,7 +107,7 @@ def seeds_text(rows: Iterable[Row]) -> str:
 
 
 def named(places: Sequence[Place]) -> str:
-    of_all = f"{len(places)} of {Cut.windows * len(REAL)} windows"
+    of_all = f"{len(places)} of {Cut.windows * len(CASES)} windows"
     return f"{', '.join(f'{case} {number}' for case, number in places)}: {of_all}"
 
 

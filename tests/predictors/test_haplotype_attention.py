@@ -292,13 +292,8 @@ def test_at_work_it_computes_what_training_computes(
                 if place_G[g] == len(chunk.cM_S):
                     t_U = np.zeros_like(t_U)
                 frequency = panel.frequency[start:stop]
-                numbers = (
-                    np.minimum(frequency, 1 - frequency),
-                    t_U,
-                    np.abs(cM_U - left),
-                    np.abs(right - cM_U),
-                )
-                f, t, dl, dr = (x[None] for x in numbers)
+                minor = np.minimum(frequency, 1 - frequency)
+                f, t, dl, dr = (x[None] for x in (minor, t_U, abs(cM_U - left), abs(right - cM_U)))
                 copied = copy_alleles(
                     here, torch.from_numpy(m.count_QGK[:, g : g + 1]), torch.from_numpy(shares[0]),
                     torch.from_numpy(shares[1]), torch.from_numpy(t.astype(np.float32)),
