@@ -5,10 +5,10 @@
     <!-- end -->
 
 FOLDER is one of results/; of an imputer that several hold, the first one counts. Instead of `accuracy`, which
-is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency, `time` what imputing took,
-`cost` what genomes take, `cuts` what cuts by the printed R2 keep, `printed-r2` how right it is,
-`leave-one-out` what typed calls that are left out say; `sets`, the accuracy on all sets. The title of the last three names the table, and after
-semicolons the sets of the folders.
+is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency, `time` what imputing took, `cost`
+what genomes take, `cuts` what cuts by the printed R2 keep, `printed-r2` how right it is, `leave-one-out` what
+typed calls that are left out say; `sets`, the accuracy on all sets. The title of the last three names the
+table, and after semicolons the sets of the folders.
 
 Single numbers in a text:
 
