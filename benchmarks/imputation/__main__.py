@@ -27,7 +27,6 @@ from benchmarks.imputation.maps import maps
 from benchmarks.imputation.options import shared_options
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
-from benchmarks.imputation.sets import add_options as add_sets_options
 from benchmarks.imputation.sets import sets
 from benchmarks.imputation.simulate import add_options as add_simulate_options
 from benchmarks.imputation.simulate import add_relate_options
@@ -59,8 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
         return sub
 
     command("compare", compare, "Accuracy by frequency, place and people; time and memory.", REAL, repeat=3)
-    sub = command("sets", sets, "Accuracy on all sets, phased and unphased, in one table.", REAL)
-    add_sets_options(sub)
+    command("sets", sets, "Accuracy on all sets, phased and unphased, in one table.", REAL)
     sub = command("fewer-sites", fewer_sites, "The same with thinned arrays.", REAL)
     sub.add_argument(
         "--parts", type=numbers, default=[2, 5, 10], help="one of so many sites (default: 2,5,10)"

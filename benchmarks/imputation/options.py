@@ -68,6 +68,8 @@ def shared_options(repeat: int = 1) -> argparse.ArgumentParser:
         metavar="NAME=ARGUMENTS",
         help="a configuration of ours: arguments of `spinimpute impute`; repeatable (default: spinimpute=)",
     )
+    text = "the Python of another version's environment, which is measured, too, as `before`"
+    parser.add_argument("--before", type=Path, metavar="PYTHON", help=text)
     parser.add_argument("--threads", type=int, default=2)
     text = f"runs of each imputer; the median counts (default: {repeat})"
     parser.add_argument("--repeat", type=int, default=repeat, help=text)
@@ -96,8 +98,12 @@ def session(arguments: argparse.Namespace) -> Iterator[Session]:
             work.mkdir(parents=True, exist_ok=True)
             if any(work.iterdir()):
                 raise SystemExit(f"--work {work} is not empty")
+        before = []
+        if arguments.before is not None:
+            python = str(arguments.before.absolute())
+            before.append(Ours("before", program="before", panel_name="before.spin", python=python))
         yield Session(
-            ours=tuple(our_imputers(arguments.ours)),
+            ours=(*before, *our_imputers(arguments.ours)),
             scorer=arguments.scorer,
             threads=arguments.threads,
             repeat=arguments.repeat,
