@@ -336,7 +336,7 @@ def info(file: str) -> None:
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
                 "poorly predictable": (
-                    int((opened.trust < POORLY).sum())
+                    int((opened.prediction_trust < POORLY).sum())
                     if opened.knows_discordance
                     else "not known: built by an earlier version"
                 ),

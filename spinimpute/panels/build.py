@@ -21,6 +21,7 @@ from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
 from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.trust.rare_phase import find_moves
+from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, package_version, write_again
 from spinimpute.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
@@ -39,13 +40,13 @@ class Refinement(NamedTuple):
         A better genetic map; None to keep the given one.
     map_description : dict
         The provenance of that map.
-    discordance : uint8 (n_sites,), optional
-        See `panels.trust.site_trust`; None if it was not looked for, and all sites are trusted.
+    doubts : SiteDoubts, optional
+        What is known against the sites; None if it was not looked for, and all sites are trusted.
     """
 
     cM: np.ndarray | None
     map_description: dict[str, Any]
-    discordance: np.ndarray | None
+    doubts: SiteDoubts | None
 
 
 PanelRefiner = Callable[[Panel], Refinement]
@@ -110,12 +111,12 @@ def _improve(built: Path, folder: Path, keep_phase: bool, refine: PanelRefiner |
             refined = refine(panel)
             if refined.cM is not None:
                 changes[MAP_ESTIMATED] = refined.map_description
-    if not changes and (refined.discordance is None or not refined.discordance.any()):
+    if not changes and (refined.doubts is None or not refined.doubts.discordance.any()):
         return
     before = folder / "before.spin"
     shutil.copyfile(built, before)  # not a file of another name in its place: this one is locked
     with Panel.open(before) as panel:
-        write_again(panel, built, changes, refined.cM, moves, refined.discordance)
+        write_again(panel, built, changes, refined.cM, moves, refined.doubts)
 
 
 def _reader(
@@ -168,7 +169,7 @@ def _write_panel(
             "skipped": reader.skipped,
         },
     }
-    not_looked_for = np.zeros(len(sites), np.uint8)
+    not_looked_for = SiteDoubts.none(len(sites))
     writer.finish(raw_columns(table, np.concatenate(multiallelic)), not_looked_for, header)
 
 

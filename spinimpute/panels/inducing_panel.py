@@ -231,7 +231,7 @@ class InducingPanel:
         return DISCORDANCE in self.container.sections
 
     @cached_property
-    def trust(self) -> np.ndarray:
+    def prediction_trust(self) -> np.ndarray:
         """As of `ReferencePanel`; 1 where it is not known. Raises InputError if it is damaged."""
         if not self.knows_discordance:
             return np.ones(self.n_sites, np.float32)
@@ -270,7 +270,7 @@ class InducingPanel:
 
     def verify(self) -> None:
         """As of `ReferencePanel`."""
-        _ = self.multiallelic, self.trust
+        _ = self.multiallelic, self.prediction_trust
         for block in range(self.n_blocks):
             self.read(block)
 

@@ -5,7 +5,8 @@ The file is a `container` with these sections, at multiples of 64 bytes:
     haplotypes     site by site, each as bits or as the list of those with the minor allele (`stored_rows`);
                    in version 1 all are bits
     site table     position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
-    discordance    a byte for each site (`discordance`); not in files of versions 1 and 2
+    discordance    a byte for each site (`site_trust`); not in files of versions 1 and 2
+    confirmed      a bit for each site (`site_trust`); not in files of earlier versions
     block_crc      u32 CRC of the haplotypes of each block of 256 sites: what is read is checked, nothing else
 
 and in its header names, numbers and where the panel comes from. A file of chromosome X may hold several
@@ -38,9 +39,16 @@ from spinimpute.panels.file_kind import (
     is_text,
     require_contig_line,
 )
-from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS, check_cM, check_positions, decode_texts
+from spinimpute.panels.site_table import (
+    CONFIRMED,
+    DISCORDANCE,
+    TABLE_SECTIONS,
+    check_cM,
+    check_positions,
+    decode_texts,
+)
 from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
-from spinimpute.panels.trust.site_trust import UNITS, trust
+from spinimpute.panels.trust.site_trust import UNITS, SiteDoubts, trust
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
 FIRST_WITH_DISCORDANCE = 3
@@ -232,25 +240,30 @@ class Panel:
         """As of `ReferencePanel`."""
         return DISCORDANCE in self.container.sections
 
-    @property
-    def stored_discordance(self) -> np.ndarray:
-        """uint8 (n_sites,), in units of 1 / UNITS; 0 in files of versions 1 and 2."""
-        if not self.knows_discordance:
-            return np.zeros(self.n_sites, np.uint8)
-        return np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
-
     @cached_property
-    def discordance(self) -> np.ndarray:
-        """float64 (n_sites,): how far alleles contradict the haplotypes around them, see `site_trust`.
+    def doubts(self) -> SiteDoubts:
+        """What is known against the sites; nothing in files of versions 1 and 2.
 
-        0 at sites that are predicted well all the same.
+        Discordance that nobody judged, as in earlier files, counts as confirmed. Raises InputError.
         """
-        return self.stored_discordance / UNITS
+        if not self.knows_discordance:
+            return SiteDoubts.none(self.n_sites)
+        discordance = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
+        if CONFIRMED not in self.container.sections:
+            return SiteDoubts(discordance, np.ones(self.n_sites, bool))
+        packed = np.frombuffer(self.container.section(CONFIRMED), dtype=np.uint8)
+        self.container.require(len(packed) == packed_bytes(self.n_sites), "its doubts are of other sites")
+        return SiteDoubts(discordance, np.unpackbits(packed, count=self.n_sites).astype(bool))
 
     @cached_property
     def trust(self) -> np.ndarray:
+        """float32 (n_sites,): what copies by Li and Stephens alone are worth, see `site_trust`."""
+        return trust(self.doubts.discordance / UNITS)
+
+    @cached_property
+    def prediction_trust(self) -> np.ndarray:
         """float32 (n_sites,), see `ReferencePanel`."""
-        return trust(self.discordance)
+        return trust(self.doubts.of_predictions / UNITS)
 
     @cached_property
     def multiallelic(self) -> np.ndarray:
@@ -291,7 +304,7 @@ class Panel:
 
     def verify(self) -> None:
         """As of `ReferencePanel`."""
-        _ = self.sites, self.cM, self.allele_count, self.multiallelic, self.discordance
+        _ = self.sites, self.cM, self.allele_count, self.multiallelic, self.doubts
         step = 16 * BLOCK_SITES
         for start in range(0, self.n_sites, step):
             self.packed(start, min(start + step, self.n_sites))

@@ -74,8 +74,8 @@ class ReferencePanel(Protocol):
         ...
 
     @property
-    def trust(self) -> np.ndarray:
-        """float32 (n_sites,): what predictions from the haplotypes around are worth, see `discordance`."""
+    def prediction_trust(self) -> np.ndarray:
+        """float32 (n_sites,): what predictions are worth, see `trust.site_trust`."""
         ...
 
     @property

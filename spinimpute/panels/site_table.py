@@ -17,7 +17,7 @@ from spinimpute.genotypes.sites import LAST_POSITION, Sites
 
 CM_UNIT = 1e-8  # genetic positions are kept as whole multiples; a base pair is about 1e-6 cM
 TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
-DISCORDANCE = "discordance"  # a section beside them, see `discordance`
+DISCORDANCE, CONFIRMED = "discordance", "confirmed"  # sections beside them, see `trust.site_trust`
 _TEXTS = ("ref", "alt", "id")
 
 

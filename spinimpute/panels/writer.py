@@ -12,9 +12,10 @@ import numpy as np
 
 from spinimpute.panels.container import ContainerWriter
 from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
-from spinimpute.panels.site_table import DISCORDANCE, TABLE_SECTIONS
+from spinimpute.panels.site_table import CONFIRMED, DISCORDANCE, TABLE_SECTIONS
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
 from spinimpute.panels.trust.rare_phase import Moves
+from spinimpute.panels.trust.site_trust import SiteDoubts
 
 
 class PanelWriter:
@@ -61,22 +62,23 @@ class PanelWriter:
         self._container.checksum.update(packed.data)
         self._container.extend_section("haplotypes", stored)
 
-    def finish(self, table: dict[str, bytes], discordance_X: np.ndarray, header: dict[str, Any]) -> None:
+    def finish(self, table: dict[str, bytes], doubts: SiteDoubts, header: dict[str, Any]) -> None:
         """Write the site table, the header and the preamble.
 
         Parameters
         ----------
         table : dict of str to bytes
             The sections TABLE_SECTIONS.
-        discordance_X : uint8 (n_sites,)
-            See `panels.trust.site_trust`.
+        doubts : SiteDoubts
+            What is known against the sites.
         header : dict
             The entries that panel files have. The checksum covers all but the provenance.
         """
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
         # results depend on it: with the same haplotypes, files of earlier versions have other checksums
-        self._container.add_section(DISCORDANCE, discordance_X.tobytes())
+        self._container.add_section(DISCORDANCE, doubts.discordance.tobytes())
+        self._container.add_section(CONFIRMED, np.packbits(doubts.confirmed).tobytes())
         block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
         self._container.add_section("block_crc", block_crc, in_checksum=False)
         identity = header.copy()
@@ -90,9 +92,9 @@ def write_again(
     provenance: dict[str, Any],
     cM: np.ndarray | None = None,
     moves: Moves | None = None,
-    discordance_X: np.ndarray | None = None,
+    doubts: SiteDoubts | None = None,
 ) -> None:
-    """Write a panel again with other genetic positions, another phase of rare alleles, or other discordance.
+    """Write a panel again with other genetic positions, another phase of rare alleles, or other doubts.
 
     Parameters
     ----------
@@ -106,8 +108,8 @@ def write_again(
         Never decreasing; by default the panel's.
     moves : Moves, optional
         Alleles to move; by default none.
-    discordance_X : uint8 (n_sites,), optional
-        See `panels.trust.site_trust`; by default the panel's.
+    doubts : SiteDoubts, optional
+        What is known against the sites; by default what the panel says.
 
     Raises
     ------
@@ -130,9 +132,7 @@ def write_again(
         if cM is not None:
             table["cM"] = cM.astype("<f8").tobytes()
         header = panel.container.header
-        if discordance_X is None:
-            discordance_X = panel.stored_discordance
-        writer.finish(table, discordance_X, header | {"provenance": panel.provenance | provenance})
+        writer.finish(table, doubts or panel.doubts, header | {"provenance": panel.provenance | provenance})
         file.flush()
         os.fsync(file.fileno())
 

@@ -117,9 +117,9 @@ class Engine(ABC):
     def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
-        Where predictions are too certain (`ReferencePanel.trust`), they are drawn towards the allele's
-        frequency, unless a site nearby is typed: it may be of the same artefact, and predict well. A typed
-        ALT allele leaves no other one of the same multi-allelic site.
+        Where predictions are too certain (`ReferencePanel.prediction_trust`), they are drawn towards the
+        allele's frequency, unless a site nearby is typed: it may be of the same artefact, and predict well. A
+        typed ALT allele leaves no other one of the same multi-allelic site.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Engine(ABC):
         with closing(self.predict_windows(windows, typed_TQ)) as predicted:
             for window, p_UQ in zip(windows, predicted, strict=True):
                 sites = slice(window.start, window.stop)
-                trust_U = self.job.panel.trust[sites]
+                trust_U = self.job.panel.prediction_trust[sites]
                 frequency_U = self.job.panel.frequency[sites].astype(np.float32)
                 doubted_D = np.flatnonzero(trust_U < 1)
                 if len(doubted_D) and len(typed_position_T):

@@ -45,7 +45,7 @@ def small(
 
 def read_all(path: Path) -> None:
     with spinimpute.InducingPanel.open(path) as opened:
-        _ = opened.sites, opened.multiallelic, opened.trust
+        _ = opened.sites, opened.multiallelic, opened.prediction_trust
         for block in range(opened.n_blocks):
             opened.read(block)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spinimpute.errors import InputError
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
+from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, write_again
 
 PREAMBLE = "<14sIIQQQ"
@@ -50,7 +51,7 @@ def write_panel(
             "n_sites": n_sites,
             "provenance": {},
         }
-        writer.finish(table, np.zeros(n_sites, np.uint8), header)
+        writer.finish(table, SiteDoubts.none(n_sites), header)
 
 
 def header_of(content: bytes) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def decode(content: bytes) -> list[list[int]]:
 def as_version_1(content: bytes, alleles_XN: np.ndarray) -> bytes:
     """The same panel as the first version of the format has it: all haplotypes as bits."""
     header = header_of(content)
-    del header["sections"]["discordance"]
+    del header["sections"]["discordance"], header["sections"]["confirmed"]
     rows = np.packbits(alleles_XN, axis=1)
     parts = {"haplotypes": rows.tobytes()}
     parts |= {name: section(content, name) for name in header["sections"] if name not in parts}
@@ -231,7 +232,17 @@ def test_checksum_is_of_the_bits_and_the_table(tmp_path: Path) -> None:
     content = path.read_bytes()
     header = header_of(content)
     digest = hashlib.sha256(np.packbits(alleles_XN, axis=1).tobytes())
-    for name in ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic", "discordance"):
+    for name in (
+        "position",
+        "cM",
+        "allele_count",
+        "ref",
+        "alt",
+        "id",
+        "multiallelic",
+        "discordance",
+        "confirmed",
+    ):
         digest.update(name.encode() + section(content, name))
     identity = {key: header[key] for key in ("chrom", "contig_line", "samples", "ploidy", "n_sites")}
     digest.update(json.dumps(identity, sort_keys=True).encode())

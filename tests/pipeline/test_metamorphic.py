@@ -285,7 +285,7 @@ def test_chr_prefixes(question: Question, tmp_path: Path) -> None:
 
 def trust(panel_file: Path) -> dict[Site, float]:
     with spinimpute.Panel.open(panel_file) as panel:
-        return dict(zip(panel.sites.keys(), panel.trust.tolist(), strict=True))
+        return dict(zip(panel.sites.keys(), panel.prediction_trust.tolist(), strict=True))
 
 
 def changes_if_exchanged(question: Question, chosen: set[Site], folder: Path) -> list[np.ndarray]:

@@ -218,7 +218,7 @@ def test_a_row_is_all_that_a_new_predictor_needs(
     vcf = cyvcf2.VCF(str(out))
     assert "##spinimpute_model=toy none cpu\n" in vcf.raw_header
     # half of the frequency, drawn towards it where the panel's alleles contradict those around them
-    expected_S = example_panel.frequency * (2 - example_panel.trust)
+    expected_S = example_panel.frequency * (2 - example_panel.prediction_trust)
     for record, expected in zip(vcf, expected_S, strict=True):
         if record.POS not in typed:
             np.testing.assert_allclose(record.format("DS")[:, 0], expected, atol=1.1e-5)

@@ -216,7 +216,7 @@ class _Merger:
                 writer.add_rows(stored, allele_count)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
             columns = raw_columns(table, self.union.multiallelic)
-            writer.finish(columns, self.union.discordance(self.panels), self._header(command))
+            writer.finish(columns, self.union.doubts(self.panels), self._header(command))
             file.flush()
             os.fsync(file.fileno())
 

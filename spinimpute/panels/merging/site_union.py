@@ -18,6 +18,7 @@ from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import Sites, same_chromosome
 from spinimpute.panels.panel import Panel
+from spinimpute.panels.trust.site_trust import SiteDoubts
 
 ABSENT = -1
 LEAST_SHARED = 0.1  # of the sites of the panel that has fewer
@@ -64,13 +65,14 @@ class SiteUnion:
         both_S = (self.index_S[0] != ABSENT) & (self.index_S[1] != ABSENT)
         return np.insert(np.cumsum(both_S), 0, 0)
 
-    def discordance(self, panels: tuple[Panel, Panel]) -> np.ndarray:
-        """The larger discordance of both panels, uint8 (S,), see `site_trust`."""
-        found_S = np.zeros(len(self.sites), np.uint8)
+    def doubts(self, panels: tuple[Panel, Panel]) -> SiteDoubts:
+        """What either panel knows against the sites: the larger discordance."""
+        found = SiteDoubts.none(len(self.sites))
         for panel, index_S in zip(panels, self.index_S, strict=True):
             has_S = index_S != ABSENT
-            found_S[has_S] = np.maximum(found_S[has_S], panel.stored_discordance[index_S[has_S]])
-        return found_S
+            for known_S, of_panel in zip(found, panel.doubts, strict=True):
+                known_S[has_S] = np.maximum(known_S[has_S], of_panel[index_S[has_S]])
+        return found
 
     def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
         """Alleles of a panel at some sites that it has, as packed bits.

@@ -1,10 +1,15 @@
 """How far predictions of a site from the haplotypes around it are trusted.
 
 A panel file holds the discordance of each site, a byte: 0 where all is well, up to 1 and more where alleles
-contradict the haplotypes around them. `spinimpute.pipeline.trust` computes it when a panel is built.
+contradict the haplotypes around them; and a bit, whether people left out of the panel confirm that the
+default predictor is too certain there. `spinimpute.pipeline.trust` finds both when a panel is built. Copying
+by the model of Li and Stephens alone, in phasing and in chains of sequenced samples, trusts all discordant
+sites less.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +18,31 @@ POORLY = 0.7  # trust below which a site is called poorly predictable
 NEAR = 200  # bases: neighbouring records of one artefact lie this close, and predict each other well
 # Fitted to predictions of people left out of two panels, see benchmarks/tried.md.
 _STEEPNESS, _POWER = 1.3, 1.5
+
+
+class SiteDoubts(NamedTuple):
+    """What is known against a panel's sites.
+
+    Attributes
+    ----------
+    discordance : uint8 (n_sites,)
+        In units of 1 / UNITS.
+    confirmed : bool (n_sites,)
+        Whether predictions are too certain.
+    """
+
+    discordance: np.ndarray
+    confirmed: np.ndarray
+
+    @classmethod
+    def none(cls, n_sites: int) -> SiteDoubts:
+        """Of sites that are all trusted."""
+        return cls(np.zeros(n_sites, np.uint8), np.zeros(n_sites, bool))
+
+    @property
+    def of_predictions(self) -> np.ndarray:
+        """The discordance of sites whose predictions are too certain, 0 of others, uint8 (n_sites,)."""
+        return np.where(self.confirmed, self.discordance, np.uint8(0))
 
 
 def trust(discordance: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.hmm.maps.estimated import estimated_map
 from spinimpute.panels import build, parts
 from spinimpute.panels.panel import Panel
-from spinimpute.pipeline.trust.judging import judged_discordance
+from spinimpute.pipeline.trust.judging import find_doubts
 
 
 def refine_panel(
@@ -34,16 +34,16 @@ def refine_panel(
     Returns
     -------
     Refinement
-        See `estimated_map` and `judged_discordance`.
+        See `estimated_map` and `find_doubts`.
     """
     threads = default_threads() if threads is None else max(1, threads)
     estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
-    discordance = judged_discordance(panel, threads) if judge_sites else None
+    doubts = find_doubts(panel, threads) if judge_sites else None
     panel.release_memory()
     if estimated is None:
-        return build.Refinement(None, {}, discordance)
+        return build.Refinement(None, {}, doubts)
     description = {"sites": estimated.n_sites, "gain": round(estimated.gain, 4)}
-    return build.Refinement(estimated.cM_X, description, discordance)
+    return build.Refinement(estimated.cM_X, description, doubts)
 
 
 def map_only(panel: Panel) -> build.Refinement:

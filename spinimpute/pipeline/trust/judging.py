@@ -3,8 +3,8 @@
 A discordant site is often predicted well all the same: the predictor sees that its candidates disagree, and
 is uncertain. So a few of the panel's samples are left out, and the default predictor imputes them at the
 suspicious sites, as if an array had typed common sites around. Regressed on the predictions, the true alleles
-have a slope of 1 where predictions are right, and of less where they are too certain. Only sites with a slope
-clearly below 1 keep their discordance.
+have a slope of 1 where predictions are right, and of less where they are too certain. Sites with a slope
+clearly below 1 are confirmed.
 
 Axes: X sites of a panel, S sites that are suspicious or typed, U suspicious ones, T typed ones, N haplotypes
 that stay, Q haplotypes that are left out.
@@ -22,7 +22,7 @@ from spinimpute.hmm.parameters import LEAST_SITES
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.stored_rows import store_rows
-from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
+from spinimpute.panels.trust.site_trust import NEAR, UNITS, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
 from spinimpute.partial_files import temporary_folder_in
 from spinimpute.pipeline.trust.discordance import alleles_of, fairly_ordered, find_discordance
@@ -40,8 +40,8 @@ HIGHEST_SLOPE = 0.9
 SITES_AT_ONCE = 4_096
 
 
-def judged_discordance(panel: Panel, threads: int) -> np.ndarray:
-    """The discordance of sites whose predictions are too certain.
+def find_doubts(panel: Panel, threads: int) -> SiteDoubts:
+    """Find discordant sites, and those among them whose predictions are too certain.
 
     Parameters
     ----------
@@ -52,21 +52,21 @@ def judged_discordance(panel: Panel, threads: int) -> np.ndarray:
 
     Returns
     -------
-    uint8 (n_sites,)
-        In units of 1 / UNITS; 0 at all other sites, and everywhere if too few samples can be left out.
+    SiteDoubts
+        Nothing is confirmed if too few samples can be left out.
     """
     found_X = find_discordance(panel)
     minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
     suspicious_U = np.flatnonzero((trust(found_X / UNITS) < SUSPICIOUS) & (minor_X >= COMMON))
     typed_T = spread_sites(panel.position, panel.frequency, 0)
     n_left_out = min(MOST_LEFT_OUT, panel.n_samples // 5)
-    judged_X = np.zeros(panel.n_sites, np.uint8)
+    doubts = SiteDoubts(found_X, np.zeros(panel.n_sites, bool))
     if len(suspicious_U) == 0 or len(typed_T) == 0 or n_left_out < LEAST_LEFT_OUT:
-        return judged_X
+        return doubts
     far_T = distance_to_typed(panel.position[typed_T], panel.position[suspicious_U]) > NEAR
     typed_T = typed_T[far_T]
     if len(typed_T) < LEAST_SITES:
-        return judged_X
+        return doubts
     order_X = fairly_ordered(panel, typed_T)
     out_Q = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[:n_left_out]))
     stay_N = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[n_left_out : n_left_out + MOST_STAYING]))
@@ -80,9 +80,8 @@ def judged_discordance(panel: Panel, threads: int) -> np.ndarray:
             frequency_U = stay.frequency[index_U]
     true_UQ = alleles_of(panel, suspicious_U, out_Q)
     slope_U, error_U = _slopes(predicted_UQ - frequency_U[:, None], true_UQ - frequency_U[:, None])
-    confirmed_U = suspicious_U[slope_U + error_U < HIGHEST_SLOPE]
-    judged_X[confirmed_U] = found_X[confirmed_U]
-    return judged_X
+    doubts.confirmed[suspicious_U[slope_U + error_U < HIGHEST_SLOPE]] = True
+    return doubts
 
 
 def _write_part(panel: Panel, site_S: np.ndarray, stay_N: np.ndarray, out: Path) -> None:
@@ -99,8 +98,8 @@ def _write_part(panel: Panel, site_S: np.ndarray, stay_N: np.ndarray, out: Path)
         samples, ploidy = [panel.samples[x] for x in kept_X], "".join(map(str, ploidy_X.tolist()))
         kept = {"samples": samples, "ploidy": ploidy, "n_sites": len(site_S)}
         header = panel.container.header | {"provenance": panel.provenance} | kept
-        trusted_S = np.zeros(len(site_S), np.uint8)
-        writer.finish(raw_columns(table, panel.multiallelic[site_S]), trusted_S, header)
+        columns = raw_columns(table, panel.multiallelic[site_S])
+        writer.finish(columns, SiteDoubts.none(len(site_S)), header)
         file.flush()
         os.fsync(file.fileno())
 

@@ -112,7 +112,7 @@ def build_inducing_panel(
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
         if panel.knows_discordance:  # files of earlier versions do not know it
-            writer.add_section(DISCORDANCE, panel.container.section(DISCORDANCE))
+            writer.add_section(DISCORDANCE, panel.doubts.of_predictions.tobytes())
         writer.add_section("array", write_increasing(typed_index))
         writer.finish(
             {

@@ -160,16 +160,19 @@ def test_sites_that_contradict_their_surroundings_are_found(spoiled: Spoiled) ->
     assert not spoiled.found[rare].any()
 
 
-def test_only_sites_that_people_left_out_confirm_keep_their_discordance(spoiled: Spoiled) -> None:
+def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled: Spoiled) -> None:
     """Alleles that were dealt out anew are confirmed; most others that look discordant by chance are not."""
     with Panel.open(spoiled.path) as panel:
-        kept = panel.discordance > 0
-        np.testing.assert_array_equal(panel.discordance[kept], spoiled.found[kept])
-        assert kept[spoiled.sites].all()
+        np.testing.assert_array_equal(panel.doubts.discordance, np.rint(spoiled.found * UNITS))
+        confirmed = panel.doubts.confirmed
+        assert confirmed[spoiled.sites].all()
         suspicious = (trust(spoiled.found) < judging.SUSPICIOUS) & (abs(panel.frequency - 0.5) < 0.45)
         suspicious[spoiled.sites] = False
-        assert kept.sum() - len(spoiled.sites) <= suspicious.sum() / 2
-        np.testing.assert_array_equal(judging.judged_discordance(panel, 2), panel.stored_discordance)
+        assert confirmed.sum() - len(spoiled.sites) <= suspicious.sum() / 2
+        assert (panel.prediction_trust[~confirmed] == 1).all()
+        np.testing.assert_array_equal(panel.prediction_trust[confirmed], panel.trust[confirmed])
+        for found, known in zip(judging.find_doubts(panel, 2), panel.doubts, strict=True):
+            np.testing.assert_array_equal(found, known)
 
 
 def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> None:
@@ -192,7 +195,7 @@ def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> No
 def test_too_few_people_judge_nothing(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
     with Panel.open(spoiled.path) as panel:
         monkeypatch.setattr(judging, "LEAST_LEFT_OUT", panel.n_samples)
-        assert not judging.judged_discordance(panel, 1).any()
+        assert not judging.find_doubts(panel, 1).confirmed.any()
 
 
 def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
@@ -254,7 +257,7 @@ def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> 
         fields = list(preamble.unpack_from(content))
         fields[1] = 2
         header = json.loads(content[fields[3] : fields[3] + fields[4]])
-        del header["sections"]["discordance"]
+        del header["sections"]["discordance"], header["sections"]["confirmed"]
         encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
         content[fields[3] :] = encoded
         fields[2], fields[4], fields[5] = zlib.crc32(encoded), len(encoded), len(content)
@@ -266,12 +269,20 @@ def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> 
             np.testing.assert_array_equal(old.alleles(0, 50), panel.alleles(0, 50))
             array = np.arange(0, old.n_sites, 40)
             with spinimpute.build_inducing_panel(old, tmp_path / "old.spip", array, 8) as inducing:
-                assert (inducing.trust == 1).all()
+                assert (inducing.prediction_trust == 1).all()
     for name in ("old.spin", "old.spip"):
         shown = info_of(tmp_path / name)
         assert "poorly predictable        not known: built by an earlier version" in shown
     shown = info_of(spoiled.path)
     assert re.search(r"poorly predictable +[1-9]", shown)
+
+
+def test_files_that_nobody_judged_impute_as_before(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of version 3 had discordance alone, and predictions followed it."""
+    with Panel.open(spoiled.path) as panel:
+        sections = {name: at for name, at in panel.container.sections.items() if name != "confirmed"}
+        monkeypatch.setattr(panel.container, "sections", sections)
+        np.testing.assert_array_equal(panel.prediction_trust, trust(spoiled.found))
 
 
 def test_trust() -> None:
@@ -304,9 +315,9 @@ def test_predictions_are_drawn_towards_frequencies(spoiled: Spoiled, example: Pa
             predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
             imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
         frequency_U1 = panel.frequency[:, None]
-        expected_UQ = frequency_U1 + panel.trust[:, None] * (predicted_UQ - frequency_U1)
+        expected_UQ = frequency_U1 + panel.prediction_trust[:, None] * (predicted_UQ - frequency_U1)
         np.testing.assert_allclose(imputed_UQ, expected_UQ, atol=1e-6)
-        trusted = panel.trust == 1
+        trusted = panel.prediction_trust == 1
         np.testing.assert_array_equal(imputed_UQ[trusted], predicted_UQ[trusted])
         assert abs(imputed_UQ - predicted_UQ)[spoiled.sites].max() > 0.1
 
@@ -317,11 +328,12 @@ def test_inducing_panels_keep_it(spoiled: Spoiled, tmp_path: Path) -> None:
         Panel.open(spoiled.path) as panel,
         spinimpute.build_inducing_panel(panel, tmp_path / "p.spip", array, 16) as inducing,
     ):
-        np.testing.assert_array_equal(inducing.trust, panel.trust)
+        np.testing.assert_array_equal(inducing.prediction_trust, panel.prediction_trust)
 
 
 def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> None:
     with Panel.open(spoiled.path) as panel:
         write_again(panel, tmp_path / "again.spin", {})
         with Panel.open(tmp_path / "again.spin") as again:
-            np.testing.assert_array_equal(again.discordance, panel.discordance)
+            for written, known in zip(again.doubts, panel.doubts, strict=True):
+                np.testing.assert_array_equal(written, known)
