@@ -94,11 +94,10 @@ def _report(outcomes: Sequence[Outcome], bytes_of: dict[str, int]) -> str:
                 table.append([outcome.case.name, t.imputer, f"{t.seconds:.1f}", *ratios, peak, *accuracy])
     built = [["panel file", "MB", "processor s to build", "peak GB"]]
     processor = {s.imputer: s.cpu_seconds for o in outcomes for s in o.stages if s.stage != IMPUTE}
-    built += [
-        [t.imputer, f"{bytes_of[t.imputer] / 1e6:.0f}", f"{processor[t.imputer]:.0f}", f"{t.peak_mb / 1024:.2f}"]
-        for t in timings
-        if t.stage != IMPUTE
-    ]  # fmt: skip
+    for t in timings:
+        if t.stage != IMPUTE:
+            size, seconds = f"{bytes_of[t.imputer] / 1e6:.0f}", f"{processor[t.imputer]:.0f}"
+            built.append([t.imputer, size, seconds, f"{t.peak_mb / 1024:.2f}"])
     errors = [["targets", "program", "error / Beagle's", "error / Minimac4's"]]
     for outcome in outcomes:
         error = {row.imputer: 1 - row.pooled_r2 for row in outcome.rows if row.bin == ALL}
