@@ -41,14 +41,14 @@ PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
 BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(<!-- ([\w-]+) number ([^:>]+): (.*?) -->).*?(<!-- end -->)")
 SHARE = re.compile(r"\(([\d.]+)%\)")  # as the results write one, behind its numbers
-OURS = "spinimpute"
+OURS, BEFORE = "spinimpute", "before"  # an earlier version is shown beside ours in the table of sets alone
 NAMES = {
     "allele-frequency": "panel frequencies alone",
     "10_nearest_haplotypes": "copying the 10 nearest haplotypes",
     "Beagle": "Beagle 5.4",
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
-    "before": "spinimpute before",
+    BEFORE: "spinimpute before",
     "no_map": "spinimpute, no genetic map given",
     "SPIN_64": "SPIN, 64 inducing points (`--predictor spin`)",
     "SPIN_256": "SPIN, 256 inducing points",
@@ -265,6 +265,7 @@ def _accuracy(folders: Sequence[Path]) -> list[Accuracy]:
     rows: list[Accuracy] = []
     for folder in folders:
         known = set(labels(rows))
+        known.add(BEFORE)
         rows += [row for row in read_accuracy(folder / "accuracy.tsv") if row.imputer not in known]
     return rows
 
