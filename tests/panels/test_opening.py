@@ -11,6 +11,7 @@ import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.panels.opening import is_panel_file, open_panel_file, open_panels, path_of
 from spinimpute.panels.parts import join_panels
+from spinimpute.pipeline.maps.build import refine_panel
 
 ARRAY = np.arange(5, 4_400, 20)
 
@@ -114,7 +115,7 @@ def test_a_map_goes_with_a_vcf_alone(
     for absent in (tmp_path / "none.spin", tmp_path / "none"):
         with pytest.raises(InputError, match="No such file"), open_panels(absent, genetic_map):
             pass
-    with open_panels(example / "panel.vcf.gz", genetic_map) as (built,):
+    with open_panels(example / "panel.vcf.gz", genetic_map, refine=refine_panel) as (built,):
         assert built.checksum == example_panel.checksum
     with open_panels(example_panel) as opened:
         assert opened == [example_panel]
