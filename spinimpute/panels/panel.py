@@ -242,7 +242,7 @@ class Panel:
 
     @cached_property
     def doubts(self) -> SiteDoubts:
-        """What is known against the sites; nothing in files of versions 1 and 2.
+        """Evidence against the sites; none in files of versions 1 and 2.
 
         Discordance that nobody judged, as in earlier files, counts as confirmed. Raises InputError.
         """

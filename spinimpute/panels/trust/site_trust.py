@@ -21,7 +21,7 @@ _STEEPNESS, _POWER = 1.3, 1.5
 
 
 class SiteDoubts(NamedTuple):
-    """What is known against a panel's sites.
+    """Evidence against the sites of a panel.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class SiteDoubts(NamedTuple):
 
     @classmethod
     def none(cls, n_sites: int) -> SiteDoubts:
-        """Of sites that are all trusted."""
+        """Return the doubts of sites that are all trusted."""
         return cls(np.zeros(n_sites, np.uint8), np.zeros(n_sites, bool))
 
     @property

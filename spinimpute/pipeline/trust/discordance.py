@@ -95,7 +95,7 @@ def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray
 
 
 def _discordance(position_T: np.ndarray, allele_TN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """Of common sites, float64 (T,), as far as these sites know; sample_N: whose haplotypes they are."""
+    """Discordance of common sites, float64 (T,); sample_N: the sample of each haplotype."""
     # Of equally long matches the order decides. It must tell nothing of a site's alleles: only the two
     # haplotypes of a sample are ordered by what they are.
     packed_NP = np.ascontiguousarray(np.packbits(allele_TN, axis=0).T)
