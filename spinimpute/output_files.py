@@ -48,7 +48,7 @@ class CannotWrite(InputError):
     """
 
     def __init__(self, path: Path, error: OSError) -> None:
-        self.path, self.reason = path, error.strerror or str(error)
+        self.path, self.error, self.reason = path, error, error.strerror or str(error)
         if os.fspath(path) == STANDARD:
             super().__init__(f"cannot write standard output: {self.reason}")
             return

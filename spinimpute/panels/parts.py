@@ -16,7 +16,7 @@ from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
-from spinimpute.output_files import check_output, written_whole
+from spinimpute.output_files import CannotWrite, check_output, written_whole
 from spinimpute.panels.build import PanelRefiner, build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
@@ -200,6 +200,8 @@ def build_panels(
                 ).close()  # fmt: skip
             except NoRecord:
                 continue
+            except CannotWrite as error:  # the user knows `out`, not the temporary file
+                raise CannotWrite(out, error.error) from error
             made.append(path)
         if not made:
             raise NoRecord(f"panel {vcf}: no usable record in {region or parts[0].region.chrom}")

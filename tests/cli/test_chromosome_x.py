@@ -276,6 +276,7 @@ def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: P
     assert (tmp_path / f"joined{suffix}").read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()
 
 
+@pytest.mark.parametrize("share", [0.5, 1, 1.6])
 def test_a_full_disk(
     run: Callable[..., Any],
     small_disk: Callable[[int], Any],
@@ -283,10 +284,11 @@ def test_a_full_disk(
     genetic_map: Path,
     x_panel: Path,
     tmp_path: Path,
+    share: float,
 ) -> None:
-    """With room for the parts, but not for the file of all of them."""
+    """While parts are written or refined, in a folder that the user does not know."""
     vcf = on_x(example / "panel.vcf.gz", tmp_path / "panel.vcf", one_letter)
-    disk = small_disk(x_panel.stat().st_size // 1024 + 64).folder
+    disk = small_disk(int(share * x_panel.stat().st_size / 1024) + 64).folder
     out = disk / "x.spin"
     done = run("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", out)
     assert done.code == 2
