@@ -18,7 +18,7 @@ from random import Random
 import spinimpute
 from benchmarks.reliability.forks import FILES, Ended, Limits, run_forked
 from benchmarks.reliability.forms import FORMS, Case, good_case, make_case
-from benchmarks.reliability.inputs import make_inputs
+from benchmarks.reliability.inputs import Command, make_inputs
 from benchmarks.reliability.sequenced_inputs import make_sequenced_inputs
 from benchmarks.reliability.verdict import COMPLETE, FAILED, Verdict, judge, plain
 from benchmarks.reliability.whole import read_whole
@@ -35,6 +35,24 @@ class Result:
     ended: Ended
     verdict: Verdict
     output: str = ""
+
+
+def write_good_inputs(folder: Path, run: Command) -> None:
+    """Write the good inputs of all forms, and the shipped models, into an empty folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they go. It is the working folder meanwhile, so that inputs hold no path of it.
+    run : callable
+        Runs a command line of spinimpute.
+    """
+    for name in MODELS:
+        with importlib.resources.as_file(importlib.resources.files(spinimpute) / "weights" / name) as path:
+            shutil.copy(path, folder / name)
+    with contextlib.chdir(folder):
+        make_inputs(Path(), run)
+        make_sequenced_inputs(Path(), run)
 
 
 class Fuzzer:
@@ -54,22 +72,14 @@ class Fuzzer:
         self.folder, self.seed, self.limits = folder, seed, limits or Limits()
         self.good = folder / "good"
         self.good.mkdir()
-        for name in MODELS:
-            with importlib.resources.as_file(
-                importlib.resources.files(spinimpute) / "weights" / name
-            ) as path:
-                shutil.copy(path, self.good / name)
         os.environ.pop("SPINIMPUTE_PANEL", None)
-        making = get_context("fork").Process(target=self._make_inputs)  # what it loads is not copied in forks
+        making = get_context("fork").Process(
+            target=write_good_inputs, args=(self.good, run_here)
+        )  # what it loads is not copied in forks
         making.start()
         making.join()
         if making.exitcode:
             raise RuntimeError(f"good inputs were not made: exit {making.exitcode}")
-
-    def _make_inputs(self) -> None:
-        with contextlib.chdir(self.good):  # what they record of their making is then always the same
-            make_inputs(Path(), run_here)
-            make_sequenced_inputs(Path(), run_here)
 
     def beside(self, name: str) -> Fuzzer:
         """The same fuzzer, whose cases are in a folder of their own: it may run at the same time."""

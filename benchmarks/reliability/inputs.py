@@ -15,7 +15,7 @@ from typing import Any
 import cyvcf2
 import pandas as pd
 
-from benchmarks.outputs import write_other_forms
+from benchmarks.outputs.other_formats import write_other_formats
 from spinimpute.vcf.bgzf import BLOCK_SIZE, EOF_BLOCK, compress_block
 
 Command = Callable[[Sequence[str]], None]
@@ -73,7 +73,7 @@ def make_inputs(folder: Path, run: Command) -> None:
     sites = mosaic_sites(draw)
     _write_variants(folder, sites, run)
     _write_texts(folder, sites)
-    write_other_forms(folder / "unphased.vcf.gz", folder / "forms")
+    write_other_formats(folder / "unphased.vcf.gz", folder / "forms")
     _write_array_texts(folder)
     _write_made_files(folder, run)
     _write_chromosome_x(folder, sites, run)

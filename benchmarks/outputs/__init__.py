@@ -1,0 +1,1 @@
+"""Checksums of what the commands write, to compare two versions of the program."""
